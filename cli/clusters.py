@@ -13,7 +13,7 @@ from cli.input import source
 if TYPE_CHECKING:  # help must be fast
     from cli.answers import Answer, ClusterPart
     from cli.input.live import ClusterOutcome
-    from cli.input.reader import Where
+    from cli.input.source import ClusterOptions
 
 Command = Callable[..., "Answered"]
 FAULT: Final = 2
@@ -39,7 +39,7 @@ def options(answer: str, findings: str) -> Callable[[Command], Callable[..., Non
         @wraps(command)
         def wrapped(
             environment: source.Environment,
-            where: "Where",
+            where: "ClusterOptions",
             /,
             *,
             form: str,

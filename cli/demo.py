@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.answers import Figure, VariantResult
-from cli.forms.page import lapse
+from cli.formats.page import lapse
 from cli.terminal import Table, console, say
 from core.config.settings import Config
-from core.edge import files
 from core.model.humanize import plural
+from runtime import files
 from sim import bound, picture, report, trace, waves
 from sim.costs import check_prices
 from sim.history import instances

@@ -6,10 +6,10 @@ from typing import Any, Final
 from cli.doctor.checks import diagnose
 from cli.doctor.finding import Diagnosis, Facts
 from cli.input.cluster_input import ClusterInput
-from core.edge import files
-from core.edge.clock import Clock
-from core.edge.yaml_text import parse_yaml
 from core.model.errors import InvalidInputError
+from runtime import files
+from runtime.clock import Clock
+from runtime.yaml_text import parse_yaml
 
 SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 

@@ -33,20 +33,20 @@ TABLE: Final = "table"
 PLAN: Final = "Planned"
 STATUS: Final = "ClusterStatus"
 FORMS: Final = (
-    Form(TABLE, "cli.forms.text", "table: for people", several=(STATUS,)),
-    Form("wide", "cli.forms.wide", "wide: a row for each node", of=(PLAN,), several=(PLAN,)),
-    Form("json", "cli.forms.json", "json: for programs", several=(PLAN, STATUS)),
-    Form("yaml", "cli.forms.yaml", "yaml: as json", several=(PLAN, STATUS)),
-    Form("csv", "cli.forms.csv", "csv: as wide", of=(PLAN,), several=(PLAN,)),
-    Form("name", "cli.forms.name", "name: removable nodes", of=(PLAN,), several=(PLAN,)),
+    Form(TABLE, "cli.formats.text", "table: for people", several=(STATUS,)),
+    Form("wide", "cli.formats.wide", "wide: a row for each node", of=(PLAN,), several=(PLAN,)),
+    Form("json", "cli.formats.json", "json: for programs", several=(PLAN, STATUS)),
+    Form("yaml", "cli.formats.yaml", "yaml: as json", several=(PLAN, STATUS)),
+    Form("csv", "cli.formats.csv", "csv: as wide", of=(PLAN,), several=(PLAN,)),
+    Form("name", "cli.formats.name", "name: removable nodes", of=(PLAN,), several=(PLAN,)),
     Form(
         "markdown",
-        "cli.forms.markdown",
+        "cli.formats.markdown",
         "markdown: the page in docs/",
         of=("Reasons", "SettingsSchema"),
     ),
-    Form("html", "cli.forms.page", "html: one page that opens offline", of=(PLAN,)),
-    Form("html", "cli.forms.page.lapse", "html: one page that opens offline", of=("Replayed",)),
+    Form("html", "cli.formats.page", "html: one page that opens offline", of=(PLAN,)),
+    Form("html", "cli.formats.page.lapse", "html: one page that opens offline", of=("Replayed",)),
 )
 
 
@@ -115,7 +115,7 @@ def print_several(parts: Sequence["ClusterPart"], form: str, answer: str) -> Non
 
 def write_answer(answer: "Answer", form: str, path: str) -> None:
     """Write an answer to a file. Raises: InvalidInputError."""
-    from core.edge import files  # noqa: PLC0415 help must be fast
+    from runtime import files  # noqa: PLC0415 help must be fast
 
     files.write_text(path, _module(form, type(answer).__name__).text(answer))
 

@@ -14,15 +14,15 @@ from cli.explain.headline import headline
 from cli.input.cluster_input import ClusterInput
 from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
-from core.edge.clock import Clock, SystemClock
-from core.engine.beginning import may_begin
+from core.engine.maintenance_gate import may_begin
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
-from core.fields.value_types import SHARE_ALLOWED, read_share
 from core.model.errors import InvalidInputError
 from core.model.now import Now
 from core.policies.all import POLICIES
+from core.setting_types.value_types import SHARE_ALLOWED, read_share
+from runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from sim.fewest_nodes import NodesNeeded

@@ -11,34 +11,34 @@ from cli.input import live
 from cli.stop import check_nobody_leads, exists, scale_to_zero, wait_until_nobody_leads
 from cli.terminal import printable
 from controller.names import DEPLOYMENT, LEASE
-from controller.stores.capacity_buffers import PublishedStore
-from controller.stores.lease import LeaseStore
-from controller.stores.move_records import MoveRecordStore
-from controller.stores.scales import ScaleStore
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Config
-from core.edge.clock import Clock
-from core.edge.decode.fields import Bytes
-from core.edge.decode.kinds import CLUSTER_KINDS, DEPLOYMENTS, PODS
-from core.edge.decode.objects import PodObject
-from core.edge.decode.pod_times import FINISHED_TOO
-from core.edge.kube.client import CALL_SECONDS_MAX, ApiError, Client
-from core.edge.kube.listing import Listed
-from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
-from core.edge.kube.target import Target
 from core.marks.taints import keys_unknown
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
-from core.surge.new_pods import new_pod
-from core.surge.objects import MANAGER
-from core.surge.records import MoveRecord, MoveStep, decode
-from core.surge.steps import is_kept
+from core.moves.new_pods import new_pod
+from core.moves.objects import MANAGER
+from core.moves.records import MoveRecord, MoveStep, decode
+from core.moves.steps import is_kept
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup
 from core.writes.costs import UNDO_COST, cost_write, decide_costs
+from kube.client import CALL_SECONDS_MAX, ApiError, Client
+from kube.decode.fields import Bytes
+from kube.decode.kinds import CLUSTER_KINDS, DEPLOYMENTS, PODS
+from kube.decode.objects import PodObject
+from kube.decode.pod_times import FINISHED_TOO
+from kube.listing import Listed
+from kube.stores.capacity_buffers import PublishedStore
+from kube.stores.lease import LeaseStore
+from kube.stores.move_records import MoveRecordStore
+from kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
+from kube.stores.scales import ScaleStore
+from kube.target import Target
+from runtime.clock import Clock
 
 Tell = Callable[[str, str, str], None]
 """Reports a removal: the kind of an object, its key, and what is removed."""

@@ -19,9 +19,9 @@ from cli.terminal import printable
 from core.config.document import parse
 from core.config.drain import Eviction
 from core.config.settings import Config
-from core.edge import files
-from core.edge.yaml_text import as_yaml, parse_yaml
 from core.model.humanize import plural
+from runtime import files
+from runtime.yaml_text import as_yaml, parse_yaml
 from sim import bound, replay, trace, variants
 from sim.costs import check_prices
 from sim.history import dumps, instances, load, prometheus, rows

@@ -5,12 +5,12 @@ from typing import Final
 
 from controller.election import Leases
 from controller.names import DEPLOYMENT
-from controller.stores.lease import Lease
-from controller.stores.scales import ScaleStore
-from core.edge.clock import Clock
-from core.edge.kube.client import Client
-from core.edge.kube.stores.objects import TRIES_MAX
 from core.model.errors import ConflictError, UnavailableError
+from kube.client import Client
+from kube.stores.lease import Lease
+from kube.stores.objects import TRIES_MAX
+from kube.stores.scales import ScaleStore
+from runtime.clock import Clock
 
 STOP_SECONDS_MAX: Final = 180.0
 """Maximum time to wait for the Lease; a pod of the controller terminates within 30 s."""

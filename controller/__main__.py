@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from controller import names, report_server
-from controller.access_review import PATCH_PODS, Access, AccessReview, is_allowed, list_access
 from controller.conditional_watch import ConditionalWatch, forbidden_note
 from controller.config_reload import ConfigReload
 from controller.decisions import DecisionLog
@@ -27,25 +26,27 @@ from controller.mover import Mover, MoveStores, Surroundings
 from controller.publisher import Publisher
 from controller.reconciler import PodActions, Reconciler
 from controller.report_server import ReportServer
-from controller.stores.capacity_buffers import PublishedStore
-from controller.stores.evictions import EvictionStore
-from controller.stores.lease import LeaseStore
-from controller.stores.move_records import MoveRecordStore, read_access
-from controller.stores.scales import PATCH_SCALE, ScaleStore
 from controller.taint_key import TaintKey
 from controller.view import ClusterView
-from core.edge import http, program
-from core.edge.clock import Clock, SteadyClock, SystemClock
-from core.edge.decode.kinds import BUDGETS, KINDS, SURGE_KINDS, AnyKind
-from core.edge.kube.client import Client
-from core.edge.kube.freshness import WatchSink
-from core.edge.kube.listing import Part
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores import events, objects
-from core.edge.kube.stores.events import Events, EventType, Regarding
-from core.edge.kube.watch import follow
-from core.edge.logs import fields
 from core.model.node import Node
+from kube.client import Client
+from kube.decode.kinds import BUDGETS, KINDS, SURGE_KINDS, AnyKind
+from kube.freshness import WatchSink
+from kube.listing import Part
+from kube.names import NAMESPACE
+from kube.stores import events, objects
+from kube.stores.access_review import PATCH_PODS, Access, AccessReview, is_allowed, list_access
+from kube.stores.capacity_buffers import PublishedStore
+from kube.stores.events import Events, EventType, Regarding
+from kube.stores.evictions import EvictionStore
+from kube.stores.lease import LeaseStore
+from kube.stores.move_records import MoveRecordStore, read_access
+from kube.stores.scales import PATCH_SCALE, ScaleStore
+from kube.watch import follow
+from runtime import program
+from runtime.clock import Clock, SteadyClock, SystemClock
+from runtime.logs import fields
+from serving import http
 
 Follow = Callable[[], Coroutine[Any, Any, None]]
 """Follows a kind until cancelled."""

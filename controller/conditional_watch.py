@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from controller.access_review import AccessReview
-from core.edge.decode.kinds import BUDGETS, AnyKind
-from core.edge.kube.freshness import WatchSink
+from kube.decode.kinds import BUDGETS, AnyKind
+from kube.freshness import WatchSink
+from kube.stores.access_review import AccessReview
 
 CHECK_SECONDS: Final = 1.0
 """Interval at which the configuration is checked."""

@@ -10,14 +10,14 @@ from controller.reconciler import Reconciler
 from controller.view import ClusterView
 from core.config.schema import restart_needed
 from core.config.settings import Config
-from core.edge import files
-from core.edge.clock import Clock
-from core.edge.kube.stores.events import EventType
-from core.edge.logs import fields
 from core.engine import reconcile
 from core.engine.plan import Plan
 from core.model.errors import ConfigError
 from core.model.humanize import plural
+from kube.stores.events import EventType
+from runtime import files
+from runtime.clock import Clock
+from runtime.logs import fields
 
 ACCEPTED: Final = "ConfigurationChanged"
 REFUSED: Final = "ConfigurationRefused"

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from core.edge.clock import Clock
+from runtime.clock import Clock
 
 DECISIONS_MAX: Final = 200
 REASON_CHARACTERS_MAX: Final = 300

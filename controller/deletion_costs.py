@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from controller.access_review import AccessReview
 from controller.metrics import Metrics, WriteResult
 from controller.writers import for_each
 from core.config.settings import Mode, PodDeletionCost
-from core.edge.kube.stores.objects import Failures, Objects, write_as_decided
-from core.edge.logs import fields
 from core.model.errors import UnavailableError
 from core.model.pod import Pod
 from core.writes.write import Write, split
+from kube.stores.access_review import AccessReview
+from kube.stores.objects import Failures, Objects, write_as_decided
+from runtime.logs import fields
 
 WRITES_MAX: Final = 200
 """Maximum number of pods that one reconciliation writes; later ones write the others."""

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from controller.stores.lease import Lease
-from core.edge.clock import Clock, micro_time
-from core.edge.logs import fields
 from core.model.errors import ConflictError, UnavailableError
+from kube.stores.lease import Lease
+from runtime.clock import Clock, micro_time
+from runtime.logs import fields
 
 JITTER_FACTOR: Final = 1.2
 """Maximum jitter in retry periods, so that waiting replicas do not all try at the same time."""

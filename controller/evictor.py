@@ -1,4 +1,4 @@
-"""Evict the pods that core.drain chooses, and report evictions and failed drains.
+"""Evict the pods that core.eviction chooses, and report evictions and failed drains.
 
 Only `carry_out`, in the event loop, changes the state of drains. A decision that another thread
 makes is based on one state, and is discarded if the state has changed meanwhile.
@@ -8,18 +8,18 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from controller.access_review import AccessReview
 from controller.metrics import Metrics
-from controller.stores.evictions import EvictionAnswer, EvictionResult, Evictions
 from controller.writers import RecordEvent, for_each
 from core.config.settings import Config
-from core.drain.context import DrainInput
-from core.drain.planner import NOTHING, DrainDecision, keep_marks, plan_drain
-from core.drain.state import REFUSED_SECONDS_MAX, DrainState, PlannedEviction
-from core.edge.clock import Clock
-from core.edge.logs import fields
+from core.eviction.context import DrainInput
+from core.eviction.planner import NOTHING, DrainDecision, keep_marks, plan_drain
+from core.eviction.state import REFUSED_SECONDS_MAX, DrainState, PlannedEviction
 from core.model.node import Node
 from core.model.now import Now
+from kube.stores.access_review import AccessReview
+from kube.stores.evictions import EvictionAnswer, EvictionResult, Evictions
+from runtime.clock import Clock
+from runtime.logs import fields
 
 CALLS_MAX: Final = 4
 """Maximum number of concurrent eviction calls."""

@@ -9,14 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from controller.decisions import Decision as LoggedDecision
-from core.accounts.account import Account
-from core.accounts.pending import Cause
-from core.capacity.usable import Amount
+from controller.figures.figures import Account
+from controller.figures.pending import Cause
 from core.config.settings import API_VERSION, Config
 from core.engine.leader_state import LeaderState, watched_until
 from core.engine.reconcile import PassResult
 from core.model.now import Now
-from core.surge.records import MoveRecord
+from core.moves.records import MoveRecord
+from core.placement.usable_capacity import Amount
 
 KIND: Final = "LeaderReport"
 PATH: Final = "/report"
@@ -91,7 +91,7 @@ class Decision(_Part):
 
 
 class Savings(_Part):
-    """Savings that this replica has counted while it led; see core.accounts.savings."""
+    """Savings that this replica has counted while it led; see controller.figures.savings."""
 
     expected_node_seconds: int
     """Time of the nodes that plans could remove, summed over nodes."""
@@ -104,7 +104,7 @@ class Savings(_Part):
 
 
 class PendingPods(_Part):
-    """Pods that kube-scheduler could not place for one cause; see core.accounts.pending."""
+    """Pods that kube-scheduler could not place for one cause; see controller.figures.pending."""
 
     cause: str
     """mark, room or other."""

@@ -15,14 +15,14 @@ from controller.notices import Notices
 from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from controller.writers import LiveView
-from core.edge.clock import Clock
-from core.edge.decode.kinds import NODES
-from core.edge.heap import growing, release_memory
-from core.edge.logs import fields
-from core.engine.beginning import Permit
+from core.engine.maintenance_gate import Permit
 from core.engine.unschedulable import WAIT_SECONDS
 from core.model.now import Now
-from core.surge.facts import AddMoves
+from core.moves.facts import AddMoves
+from kube.decode.kinds import NODES
+from runtime.clock import Clock
+from runtime.heap import growing, release_memory
+from runtime.logs import fields
 
 STALE_SECONDS: Final = 180
 """Maximum age of the information about each kind in a reconciliation.

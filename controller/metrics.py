@@ -6,26 +6,26 @@ from enum import StrEnum
 from itertools import chain
 from typing import Final
 
-from controller.stores.evictions import EvictionResult
-from core.accounts.account import Account
-from core.accounts.marks import AGAIN_SECONDS
-from core.accounts.pending import Cause
-from core.accounts.pools import PlannedNodeState, PoolFigures
-from core.accounts.savings import CREDIT_SECONDS_MAX
-from core.capacity.pool_totals import PoolTotals
-from core.capacity.sums import RESOURCE_NAMES
-from core.capacity.usable import Amount
-from core.edge import metrics
-from core.edge.metrics import MetricCollector, ReportedGauge, Samples
+from controller.figures.figures import Account
+from controller.figures.marks import AGAIN_SECONDS
+from controller.figures.pending import Cause
+from controller.figures.pools import PlannedNodeState, PoolFigures
+from controller.figures.savings import CREDIT_SECONDS_MAX
 from core.engine.plan import ReachSums, tightest
 from core.engine.reconcile import PassResult
 from core.marks.mark import EFFECT_OF
 from core.model.errors import ConflictError
 from core.model.resources import Resources
+from core.moves.records import MoveOutcome
+from core.placement.pool_totals import PoolTotals
+from core.placement.reach_utilization import RESOURCE_NAMES
+from core.placement.usable_capacity import Amount
 from core.policies.all import POLICIES
-from core.surge.records import MoveOutcome
 from core.writes.costs import pods_of_other_writers
 from core.writes.write import CostKind, WriteKind
+from kube.stores.evictions import EvictionResult
+from runtime import metrics
+from runtime.metrics import MetricCollector, ReportedGauge, Samples
 
 
 class WriteResult(StrEnum):
@@ -300,7 +300,7 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         _pool_ratios,
     ),
     # Users who label nodes influence the names of reaches. core.engine.plan.REACHES_SHOWN bounds
-    # the number of reaches, core.capacity.reaches the length of their names.
+    # the number of reaches, core.placement.reaches the length of their names.
     ReportedGauge(
         "ebb_reach_nodes",
         "Ready and schedulable nodes of a reach (the set of nodes that a pod can use).",

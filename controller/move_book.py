@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from controller.stores.move_records import StoredRecords
-from core.edge.logs import fields
 from core.model.errors import ConflictError
-from core.surge.records import MoveRecords, MoveStep, decode, encode
+from core.moves.records import MoveRecords, MoveStep, decode, encode
+from kube.stores.move_records import StoredRecords
+from runtime.logs import fields
 
 TRIES_MAX: Final = 3
 """Maximum number of attempts to write a change while others write too."""

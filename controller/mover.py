@@ -1,4 +1,4 @@
-"""Carry out surge moves: write the steps that core.surge decides, while this replica leads.
+"""Carry out surge moves: write the steps that core.moves decides, while this replica leads.
 
 A turn continues the moves in progress, as soon as an object changes or a step is due. After each
 reconciliation it also begins new moves. Each write is followed by the next decision. A failed
@@ -12,29 +12,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from controller.access_review import AccessReview
 from controller.metrics import Metrics, WriteResult
 from controller.move_book import MoveBook
-from controller.stores.scales import Scale
 from controller.view import ClusterView
 from controller.writers import for_each
 from core.config.settings import Config, Mode, PodDeletionCost
-from core.edge.clock import Clock
-from core.edge.kube.client import ApiError
-from core.edge.kube.stores.events import EventType, Regarding
-from core.edge.kube.stores.objects import Objects, write_as_decided
-from core.edge.logs import fields
 from core.engine.reconcile import PassResult
 from core.model.cluster import NO_SURGE, Cluster
 from core.model.errors import EbbError, UnavailableError
 from core.model.now import Now
 from core.model.pod import Pod
-from core.surge.facts import AddMoves, with_moves
-from core.surge.objects import MANAGER, ObservedDeployment, SurgeObjects
-from core.surge.pauses import ended
-from core.surge.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
-from core.surge.records import MoveOutcome, MoveRecord, MoveRecords
-from core.surge.steps import (
+from core.moves.facts import AddMoves, with_moves
+from core.moves.objects import MANAGER, ObservedDeployment, SurgeObjects
+from core.moves.pauses import ended
+from core.moves.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
+from core.moves.records import MoveOutcome, MoveRecord, MoveRecords
+from core.moves.steps import (
     EndMove,
     MoveView,
     PutRecord,
@@ -45,6 +38,13 @@ from core.surge.steps import (
     next_step,
 )
 from core.writes.costs import UNDO_COST, cost_write, has_cost
+from kube.client import ApiError
+from kube.stores.access_review import AccessReview
+from kube.stores.events import EventType, Regarding
+from kube.stores.objects import Objects, write_as_decided
+from kube.stores.scales import Scale
+from runtime.clock import Clock
+from runtime.logs import fields
 
 CALLS_MAX: Final = 4
 """Maximum number of moves that are continued at the same time."""

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Iterator
 
-from core.edge.logs import fields
 from core.engine.snapshot import ClusterSnapshot
+from runtime.logs import fields
 
 log = logging.getLogger("ebb.notices")
 

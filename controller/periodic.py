@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from core.edge.logs import fields
 from core.model.errors import EbbError
+from runtime.logs import fields
 
 PAUSE_SECONDS: Final = 1.0
 """Minimum pause between two runs, however often there are changes."""

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple, Protocol
 
 from controller.periodic import run_on_change
 from core.config.settings import Config
-from core.edge.kube.client import ApiError
-from core.edge.logs import fields
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult
 from core.model.errors import ConflictError, UnavailableError
 from core.model.now import Now
 from core.model.resources import Resources
 from core.writes.capacity_buffers import BufferChange, BufferShape, Found, Wanted, changes, wanted
+from kube.client import ApiError
+from runtime.logs import fields
 
 ROUND_SECONDS: Final = 10.0
 NO_KIND: Final = (

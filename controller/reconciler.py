@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from controller.deletion_costs import DeletionCosts
 from controller.evictor import Evictor, PlannedDrain
+from controller.figures.figures import Account
 from controller.metrics import Metrics
 from controller.writers import (
     EVENT_REASONS,
@@ -17,16 +18,13 @@ from controller.writers import (
     Writers,
     makes_schedulable,
 )
-from core.accounts.account import Account
 from core.config.settings import Config
-from core.drain.context import DrainInput
-from core.drain.planner import NOTHING
-from core.edge.kube.stores.objects import Objects
-from core.edge.logs import fields
-from core.engine.beginning import ALWAYS, Refusal
 from core.engine.leader_state import LeaderState
+from core.engine.maintenance_gate import ALWAYS, Refusal
 from core.engine.planner import unlimited_time
 from core.engine.reconcile import PassResult, reconcile
+from core.eviction.context import DrainInput
+from core.eviction.planner import NOTHING
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -35,6 +33,8 @@ from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
+from kube.stores.objects import Objects
+from runtime.logs import fields
 
 ObserveWrites = Callable[[Iterable[tuple[str, str, str]]], None]
 """Takes the writes on Nodes (name, reason of the Event, note) that are only reported."""

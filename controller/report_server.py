@@ -13,10 +13,10 @@ from controller.leader_report import LeaderFacts, Report
 from core.config.document import built_in
 from core.config.schema import changed
 from core.config.settings import Config
-from core.edge import http
-from core.edge.clock import Clock
-from core.edge.limits import PortLimits
-from core.edge.version import ebb_version
+from runtime.clock import Clock
+from runtime.version import ebb_version
+from serving import http
+from serving.limits import PortLimits
 
 HOST: Final = "127.0.0.1"
 CACHE_SECONDS: Final = 1.0

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Final
 
 from controller.election import Leases
-from controller.stores.lease import Lease
-from core.edge.kube.names import NAMESPACE
-from core.edge.logs import fields
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
+from kube.names import NAMESPACE
+from kube.stores.lease import Lease
+from runtime.logs import fields
 
 KEY_ANNOTATION: Final = "kube-ebb.io/taint-key"
 RETRY_SECONDS: Final = 1.0

@@ -5,8 +5,18 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import (
+from core.cluster.read_options import ReadOptions
+from core.eligibility.emptiness import holds, holds_karpenters_alone
+from core.engine.unschedulable import cannot_wait, is_unschedulable
+from core.marks.mark import is_released_to_autoscaler
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.node_lifecycle import being_deleted
+from core.model.now import Now
+from core.model.pod import Pod
+from core.moves.listed import surge_objects
+from core.moves.objects import SurgeObjects
+from kube.decode.kinds import (
     DEPLOYMENTS,
     HORIZONTAL_AUTOSCALERS,
     NODES,
@@ -15,18 +25,8 @@ from core.edge.decode.kinds import (
     SURGE_KINDS,
     AnyKind,
 )
-from core.edge.kube.freshness import Freshness
-from core.engine.unschedulable import cannot_wait, is_unschedulable
-from core.guards.emptiness import holds, holds_karpenters_alone
-from core.marks.mark import is_released_to_autoscaler
-from core.model.cluster import Cluster
-from core.model.node import Node
-from core.model.node_lifecycle import being_deleted
-from core.model.now import Now
-from core.model.pod import Pod
-from core.model.read_options import ReadOptions
-from core.surge.listed import surge_objects
-from core.surge.objects import SurgeObjects
+from kube.freshness import Freshness
+from kube.inventory import Inventory
 
 UNCHECKED_MAX: Final = 4096
 """Maximum number of newly unschedulable pods that wait for a check; others wait for the next

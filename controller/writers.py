@@ -15,18 +15,18 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from controller.metrics import Metrics, WriteResult
-from core.edge.kube.stores.objects import (
+from core.marks.mark import Mark, mark_of
+from core.model.errors import UnavailableError
+from core.model.node import Node
+from core.writes.write import URGENT, CostKind, Write, WriteKind, repair
+from kube.stores.objects import (
     Objects,
     Versioned,
     Written,
     is_for_all,
     write_as_decided,
 )
-from core.edge.logs import fields
-from core.marks.mark import Mark, mark_of
-from core.model.errors import UnavailableError
-from core.model.node import Node
-from core.writes.write import URGENT, CostKind, Write, WriteKind, repair
+from runtime.logs import fields
 
 URGENT_WRITERS_MAX: Final = 32
 """Maximum number of concurrent urgent writes."""

@@ -1,1 +1,1 @@
-"""The pure core that all programs share, and the only place for input and output, `edge`."""
+"""The pure core that all programs share: no input, no output, and time is an argument."""

@@ -7,20 +7,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.config.programs import ExtenderConfig
-from core.edge import http, program
-from core.edge.clock import Clock, SystemClock
-from core.edge.decode.kinds import AnyKind
-from core.edge.handshakes import Handshakes
-from core.edge.kube.client import Client
-from core.edge.kube.freshness import WatchSink
-from core.edge.kube.listing import Part
-from core.edge.kube.watch import follow
 from extender.app import make_app
 from extender.metrics import Metrics
 from extender.view import View
+from kube.client import Client
+from kube.decode.kinds import AnyKind
+from kube.freshness import WatchSink
+from kube.listing import Part
+from kube.watch import follow
+from runtime import program
+from runtime.clock import Clock, SystemClock
+from serving import http
+from serving.handshakes import Handshakes
 
 if TYPE_CHECKING:
-    from core.edge.serving import PairFiles
+    from serving.servers import PairFiles
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,7 +72,7 @@ def _certificate_files(config: ExtenderConfig, clock: Clock) -> "PairFiles | Non
     """Return the certificate files for TLS, or None for plain HTTP. Raises: InvalidInputError."""
     if config.cert_file is None or config.key_file is None:
         return None
-    from core.edge.serving import PairFiles, Serving  # noqa: PLC0415 it takes 8 MB of memory
+    from serving.servers import PairFiles, Serving  # noqa: PLC0415 it takes 8 MB of memory
 
     return PairFiles(Serving(config.client_ca_file), config.cert_file, config.key_file, clock)
 

@@ -9,12 +9,12 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import Counter
 
-from core.edge.clock import Clock
-from core.edge.connections import LARGE_BYTES
-from core.edge.http import Health, answer_at_once, base_app, json_response, read_body
 from extender import wire
 from extender.metrics import Metrics
 from extender.view import View
+from runtime.clock import Clock
+from serving.connections import LARGE_BYTES
+from serving.http import Health, answer_at_once, base_app, json_response, read_body
 
 PATH: Final = "/prioritize"
 PAUSE_SECONDS_MIN: Final = 0.002

@@ -1,6 +1,6 @@
 """Define the Prometheus metrics of the extender."""
 
-from core.edge import metrics
+from runtime import metrics
 
 
 class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):

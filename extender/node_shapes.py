@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from core.edge.decode.byte_lru import ByteBoundedCache
 from core.model.cost import taken
 from core.model.resources import Resources
 from extender.formulas import steps_lost
+from kube.decode.byte_lru import ByteBoundedCache
 
 BITS: Final = 5
 """Number of leading binary digits of CPU and memory that are compared.

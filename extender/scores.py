@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Final
 
-from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.marks.mark import Mark
 from core.marks.wellknown import MARK_LABEL
 from core.model.node import Node
@@ -18,6 +17,7 @@ from extender.formulas import SCORE_MAX, SCORE_UNMARKED_MIN, score_full, score_p
 from extender.node_requests import RequestsByNode
 from extender.node_shapes import NodeShapes
 from extender.owner_mix import OWNER_CLASSES, OwnerMixes, owner_class_of
+from kube.decode.kinds import NODES, PODS, AnyKind
 
 ScoreClass = int
 """Class of pods that get equal scores on all nodes."""

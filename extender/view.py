@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from core.config.programs import ExtenderConfig
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import NODES, PODS, AnyKind
-from core.edge.kube.freshness import Freshness
 from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
 from extender import wire
 from extender.formulas import score_marked
 from extender.scores import ANY_POD, SCORES, ScoreClass
+from kube.decode.kinds import NODES, PODS, AnyKind
+from kube.freshness import Freshness
+from kube.inventory import Inventory
 
 Marked = tuple[Mark, tuple[int, int]]
 """A mark, and its sort key among marks (time of the mark, then position in its plan)."""

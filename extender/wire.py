@@ -9,15 +9,15 @@ from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from core.edge.decode.containers import containers_of
-from core.edge.decode.fields import FAULTS, NAME_MAX, NULL, ApiName, Bounded
-from core.edge.decode.json_depth import decoded
-from core.edge.decode.kinds import PODS
-from core.edge.decode.pod import head
-from core.edge.decode.requests import requests_of
 from core.model.errors import InvalidInputError
 from core.model.pod import Pod
 from core.model.resources import Resources
+from kube.decode.containers import containers_of
+from kube.decode.fields import FAULTS, NAME_MAX, NULL, ApiName, Bounded
+from kube.decode.json_depth import decoded
+from kube.decode.kinds import PODS
+from kube.decode.pod import head
+from kube.decode.requests import requests_of
 
 _Value = TypeVar("_Value")
 

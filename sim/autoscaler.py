@@ -14,15 +14,15 @@ from fractions import Fraction
 from itertools import chain
 from typing import Final, Protocol
 
-from core.capacity.usable import Amount
-from core.fit.filters import first_failing_filter
-from core.guards.drainability import CUSTOM_CONTROLLER, surely_short_lived
+from core.eligibility.drainability import CUSTOM_CONTROLLER, surely_short_lived
 from core.marks.mark import guard_key
 from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
 from core.model.node_lifecycle import is_terminating
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.placement.filters import first_failing_filter
+from core.placement.usable_capacity import Amount
 from core.policies.ported.node_utilization import Settings, keeps
 from sim.cluster import ClusterState, Place
 from sim.expander import least_waste, option

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from core.fit.filters import first_failing_filter
 from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.placement.filters import first_failing_filter
 from sim.cluster import DAEMON_REQUESTS
 from sim.costs import Price
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from core.capacity.usable import NOTHING, Amount
 from core.marks.mark import mark_of
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
@@ -12,6 +11,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.workload import DAEMON_SET
+from core.placement.usable_capacity import NOTHING, Amount
 
 GPU: Final = "gpu-milli"
 """Thousandths of a GPU, as an extended resource in whole numbers."""

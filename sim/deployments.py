@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
-from core.surge.objects import HPA_MANAGER, MANAGER, ObservedDeployment
+from core.moves.objects import HPA_MANAGER, MANAGER, ObservedDeployment
 from sim.cluster import ClusterState
 from sim.replicas import Replica, first_deleted
 from sim.scale_in import ScaleInOrder, deletion_costs

@@ -7,15 +7,13 @@ from typing import Protocol
 
 import orjson
 
-from controller.access_review import AccessReview
 from controller.deletion_costs import DeletionCosts
 from controller.metrics import Metrics
 from controller.publisher import Publisher
 from controller.reconciler import PodActions, Reconciler
 from controller.view import ClusterView
+from core.cluster.read_options import READ_DEFAULTS
 from core.config.settings import Config
-from core.edge.clock import SystemClock
-from core.edge.decode.kinds import NODES, PODS, TEMPLATES
 from core.engine.reconcile import PassResult
 from core.marks.taints import desired_taints
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
@@ -23,11 +21,13 @@ from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.read_options import READ_DEFAULTS
 from core.writes.capacity_buffers import BufferChange, ExistingBuffer, Found, Operation
 from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
+from kube.decode.kinds import NODES, PODS, TEMPLATES
+from kube.stores.access_review import AccessReview
+from runtime.clock import SystemClock
 from sim.cluster import ClusterState
 from sim.wire import written
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from core.capacity.usable import Amount
-from core.fit.filters import first_failing_filter
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.placement.filters import first_failing_filter
+from core.placement.usable_capacity import Amount
 from sim.cluster import DAEMON_REQUESTS
 
 

@@ -19,7 +19,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.resources import Resources
-from core.packing.packer import Packer
+from core.placement.packer import Packer
 from sim.bound import amounts, solver
 
 if TYPE_CHECKING:

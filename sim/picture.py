@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.edge import files
 from core.model.errors import InvalidInputError
+from runtime import files
 from sim.report import COST, EVICTED, PENDING
 from sim.simulated_load import HOUR_MS
 from sim.simulator import Result, Sample

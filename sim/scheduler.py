@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, Protocol
 
-from core.fit.bits import set_bits
-from core.fit.filters import first_failing_filter
-from core.fit.inter_pod import PodTopology
-from core.fit.matching import tolerates
 from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
 from core.model.node import Effect
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.workload import REPLICA_SET
+from core.placement.bits import set_bits
+from core.placement.filters import first_failing_filter
+from core.placement.inter_pod import PodTopology
+from core.placement.matching import tolerates
 from sim.cluster import ClusterState, NodeResult, Place
 from sim.scoring import DEFAULT, Profile, Weighed, spread
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from core.capacity.usable import Amount
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.placement.usable_capacity import Amount
 from sim.cluster import Place, scored_requests
 
 SCORE_MAX: Final = 100

@@ -8,13 +8,13 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from core.config.programs import ControllerConfig
-from core.fit.filters import first_failing_filter
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
 from core.model.constraints import HOST_LABEL, NO_DISRUPTION_FACTS
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.placement.filters import first_failing_filter
 from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
 from sim.bound import LowerBound
 from sim.cluster import ClusterState

@@ -1,4 +1,4 @@
-"""Surge moves in a simulated cluster: the real decisions of core.surge, on simulated Deployments.
+"""Surge moves in a simulated cluster: the real decisions of core.moves, on simulated Deployments.
 
 Each write succeeds at once, and the records are encoded and decoded, as in the ConfigMap. HPAs see
 the additional replicas.
@@ -10,12 +10,12 @@ from typing import Final
 
 from core.engine.plan import Plan
 from core.model.now import Now
-from core.surge.facts import with_moves
-from core.surge.objects import HPA_MANAGER, HorizontalAutoscaler, SurgeObjects
-from core.surge.pauses import ended
-from core.surge.planner import SurgeContext, SurgeInput, plan_moves
-from core.surge.records import MoveOutcome, MoveRecord, MoveRecords, decode, encode
-from core.surge.steps import (
+from core.moves.facts import with_moves
+from core.moves.objects import HPA_MANAGER, HorizontalAutoscaler, SurgeObjects
+from core.moves.pauses import ended
+from core.moves.planner import SurgeContext, SurgeInput, plan_moves
+from core.moves.records import MoveOutcome, MoveRecord, MoveRecords, decode, encode
+from core.moves.steps import (
     EndMove,
     MoveView,
     PutRecord,

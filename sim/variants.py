@@ -9,9 +9,9 @@ from core.config.document import parse
 from core.config.programs import SCORE_NAMES
 from core.config.settings import API_VERSION, KIND, Config, PodDeletionCost
 from core.config.surge import SurgeMode
-from core.edge.yaml_text import parse_yaml
 from core.model.errors import InvalidInputError
 from core.policies.all import POLICIES
+from runtime.yaml_text import parse_yaml
 from sim.scenario import SCENARIOS, SURGE, WHOLE, Parts, Scenario
 
 POINTS_MAX: Final = 200

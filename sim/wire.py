@@ -16,10 +16,6 @@ from typing import Any, Final, Self
 import orjson
 
 from core.config.settings import Config
-from core.edge import http as bones
-from core.edge import tls
-from core.edge.clock import SystemClock
-from core.edge.serving import serving, trusting
 from core.model.errors import UnavailableError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
@@ -27,6 +23,10 @@ from extender import wire
 from extender.app import make_app as extender_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
+from runtime.clock import SystemClock
+from serving import http as bones
+from serving import tls
+from serving.servers import serving, trusting
 from webhook.app import MUTATE_PATH
 from webhook.app import make_app as webhook_app
 from webhook.metrics import Metrics as WebhookMetrics

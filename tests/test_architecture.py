@@ -19,16 +19,16 @@ from controller.reconciler import Reconciler
 from controller.view import ClusterView
 from core.config.programs import ControllerConfig, ExtenderConfig
 from core.config.settings import Config, Mode, UsabilityMode
-from core.edge import http
-from core.edge.decode.kinds import KINDS, NODES, PODS
-from core.edge.kube.freshness import WatchSink
-from core.edge.kube.stores.objects import Store
-from core.edge.kube.watch import follow
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender.app import make_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
+from kube.decode.kinds import KINDS, NODES, PODS
+from kube.freshness import WatchSink
+from kube.stores.objects import Store
+from kube.watch import follow
+from serving import http
 from tests.support.builders import UNLIMITED
 from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
@@ -36,22 +36,22 @@ from tests.support.fake_objects import Json, node_object, pod_object
 from tests.support.following import opened
 
 ROOT = Path(__file__).parents[1]
-OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|webhook|controller|extender)/.+\.py)")
+OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|runtime|serving|kube|webhook|controller|extender)/.+\.py)")
 FILES_MAX = 18
 """Maximum number of files on a path, so that readers can follow it."""
 EVENT_ENDS: Final = {
-    ("core/edge/kube/watch.py", "lines"),
-    ("core/edge/decode/kinds.py", "made"),
+    ("kube/watch.py", "lines"),
+    ("kube/decode/kinds.py", "made"),
     ("controller/view.py", "became"),
     ("core/engine/snapshot.py", "__init__"),
-    ("core/packing/packer.py", "try_place"),
+    ("core/placement/packer.py", "try_place"),
     ("core/policies/cluster_threshold.py", "nominates"),
     ("core/writes/life_cycle.py", "states"),
-    ("core/edge/kube/client.py", "ask"),
+    ("kube/client.py", "ask"),
 }
 """Functions at the ends of the path; their callers on the stack are part of it."""
 CALL_ENDS: Final = {
-    ("core/edge/fast_path.py", "begin"),
+    ("serving/fast_path.py", "begin"),
     ("extender/wire.py", "pod_to_schedule"),
     ("extender/wire.py", "answer"),
 }
@@ -166,5 +166,5 @@ async def test_files_of_prioritize_call_match_architecture_page() -> None:
 
 def test_paths_on_architecture_page_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    named = re.findall(r"`((?:core|webhook|controller|extender|cli|tests)/[^`]*)`", page)
+    named = re.findall(r"`((?:core|runtime|serving|kube|webhook|controller|extender|cli|tests)/[^`]*)`", page)
     assert [one for one in named if not (ROOT / one).exists()] == []

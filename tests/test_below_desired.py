@@ -1,6 +1,6 @@
 """Tests of the figure `below` of the live loop (tests/e2e/below_desired.py)."""
 
-from core.surge.objects import HPA_MANAGER, MANAGER
+from core.moves.objects import HPA_MANAGER, MANAGER
 from tests.e2e.api import Json
 from tests.e2e.below_desired import WATCHED_SECONDS, BelowDesired
 

@@ -7,7 +7,7 @@ import yaml
 
 from cli.doctor.checks import CHECKS
 from cli.input.setup import SETUP_KINDS
-from core.edge.decode.kinds import DAEMON_SETS, DEPLOYMENTS
+from kube.decode.kinds import DAEMON_SETS, DEPLOYMENTS
 from tests.support import doctor_page
 from tests.support.pages import anchors
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from controller.writers import EVENT_REASONS
-from core.edge.metrics import BETA
+from runtime.metrics import BETA
 from tests.manifests.kustomize import MANIFESTS, containers, documents, render
 from tests.support.metrics_page import EVENTS, LABELS, OTHER_EVENTS, PAGE, page, rows
 

@@ -19,14 +19,14 @@ import pytest
 from controller.names import LEASE as LEASE_NAME
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import API_VERSION, KIND
-from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender import wire
+from kube.names import NAMESPACE
+from kube.stores.ca_store import REGISTRATIONS
 from tests.support.admission import node_json, patch_of, review_of
 from tests.support.fake_api import NODES, PODS, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from webhook import names
-from webhook.ca_store import REGISTRATIONS
 
 ROOT = Path(__file__).parents[1]
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{names.SECRET}"

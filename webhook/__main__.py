@@ -8,18 +8,19 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from core.edge import http, program
-from core.edge.clock import SystemClock
-from core.edge.handshakes import Handshakes
-from core.edge.kube.client import Client
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores import events
-from core.edge.kube.stores.events import Events
-from core.edge.logs import fields
-from core.edge.serving import PairFiles, Serving
+from kube.client import Client
+from kube.names import NAMESPACE
+from kube.stores import events
+from kube.stores.ca_store import Registration, SecretStore
+from kube.stores.events import Events
+from runtime import program
+from runtime.clock import SystemClock
+from runtime.logs import fields
+from serving import http
+from serving.handshakes import Handshakes
+from serving.servers import PairFiles, Serving
 from webhook import names
 from webhook.app import make_app
-from webhook.ca_store import Registration, SecretStore
 from webhook.certs import Certificates, Reports, Stores
 from webhook.metrics import Metrics
 

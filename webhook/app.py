@@ -4,10 +4,10 @@ from typing import Final
 
 from aiohttp import web
 
-from core.edge.clock import Clock
-from core.edge.http import Health, base_app, json_response, read_body
-from core.edge.turns import Turns
 from core.model.errors import InvalidInputError
+from runtime.clock import Clock
+from serving.fair_queue import Turns
+from serving.http import Health, base_app, json_response, read_body
 from webhook import wire
 from webhook.metrics import Metrics
 

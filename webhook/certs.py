@@ -20,14 +20,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from core.edge import serving as wire
-from core.edge import tls
-from core.edge.clock import Clock
-from core.edge.logs import fields
-from core.edge.serving import Serving
 from core.model.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
+from kube.stores.ca_store import Registered, Registration, Secret, SecretStore
+from runtime.clock import Clock
+from runtime.logs import fields
+from serving import servers as wire
+from serving import tls
+from serving.servers import Serving
 from webhook.authority import KEYS, OLD_SECONDS, Trust, adopt, advance, begin
-from webhook.ca_store import Registered, Registration, Secret, SecretStore
 
 ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"
 """Annotation of the Secret: any value requests a new CA. Ebb removes it when `next` exists."""

@@ -1,6 +1,6 @@
 """Define the Prometheus metrics of the webhook."""
 
-from core.edge import metrics
+from runtime import metrics
 
 
 class Metrics(metrics.ApiMetrics, metrics.TlsMetrics, metrics.EventMetrics):

@@ -15,14 +15,14 @@ from typing import Annotated, Any, Final
 import msgspec
 import orjson
 
-from core.edge.decode.fields import FAULTS, NULL, ApiName, Bounded
-from core.edge.decode.json_depth import decoded
-from core.edge.decode.objects import keyed
 from core.marks.taints import desired_taints
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.resources import Resources
+from kube.decode.fields import FAULTS, NULL, ApiName, Bounded
+from kube.decode.json_depth import decoded
+from kube.decode.objects import keyed
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"

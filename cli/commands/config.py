@@ -11,8 +11,8 @@ from cli import output
 from cli.answers import SettingsSchema
 from cli.input import source
 from controller.names import CONFIG_KEY
-from core.edge import files, yaml_text
 from core.model.errors import ConfigError, EbbError, InvalidInputError
+from runtime import files, yaml_text
 
 _YAML_LINE: Final = re.compile(r"line (\d+): ")
 _END_OF_PATH: Final = re.compile(r"[:.\[]")

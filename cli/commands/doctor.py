@@ -31,7 +31,7 @@ def command(
     """
     from cli.diagnose import diagnose_cluster  # noqa: PLC0415 decoders are slow to import
     from cli.doctor.finding import CheckState  # noqa: PLC0415
-    from core.edge.clock import SystemClock  # noqa: PLC0415
+    from runtime.clock import SystemClock  # noqa: PLC0415
 
     diagnosis = diagnose_cluster(cluster_input, SystemClock(), scheduler_config)
     output.print_answer(diagnosis, form)

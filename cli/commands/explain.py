@@ -12,12 +12,12 @@ from cli.explain.explainer import Explainer
 from cli.input import source
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import mark_statuses
-from core.edge.clock import SystemClock
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
 from core.model.errors import InvalidInputError
 from core.model.humanize import plural
 from core.model.now import Now
+from runtime.clock import SystemClock
 
 NEAR_MAX: Final = 3
 

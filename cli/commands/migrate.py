@@ -7,9 +7,9 @@ import click
 from cli.input import source
 from cli.migrate.tool import ENFORCE, OBSERVE, Migrated
 from cli.migrate.tools import NAMES, migrate
-from core.edge import files
-from core.edge.yaml_text import as_yaml
 from core.model.errors import ConfigError, InvalidInputError
+from runtime import files
+from runtime.yaml_text import as_yaml
 
 HOW_TO_ENFORCE: Final = "compare `ebb plan`, disable the other tool, then set mode: enforce"
 

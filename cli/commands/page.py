@@ -7,7 +7,7 @@ import click
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.input.reader import Where
+    from cli.input.source import ClusterOptions
 
 
 @click.command("page")
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # help must be fast
 )
 @click.option("--no-browser", is_flag=True, help="only print the URL")
 def command(
-    environment: source.Environment, where: "Where", /, *, port: int, no_browser: bool
+    environment: source.Environment, where: "ClusterOptions", /, *, port: int, no_browser: bool
 ) -> None:
     """Serve a page with the plan and the nodes on 127.0.0.1, and open it; read-only.
 

@@ -77,7 +77,7 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
     help="order of the rows of -o wide, csv and name",
 )
 @click.option("--no-headers", is_flag=True, help="for -o wide and csv: print no headings")
-def command(  # noqa: PLR0913 one for each option
+def command(
     cluster_input: "ClusterInput",
     /,
     *,

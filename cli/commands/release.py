@@ -9,13 +9,13 @@ import click
 
 from cli.input import source
 from cli.terminal import printable
-from core.edge import files
-from core.edge.kube.target import Overrides
 from core.model.errors import InvalidInputError
 from core.model.humanize import plural
+from kube.target import Overrides
+from runtime import files
 
 if TYPE_CHECKING:  # the packages of the client are slow to import
-    from core.edge.kube.target import Target
+    from kube.target import Target
 
 
 @click.command("release")
@@ -75,8 +75,8 @@ def command(  # noqa: PLR0913 one for each option
     import asyncio  # noqa: PLC0415
 
     from cli import release  # noqa: PLC0415
-    from core.edge.clock import SystemClock  # noqa: PLC0415
-    from core.edge.kube.client import Client  # noqa: PLC0415
+    from kube.client import Client  # noqa: PLC0415
+    from runtime.clock import SystemClock  # noqa: PLC0415
 
     progress = _Progress(dry_run=dry_run, yes=yes)
     names = None if everything else frozenset(nodes)

@@ -25,7 +25,7 @@ def command(cluster_input: "ClusterInput", /, *, selection: "Selection") -> clus
     searches no node for them.
     """
     from cli.input import overview  # noqa: PLC0415 the engine is slow to import
-    from core.edge.clock import SystemClock  # noqa: PLC0415
+    from runtime.clock import SystemClock  # noqa: PLC0415
 
     now = cluster_input.now_seconds(SystemClock())
     status = overview.summarize(cluster_input, now, selection)

@@ -8,12 +8,12 @@ import click
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.input.reader import Where
+    from cli.input.source import ClusterOptions
 
 
 @click.command("top")
 @source.several_options
-def command(environment: source.Environment, where: "Where", /) -> None:
+def command(environment: source.Environment, where: "ClusterOptions", /) -> None:
     """Show savings, nodes, marks and surge moves, and follow the cluster; read-only.
 
     Keys: q quits, s sorts, / filters by name, pool, zone or state, arrows scroll. Without a
@@ -28,7 +28,7 @@ def command(environment: source.Environment, where: "Where", /) -> None:
         asyncio.run(follow(source_of(environment, where)))
         return
     from cli.answers import RowOptions  # noqa: PLC0415
-    from cli.forms.page.state import PageState  # noqa: PLC0415
+    from cli.formats.page.state import PageState  # noqa: PLC0415
     from cli.input import reader  # noqa: PLC0415
     from cli.plan import Limits, planned  # noqa: PLC0415
     from cli.terminal import PIPE_WIDTH  # noqa: PLC0415

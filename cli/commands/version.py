@@ -2,7 +2,7 @@
 
 import click
 
-from core.edge.version import NOT_INSTALLED, ebb_version
+from runtime.version import NOT_INSTALLED, ebb_version
 
 UNKNOWN = "(version unknown: run from a tree that is not installed)"
 

@@ -24,10 +24,10 @@ from cli.input.setup import (
     SERVICE_LABEL,
     SLICES,
 )
-from core.edge import tls
 from core.marks.wellknown import MARK_LABEL
 from core.model.errors import InvalidInputError
 from core.model.humanize import duration, plural, timestamp
+from serving import tls
 from webhook.names import REGISTRATION, SERVICE
 
 OPERATIONS: Final = {"CREATE", "UPDATE"}

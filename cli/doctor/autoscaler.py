@@ -21,9 +21,9 @@ from cli.doctor.finding import (
 from cli.doctor.programs import Program, UnreadableFlagError, autoscalers
 from cli.input.setup import DEPLOYMENTS, NODE_POOLS
 from core.config.settings import Scope
-from core.edge.decode.kinds import STATUSES
-from core.guards.scalability import Autoscalers
+from core.eligibility.scalability import Autoscalers
 from core.model.humanize import duration, plural
+from kube.decode.kinds import STATUSES
 
 DELAY_SECONDS_MAX: Final = 120
 """Recommended maximum of the two delays of Cluster Autoscaler."""

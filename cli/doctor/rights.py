@@ -27,9 +27,9 @@ from cli.input.setup import (
 from cli.input.setup_objects import ApiRule
 from controller.names import LEASE
 from core.config.settings import PodDeletionCost
-from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
 from core.model.humanize import plural
-from core.surge.records import CONFIG_MAP as MOVES
+from core.moves.records import CONFIG_MAP as MOVES
+from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
 from webhook.names import REGISTRATION, SECRET
 
 CONTROLLER: Final = "ebb-controller"

@@ -7,12 +7,12 @@ from typing import Final
 from cli.doctor.finding import Check, CheckResult, Evidence, Facts, ok, problem, unread
 from cli.explain.caveats import pods_without_requests
 from core.config.settings import PodDeletionCost
-from core.edge.decode.kinds import BUDGETS, DAEMON_SETS
-from core.fit.matching import tolerates
 from core.model.humanize import plural
 from core.model.node import Taint
 from core.model.pod import Pod
+from core.placement.matching import tolerates
 from core.writes.costs import pods_of_other_writers
+from kube.decode.kinds import BUDGETS, DAEMON_SETS
 
 WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
 """Share of movable pods without requests up to which plans are hardly wrong."""

@@ -7,8 +7,7 @@ from typing import Final
 
 from core.config.settings import Config, PodDeletionCost, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.edge.decode.dump import COMMAND
-from core.guards.scalability import Autoscalers
+from core.eligibility.scalability import Autoscalers
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating, why_unready
@@ -17,6 +16,7 @@ from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
 from core.policies.all import POLICIES
 from core.writes.costs import pods_of_other_writers
+from kube.dump import COMMAND
 
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"

@@ -4,17 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from core.config.settings import Config
+from core.eligibility.drainability import long_lived_reasons
+from core.eligibility.emptiness import occupying
 from core.engine.plan import Plan
-from core.guards.drainability import long_lived_reasons
-from core.guards.emptiness import occupying
 from core.model.cluster import Cluster
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.workload import JOB
-from core.surge.objects import SurgeObjects
-from core.surge.planner import LASTING, SurgeContext, SurgeInput
-from core.surge.records import MoveRecords
+from core.moves.objects import SurgeObjects
+from core.moves.planner import LASTING, SurgeContext, SurgeInput
+from core.moves.records import MoveRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,28 +12,26 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 
-from core.capacity.reaches import Reach
 from core.config.drain import Eviction
-from core.drain.context import DrainContext, DrainInput
-from core.drain.pods import owner_of
-from core.engine.beginning import may_begin
-from core.engine.leader_state import LeaderState, observe, rate_limits
-from core.engine.limits import RemovalLimits
-from core.engine.plan import Placement, Plan
-from core.engine.planner import Planner
-from core.engine.reconcile import no_schedule_blockers, prepare
-from core.engine.reserve import RESERVE
-from core.engine.snapshot import ClusterSnapshot
-from core.fit.filters import first_failing_filter
-from core.guards.drainability import findings, long_lived_reasons
-from core.guards.node_eligibility import (
+from core.eligibility.drainability import findings, long_lived_reasons
+from core.eligibility.node_eligibility import (
     BEING_DELETED,
     CORDONED,
     NOT_READY,
     UNREADABLE,
     VIRTUAL_NODE,
 )
-from core.guards.scalability import NOT_SCALABLE, NodeScalability, Scalability
+from core.eligibility.scalability import NOT_SCALABLE, NodeScalability, Scalability
+from core.engine.leader_state import LeaderState, observe, rate_limits
+from core.engine.limits import RemovalLimits
+from core.engine.maintenance_gate import may_begin
+from core.engine.plan import Placement, Plan
+from core.engine.planner import Planner
+from core.engine.reconcile import no_schedule_blockers, prepare
+from core.engine.reserve import RESERVE
+from core.engine.snapshot import ClusterSnapshot
+from core.eviction.context import DrainContext, DrainInput
+from core.eviction.pods import owner_of
 from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.node import Node
 from core.model.node_lifecycle import why_unready
@@ -41,11 +39,13 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
-from core.packing.node_order import SHARE_SCALE
-from core.packing.packer import Packer
-from core.surge.objects import SurgeObjects
-from core.surge.planner import SurgeContext, SurgeInput
-from core.surge.records import MoveRecords
+from core.moves.objects import SurgeObjects
+from core.moves.planner import SurgeContext, SurgeInput
+from core.moves.records import MoveRecords
+from core.placement.filters import first_failing_filter
+from core.placement.node_order import SHARE_SCALE
+from core.placement.packer import Packer
+from core.placement.reaches import Reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.capacity.usable import NOTHING, Amount
 from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits
 from core.engine.limits import BUDGET_WINDOW, BUDGETS, RATE_LIMITS, SPACING, RemovalLimits
 from core.engine.plan import Plan
@@ -13,6 +12,7 @@ from core.engine.reconcile import prepare
 from core.engine.snapshot import ClusterSnapshot
 from core.model.now import Now
 from core.model.reason import Blocker
+from core.placement.usable_capacity import NOTHING, Amount
 from core.policies.cluster_threshold import PEAK_DEMAND
 
 if TYPE_CHECKING:  # only a live cluster has a leader

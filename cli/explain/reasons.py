@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from core.drain import reasons as drain
+from core.eligibility import drainability, node_eligibility, unplaceable
 from core.engine import buffers, limits, no_schedule, planner, reserve, snapshot
-from core.guards import drainability, node_eligibility, unplaceable
+from core.eviction import reasons as drain
 from core.model.reason import Blocker, Reason
+from core.moves import reasons as surge
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
-from core.surge import reasons as surge
 
 NOT_REMOVABLE: Final = (
     *node_eligibility.REASONS,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from cli.input.setup import NOT_IN_DUMP, Setup
 from core.config.settings import Config
-from core.edge.clock import Clock
-from core.edge.decode.dump_time import DumpTime
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.target import Target
 from core.model.cluster import Cluster
-from core.surge.objects import SurgeObjects
+from core.moves.objects import SurgeObjects
+from kube.dump_time import DumpTime
+from kube.names import NAMESPACE
+from kube.target import Target
+from runtime.clock import Clock
 
 if TYPE_CHECKING:  # only a live cluster has a leader
     from controller.leader_report import LeaderFacts, Report

@@ -12,9 +12,15 @@ from cli.input.running import read_running
 from cli.input.setup import Setup
 from cli.terminal import printable
 from core.config.settings import Config
-from core.edge.clock import Clock, SystemClock
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import (
+from core.model.cluster import Cluster
+from core.model.errors import EbbError
+from core.model.node import Node
+from core.model.pod import Pod
+from core.moves.facts import with_moves
+from core.moves.objects import SurgeObjects
+from core.moves.records import MoveRecords
+from kube.client import ApiError, Client
+from kube.decode.kinds import (
     ATTACHMENTS,
     BUDGETS,
     CLAIMS,
@@ -26,16 +32,10 @@ from core.edge.decode.kinds import (
     VOLUMES,
     AnyKind,
 )
-from core.edge.kube.client import ApiError, Client
-from core.edge.kube.listing import ABSENT, Listed, Part
-from core.edge.kube.target import Overrides
-from core.model.cluster import Cluster
-from core.model.errors import EbbError
-from core.model.node import Node
-from core.model.pod import Pod
-from core.surge.facts import with_moves
-from core.surge.objects import SurgeObjects
-from core.surge.records import MoveRecords
+from kube.inventory import Inventory
+from kube.listing import ABSENT, Listed, Part
+from kube.target import Overrides
+from runtime.clock import Clock, SystemClock
 
 LIST_TRIES_MAX: Final = 3
 """Attempts to read a list that expires or is throttled."""

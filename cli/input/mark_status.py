@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from core.config.budgets import BackoffConfig
 from core.config.settings import Config
-from core.guards.emptiness import occupants
+from core.eligibility.emptiness import occupants
 from core.marks.mark import (
     EFFECT_OF,
     GUARD_WHILE_HELD,

@@ -11,7 +11,7 @@ from cli.explain.headline import Headline, headline
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
 from cli.nodes import EVERYTHING, Selection, node_rows, shown
-from core.engine.beginning import may_begin
+from core.engine.maintenance_gate import may_begin
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE

@@ -3,21 +3,20 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from cli.input import setup_dump
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
 from cli.input.setup import Setup
-from cli.input.source import kubeconfig_of
-from core.edge import files
-from core.edge.decode.dump import COMMAND, from_dumps
-from core.edge.decode.dump_time import DumpTime
-from core.edge.heap import growing
-from core.edge.kube.target import Overrides
-from core.surge.facts import with_moves
-from core.surge.records import MoveRecords
+from cli.input.source import ClusterOptions, kubeconfig_of
+from core.moves.facts import with_moves
+from core.moves.records import MoveRecords
+from kube.dump import COMMAND, from_dumps
+from kube.dump_time import DumpTime
+from runtime import files
+from runtime.heap import growing
 
 if TYPE_CHECKING:  # slow to import
     from cli.input.live import ClusterOutcome, Connecting, Reading
@@ -27,35 +26,7 @@ Environment = Mapping[str, str]
 T = TypeVar("T")
 
 
-class Where(NamedTuple):
-    """The values of the options that select a cluster and its configuration."""
-
-    from_file: Sequence[str]
-    kubeconfig: str | None
-    contexts: Sequence[str]
-    """Contexts of the kubeconfig; none: its current context."""
-    ebb_namespace: str
-    config: str | None
-    policy: str | None
-    """Policy that replaces the configured one; None if the command has no such option."""
-    overrides: Overrides
-    """Options that replace parts of the kubeconfig."""
-    setup: bool = False
-    """The command also needs the setup around Ebb."""
-
-    @property
-    def live_only(self) -> list[str]:
-        """Return the given options that only a live cluster has."""
-        options = (
-            ("--kubeconfig", self.kubeconfig),
-            ("--context", self.contexts),
-            ("--as", self.overrides.user),
-            ("--request-timeout", self.overrides.request_seconds),
-        )
-        return [name for name, given in options if given]
-
-
-def read(environment: Environment, where: Where) -> ClusterInput:
+def read(environment: Environment, where: ClusterOptions) -> ClusterInput:
     """Read the cluster that the command line selects.
 
     Raises: EbbError (any subclass); UsageError for options that contradict each other, and for
@@ -67,7 +38,7 @@ def read(environment: Environment, where: Where) -> ClusterInput:
     return read_live(environment, where).found
 
 
-def read_live(environment: Environment, where: Where) -> "Reading":
+def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
     """Read the live cluster that the command line selects; as `read`."""
     # Importing the client takes longer than making a plan.
     import asyncio  # noqa: PLC0415
@@ -84,7 +55,7 @@ def read_live(environment: Environment, where: Where) -> "Reading":
 
 
 def read_each(
-    environment: Environment, where: Where, answer: Callable[[ClusterInput], T]
+    environment: Environment, where: ClusterOptions, answer: Callable[[ClusterInput], T]
 ) -> "list[ClusterOutcome[T]]":
     """Read the clusters of all contexts, and return the *answer* for each.
 
@@ -101,7 +72,7 @@ def read_each(
     )
 
 
-def _installation(where: Where) -> Installation:
+def _installation(where: ClusterOptions) -> Installation:
     if where.from_file and (given := where.live_only):
         raise click.UsageError(f"{given[0]}: not allowed with --from-file")
     # Read only once: the file may be a pipe.
@@ -110,7 +81,7 @@ def _installation(where: Where) -> Installation:
 
 
 def connecting(
-    environment: Environment, where: Where, contexts: Sequence[str | None]
+    environment: Environment, where: ClusterOptions, contexts: Sequence[str | None]
 ) -> "list[Connecting]":
     """Return how to connect to the cluster of each context. Raises: InvalidInputError."""
     from cli.input import live  # noqa: PLC0415
@@ -119,7 +90,7 @@ def connecting(
     return [live.Connecting(path, context, where.overrides) for context in contexts]
 
 
-def _with_source(found: ClusterInput, where: Where) -> ClusterInput:
+def _with_source(found: ClusterInput, where: ClusterOptions) -> ClusterInput:
     return replace(found, config_from=where.config) if where.config else found
 
 

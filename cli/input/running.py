@@ -8,14 +8,14 @@ import msgspec
 from cli.input.cluster_input import Installation, Leader, Running
 from controller.leader_report import PATH, REPORT_BYTES_MAX, Report
 from controller.names import CONFIG_KEY, CONFIG_MAP, LEASE
-from controller.stores.lease import LeaseStore
 from core.config.document import built_in, parse
 from core.config.settings import Config
-from core.edge import files
-from core.edge.decode.fields import unix_seconds
-from core.edge.kube import port_forward
-from core.edge.kube.client import ApiError, Client, answered
 from core.model.errors import ConfigError, UnavailableError
+from kube import port_forward
+from kube.client import ApiError, Client, answered
+from kube.decode.fields import unix_seconds
+from kube.stores.lease import LeaseStore
+from runtime import files
 
 CALL_SECONDS_MAX: Final = 5.0
 HOLDERS_MAX: Final = 2

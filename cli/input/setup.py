@@ -16,10 +16,10 @@ from cli.input.setup_objects import (
 )
 from controller.names import CONFIG_MAP, LEASE
 from core.config.settings import Config
-from core.edge.decode.autoscalers import NodePoolObject
-from core.edge.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, in_namespace
 from core.model.cluster import Cluster
 from core.model.pod import Pod
+from kube.decode.autoscalers import NodePoolObject
+from kube.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, in_namespace
 from webhook.names import REGISTRATION, SERVICE
 
 Value_ = TypeVar("Value_")

@@ -6,10 +6,10 @@ from typing import Any, Final
 import msgspec
 
 from cli.input.setup import SETUP_KINDS, Read, Setup, SetupKind
-from core.edge.decode.dump import items
-from core.edge.decode.fields import FAULTS, Bytes
-from core.edge.decode.json_depth import decoded
-from core.edge.decode.objects import HEAD_DECODER
+from kube.decode.fields import FAULTS, Bytes
+from kube.decode.json_depth import decoded
+from kube.decode.objects import HEAD_DECODER
+from kube.dump import items
 
 _BY_NAME: Final = {kind.name: kind for kind in SETUP_KINDS}
 

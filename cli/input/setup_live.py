@@ -19,15 +19,15 @@ from cli.input.setup import (
     running_extenders,
     viewer_rights,
 )
-from controller.access_review import is_allowed
 from core.config.settings import Config
-from core.edge.clock import Clock
-from core.edge.kube import port_forward
-from core.edge.kube.client import ApiError, Client, answered
-from core.edge.kube.listing import Page
 from core.model.cluster import Cluster
 from core.model.errors import GarbledError, UnavailableError
 from core.model.pod import Pod
+from kube import port_forward
+from kube.client import ApiError, Client, answered
+from kube.listing import Page
+from kube.stores.access_review import is_allowed
+from runtime.clock import Clock
 
 NOT_SERVED: Final = 404
 REPLICAS_MAX: Final = 5

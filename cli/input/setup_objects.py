@@ -2,7 +2,7 @@
 
 import msgspec
 
-from core.edge.decode.objects import Name, Struct
+from kube.decode.objects import Name, Struct
 
 
 class Labels(Name):

@@ -1,19 +1,16 @@
 """The options that select a cluster; `cli.input.reader` reads it."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.target import Overrides
 from core.model.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from cli.input.reader import Where
+from kube.names import NAMESPACE
+from kube.target import Overrides
 
 # Help must be fast, so this module imports neither settings nor decoders.
 
@@ -25,11 +22,39 @@ FILE: Final = click.Path(allow_dash=True)
 WHERE: Final = (
     "from_file", "kubeconfig", "ebb_namespace", "config", "overrides",
 )  # fmt: skip
-"""Options that become fields of `reader.Where` with the same name."""
+"""Options that become fields of ClusterOptions with the same name."""
 CONTEXT: Final = "context of the kubeconfig; default: its current context"
 SEVERAL_CONTEXTS: Final = f"{CONTEXT}; repeatable, for several clusters"
 Environment = Mapping[str, str]
 Command = Callable[..., Any]
+
+
+class ClusterOptions(NamedTuple):
+    """The values of the options that select a cluster and its configuration."""
+
+    from_file: Sequence[str]
+    kubeconfig: str | None
+    contexts: Sequence[str]
+    """Contexts of the kubeconfig; none: its current context."""
+    ebb_namespace: str
+    config: str | None
+    policy: str | None
+    """Policy that replaces the configured one; None if the command has no such option."""
+    overrides: Overrides
+    """Options that replace parts of the kubeconfig."""
+    setup: bool = False
+    """The command also needs the setup around Ebb."""
+
+    @property
+    def live_only(self) -> list[str]:
+        """Return the given options that only a live cluster has."""
+        options = (
+            ("--kubeconfig", self.kubeconfig),
+            ("--context", self.contexts),
+            ("--as", self.overrides.user),
+            ("--request-timeout", self.overrides.request_seconds),
+        )
+        return [name for name, given in options if given]
 
 
 def options(command: Command, *, setup: bool = False) -> Command:
@@ -52,7 +77,7 @@ def options(command: Command, *, setup: bool = False) -> Command:
 def several_options(command: Command) -> Command:
     """Add the options that select one or several clusters and the configuration.
 
-    The command receives the environment and a Where.
+    The command receives the environment and a ClusterOptions.
     """
 
     @click.pass_obj
@@ -63,19 +88,17 @@ def several_options(command: Command) -> Command:
     return _dump_option(live_options(installed(wrapped), several=True))
 
 
-def where_of(given: dict[str, Any], *, setup: bool = False) -> "Where":
+def where_of(given: dict[str, Any], *, setup: bool = False) -> ClusterOptions:
     """Take the values of the options that select clusters out of *given*.
 
     *setup*: also read the setup around Ebb.
     """
-    from cli.input import reader  # noqa: PLC0415 settings and decoders are slow to import
-
     where = {name: given.pop(name) for name in WHERE}
     context = given.pop("context")
     contexts = context if isinstance(context, tuple) else (context,) if context else ()
     policy = given.pop("policy", None)
     every = tuple(dict.fromkeys(contexts))
-    return reader.Where(**where, contexts=every, policy=policy, setup=setup)
+    return ClusterOptions(**where, contexts=every, policy=policy, setup=setup)
 
 
 def _dump_option(command: Command) -> Command:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Final
 
-from core.edge.yaml_text import parse_yaml
 from core.model.errors import InvalidInputError
+from runtime.yaml_text import parse_yaml
 
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _CONTINUED: Final = re.compile(r"\\\r?\n")

@@ -9,8 +9,14 @@ from typing import Final, NamedTuple
 from cli.input import go_values
 from cli.terminal import printable
 from core.config.budgets import NODES_MAX
-from core.fields.value_types import DURATION_SECONDS_MAX, duration, number, percent, read_share
 from core.model.errors import InvalidInputError
+from core.setting_types.value_types import (
+    DURATION_SECONDS_MAX,
+    duration,
+    number,
+    percent,
+    read_share,
+)
 
 SHOWN_MAX: Final = 80
 """Characters of a key or value that a message shows."""

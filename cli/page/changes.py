@@ -6,8 +6,8 @@ The transfer of 150,000 pods takes seconds, and most plans follow changes of a f
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, AnyKind
+from kube.decode.kinds import KINDS, AnyKind
+from kube.inventory import Inventory
 
 _KINDS: Final = {kind.name: kind for kind in KINDS}
 

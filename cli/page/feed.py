@@ -9,16 +9,16 @@ from cli.input.live import Reading
 from cli.input.running import read_running
 from cli.page.changes import RecordingInventory
 from cli.page.worker import Worker
-from core.edge.clock import Clock
-from core.edge.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, AnyKind
-from core.edge.kube.client import Client
-from core.edge.kube.freshness import Freshness, WatchSink
-from core.edge.kube.listing import Part
-from core.edge.kube.watch import follow
-from core.edge.metrics import WatchMetrics
 from core.model.cluster import Cluster
 from core.model.errors import EbbError
-from core.surge.objects import SurgeObjects
+from core.moves.objects import SurgeObjects
+from kube.client import Client
+from kube.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, AnyKind
+from kube.freshness import Freshness, WatchSink
+from kube.listing import Part
+from kube.watch import follow
+from runtime.clock import Clock
+from runtime.metrics import WatchMetrics
 
 PLAN_SHARE: Final = 3
 """Plans take at most one part in this many of the time of a processor."""

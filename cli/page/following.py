@@ -8,7 +8,7 @@ from typing import Any
 from cli.input.cluster_input import ClusterInput
 from cli.page.feed import Feed, Sink
 from cli.page.worker import Worker
-from core.edge import http
+from serving import http
 
 Source = ClusterInput | Feed
 """A dump, or the feed of a live cluster."""

@@ -14,13 +14,13 @@ from typing import Final, Self
 
 from aiohttp import hdrs, web
 
-from cli.forms.page import content_security_policy, page
+from cli.formats.page import content_security_policy, page
 from cli.page import what_if
 from cli.page.hub import Hub
 from cli.page.worker import Worker
-from core.edge import http
-from core.edge.connections import Connection, TooMuchError
 from core.model.errors import InvalidInputError, UnavailableError
+from serving import http
+from serving.connections import Connection, TooMuchError
 
 HOST: Final = "127.0.0.1"
 TOKEN_BYTES: Final = 32

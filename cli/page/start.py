@@ -1,14 +1,13 @@
 """Read the cluster that the command line selects, and prepare to follow it."""
 
 from cli.input import reader
-from cli.input.reader import Where
-from cli.input.source import Environment
+from cli.input.source import ClusterOptions, Environment
 from cli.page.feed import Feed
 from cli.page.following import Source
-from core.edge.clock import SystemClock
+from runtime.clock import SystemClock
 
 
-def source_of(environment: Environment, where: Where) -> Source:
+def source_of(environment: Environment, where: ClusterOptions) -> Source:
     """Return a dump, or the feed of a live cluster. Raises: as `reader.read`."""
     if where.from_file:
         return reader.read(environment, where)

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cli.answers import Planned, RowOptions
-from cli.forms.text import headline
+from cli.formats.text import headline
 from cli.plan import Limits, planned
 from core.config.budgets import HEADROOM_MAX
-from core.fields.value_types import SHARE_ALLOWED, read_share
 from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.humanize import first, plural
+from core.setting_types.value_types import SHARE_ALLOWED, read_share
 
 NAMES_SHOWN: Final = 10
 

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import orjson
 
 from cli.answers import Planned, RowOptions
-from cli.forms.page.state import PageState, Since
+from cli.formats.page.state import PageState, Since
 from cli.input.cluster_input import ClusterInput
 from cli.page.changes import Changes
 from cli.page.what_if import Change, answer
 from cli.plan import Limits, planned
-from core.edge.decode.inventory import Inventory
 from core.model.errors import InvalidInputError, UnavailableError
-from core.surge.facts import with_moves
-from core.surge.records import MoveRecords
+from core.moves.facts import with_moves
+from core.moves.records import MoveRecords
+from kube.inventory import Inventory
 
 
 @dataclass

@@ -13,8 +13,11 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from core.config.thresholds import FileContext, PoolEnter, ReleaseThresholds
-from core.fields.structure import FLATTENED, BoundedList, NeedsOne, NeedsWith, filled, where
-from core.fields.value_types import (
+from core.model.constraints import Requirement
+from core.model.now import Now
+from core.placement.matching import matches_requirement
+from core.setting_types.structure import FLATTENED, BoundedList, NeedsOne, NeedsWith, filled, where
+from core.setting_types.value_types import (
     LABEL_VALUE,
     QUALIFIED_KEY,
     SHARE,
@@ -28,9 +31,6 @@ from core.fields.value_types import (
     text,
     whole_number,
 )
-from core.fit.matching import matches_requirement
-from core.model.constraints import Requirement
-from core.model.now import Now
 
 POOLS_MAX: Final = 100
 EXPRESSIONS_MAX: Final = 20

@@ -19,9 +19,9 @@ from core.config.schema import (
 )
 from core.config.settings import API_VERSION, KIND, Config
 from core.config.thresholds import FileContext
-from core.fields.structure import MISSING, NAMED, is_flattened
 from core.model.errors import ConfigError
 from core.policies.all import POLICIES
+from core.setting_types.structure import MISSING, NAMED, is_flattened
 
 _UNKNOWN: Final = "unexpected_keyword_argument"
 _NAMES: Final = "propertyNames"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
-from core.fields.value_types import duration, whole_number
+from core.setting_types.value_types import duration, whole_number
 
 AT_ONCE_MAX: Final = 100
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Final
 
-from core.fields.value_types import Selector, number
+from core.setting_types.value_types import Selector, number
 
 PRICES_MAX: Final = 1000
 HOURS_A_MONTH: Final = 730

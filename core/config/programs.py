@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from core.fields.structure import AT_CONTROLLER_START, refused
-from core.fields.value_types import duration, not_allowed, text, whole_number, words
+from core.setting_types.structure import AT_CONTROLLER_START, refused
+from core.setting_types.value_types import duration, not_allowed, text, whole_number, words
 
 Address = Annotated[
     str,

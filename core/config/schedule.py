@@ -1,6 +1,6 @@
 """Settings for when Ebb may begin anything: windows with a time zone, and a pause.
 
-core.engine.beginning decides with them; nothing else reads them.
+core.engine.maintenance_gate decides with them; nothing else reads them.
 """
 
 import datetime as dt
@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
 
-from core.fields.value_types import ValueFormat, duration, matched, not_allowed, texts
+from core.setting_types.value_types import ValueFormat, duration, matched, not_allowed, texts
 
 WINDOWS_MAX: Final = 20
 CRON_CHARS_MAX: Final = 200

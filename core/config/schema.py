@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.schedule import Window
 from core.config.settings import API_VERSION, KIND, Config, Document
-from core.fields.structure import CONTROLLER, NAMED, RESTART, is_flattened
+from core.setting_types.structure import CONTROLLER, NAMED, RESTART, is_flattened
 
 Schema = dict[str, Any]
 

@@ -25,7 +25,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from core.capacity.usable import Usability
+from core.cluster.default_spread import DefaultSpread
+from core.cluster.read_options import ReadOptions
+from core.cluster.schedulers import KNOWN
 from core.config.budgets import Budgets, CapacityBuffers
 from core.config.drain import DrainConfig, Eviction
 from core.config.prices import PRICES_MAX, MinSavings, Price
@@ -33,7 +35,12 @@ from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, Webhook
 from core.config.schedule import TIME, WINDOWS_MAX, Window
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Enter, ReleaseThresholds, Thresholds
-from core.fields.structure import (
+from core.marks.wellknown import TAINT_KEY
+from core.model.pod import SCHEDULER_CHARS_MAX
+from core.model.quantity import millis, whole
+from core.placement.usable_capacity import Usability
+from core.policies.all import POLICIES
+from core.setting_types.structure import (
     AT_CONTROLLER_START,
     CONTROLLER,
     EXTENDER,
@@ -45,7 +52,7 @@ from core.fields.structure import (
     name_of,
     refused,
 )
-from core.fields.value_types import (
+from core.setting_types.value_types import (
     QUALIFIED_KEY,
     SHARE,
     duration,
@@ -55,13 +62,6 @@ from core.fields.value_types import (
     whole_number,
     words,
 )
-from core.marks.wellknown import TAINT_KEY
-from core.model.default_spread import DefaultSpread
-from core.model.pod import SCHEDULER_CHARS_MAX
-from core.model.quantity import millis, whole
-from core.model.read_options import ReadOptions
-from core.model.schedulers import KNOWN
-from core.policies.all import POLICIES
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
-from core.fields.value_types import Flag, duration, whole_number
+from core.setting_types.value_types import Flag, duration, whole_number
 
 MOVES_MAX: Final = 100
 """Maximum of `maxInCluster` and `maxInNamespace`; each move has a record of about 400 bytes."""

@@ -11,8 +11,8 @@ from pydantic import (
     WrapValidator,
 )
 
-from core.fields.structure import filled, refused
-from core.fields.value_types import SHARE, eased, percent
+from core.setting_types.structure import filled, refused
+from core.setting_types.value_types import SHARE, eased, percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,10 @@ from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import by_namespace_in_turns
 from core.model.constraints import NodeConstraints, names_node, without_volumes
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import CLAIMS_FIELD, Pod
 from core.model.resources import Resources
-from core.model.volumes import CLAIMS_FIELD
 from core.model.workload import JOB, KEEPERS, Workload, workload_of
-from core.packing.node_order import dominant_share
+from core.placement.node_order import dominant_share
 
 BUCKETS_PER_WINDOW: Final = 5
 """Number of buckets per window. A window may begin with any bucket."""

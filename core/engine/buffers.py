@@ -18,7 +18,7 @@ from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.reason import Reason
 from core.model.resources import Resources
-from core.packing.node_order import SHARE_SCALE, share_of_room
+from core.placement.node_order import SHARE_SCALE, share_of_room
 
 BUFFERS_MAX: Final = 256
 """Maximum number of CapacityBuffers in a reconciliation; namespaces take turns."""

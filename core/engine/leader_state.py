@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
-from core.capacity.usable import Amount
 from core.engine.arrivals import Arrivals, Counts, expected_pods
-from core.engine.beginning import Beginning, may_begin
+from core.engine.maintenance_gate import Beginning, may_begin
 from core.engine.no_schedule import RecentReasons
 from core.engine.peak import Peak, RecentTemplates
 from core.engine.placement_hints import Hints
@@ -21,6 +20,7 @@ from core.model.cluster import Cluster
 from core.model.now import Now
 from core.model.resources import Resources
 from core.model.workload import runs_to_completion
+from core.placement.usable_capacity import Amount
 
 REFUSED_SECONDS: Final = 60
 """Minimum time for which a node is skipped after a write of its mark failed.
@@ -223,6 +223,7 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
     waiting = _waiting(state, snapshot)
     open_to_all = {name for name, one in snapshot.marks.items() if one.mark is not Mark.HARD}
     may_refuse = nodes.keys() - new - open_to_all
+    window_seconds = budgets.stabilization_window_seconds
     return replace(
         state,
         first_pass_at=now.seconds if state.first_pass_at is None else state.first_pass_at,
@@ -241,8 +242,8 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
         },
         marked_before=frozenset(snapshot.marks),
         last_mark_at=_paced(state, snapshot, now),
-        peak=state.peak.observe(snapshot, now),
-        recent_templates=state.recent_templates.observe(snapshot, now),
+        peak=state.peak.observe((snapshot.demand(), window_seconds), now),
+        recent_templates=state.recent_templates.observe((snapshot.reaches, window_seconds), now),
         arrivals=state.arrivals.observe(snapshot, now),
         provisioning_times=state.provisioning_times.observe(AddedNodes(snapshot, new), now),
     )

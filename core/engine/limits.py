@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from core.config.budgets import Budget
-from core.engine.beginning import ALWAYS, CLOSED, PAUSED
+from core.eligibility.scalability import NOT_SCALABLE
 from core.engine.leader_state import RateLimits
+from core.engine.maintenance_gate import ALWAYS, CLOSED, PAUSED
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import SCHEDULABLE_NODE, ZoneClass, Zones
-from core.guards.scalability import NOT_SCALABLE
 from core.marks.mark import backoff_of
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.humanize import duration, plural, timestamp

@@ -13,9 +13,6 @@ from typing import Final, NamedTuple
 from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import shape
-from core.fit.inter_pod import PodTopology
-from core.fit.matching import selects, tolerates
-from core.fit.node_classes import NodeClasses
 from core.marks.mark import ExistingMark, Mark
 from core.marks.taints import hard_taint
 from core.model.cluster import Cluster
@@ -27,6 +24,9 @@ from core.model.pod import TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
 from core.model.workload import DAEMON_SET
+from core.placement.inter_pod import PodTopology
+from core.placement.matching import selects, tolerates
+from core.placement.node_classes import NodeClasses
 
 PAUSE_SECONDS: Final = 300
 """Time for which a mark stays PreferNoSchedule after the last reason has ended. The scheduler

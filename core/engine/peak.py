@@ -2,16 +2,13 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
-from core.capacity.reaches import REACHES_MAX
-from core.capacity.usable import Amount
 from core.engine.reach_keys import RenamedKeys
 from core.model.constraints import NodeConstraints
 from core.model.now import Now
-
-if TYPE_CHECKING:
-    from core.engine.snapshot import ClusterSnapshot
+from core.placement.reaches import REACHES_MAX, Reaches
+from core.placement.usable_capacity import Amount
 
 RECENT_TEMPLATES_MAX: Final = REACHES_MAX
 """Maximum number of remembered node constraints that no current pod has."""
@@ -26,14 +23,17 @@ class Peak:
 
     A sample is dropped when a later one is at least as high in CPU and memory."""
 
-    def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
-        """Return the state after a reconciliation."""
-        seconds = seen.config.budgets.stabilization_window_seconds
+    def observe(self, seen: tuple[Mapping[str, Amount], int], now: Now) -> Self:
+        """Return the state after a reconciliation.
+
+        *seen*: the requests by reach, and `stabilizationWindow` in seconds.
+        """
+        demand, window_seconds = seen
         return replace(
             self,
             looks={
-                key: _added(self.looks.get(key, ()), amount, seconds, now)
-                for key, amount in seen.demand().items()
+                key: _added(self.looks.get(key, ()), amount, window_seconds, now)
+                for key, amount in demand.items()
             },
         )
 
@@ -102,20 +102,24 @@ class RecentTemplates:
             if one not in without and now.before(at + window_seconds)
         ]
 
-    def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
-        """Return the state after a reconciliation."""
-        if not seen.config.budgets.stabilization_window_seconds:
+    def observe(self, seen: tuple[Reaches, int], now: Now) -> Self:
+        """Return the state after a reconciliation.
+
+        *seen*: the reaches of the cluster, and `stabilizationWindow` in seconds.
+        """
+        reaches, window_seconds = seen
+        if not window_seconds:
             return type(self)()
-        left = sorted(seen.reaches.recent_templates, key=lambda one: -self.seen_at[one])
+        left = sorted(reaches.recent_templates, key=lambda one: -self.seen_at[one])
         if len(left) > RECENT_TEMPLATES_MAX:
             # The next reconciliation lacks the constraints that are dropped here, so it may have
             # another result and must not be skipped.
             now.expire()
         kept = {one: self.seen_at[one] for one in left[:RECENT_TEMPLATES_MAX]}
-        current = frozenset(seen.reaches.current_templates)
+        current = frozenset(reaches.current_templates)
         return replace(
             self,
-            seen_at=kept | dict.fromkeys(seen.reaches.current_templates, now.seconds),
+            seen_at=kept | dict.fromkeys(reaches.current_templates, now.seconds),
             current=current,
         )
 

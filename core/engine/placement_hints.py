@@ -17,7 +17,7 @@ from typing import Final
 from core.engine.plan import Placement
 from core.engine.snapshot import ClusterSnapshot
 from core.model.now import Now
-from core.packing.packer import Attempt, Packer
+from core.placement.packer import Attempt, Packer
 
 Known = Sequence[tuple[int, int]]
 """Pairs of pod id and node id of the packer."""

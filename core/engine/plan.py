@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from core.capacity.sums import DeviceTotals
-from core.capacity.usable import Share, Totals, Usability
 from core.model.reason import Blocker
+from core.placement.reach_utilization import DeviceTotals
+from core.placement.usable_capacity import Share, Totals, Usability
 from core.policies.policy import PolicyMetric
 
 REACHES_SHOWN: Final = 12

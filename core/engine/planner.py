@@ -9,15 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, groupby, starmap
 from typing import Final, NamedTuple
 
-from core.capacity.sums import Exceeded
-from core.capacity.usable import Amount
-from core.capacity.utilization import (
-    NO_DEVICES,
-    NONE_RECEIVED,
-    DevicesReceived,
-    RemovalEffect,
-    UtilizationLedger,
-)
 from core.engine.buffers import BUFFERED, buffer_of
 from core.engine.leader_state import RateLimits
 from core.engine.limits import RemovalLimits
@@ -29,7 +20,16 @@ from core.model.buffers import BUFFER
 from core.model.humanize import amounts, duration
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
-from core.packing.packer import Attempt, Packer
+from core.placement.packer import Attempt, Packer
+from core.placement.reach_utilization import Exceeded
+from core.placement.usable_capacity import Amount
+from core.placement.utilization_ledger import (
+    NO_DEVICES,
+    NONE_RECEIVED,
+    DevicesReceived,
+    RemovalEffect,
+    UtilizationLedger,
+)
 from core.policies.policy import Order, Policy, PolicyMetric
 
 REROUTES_MAX: Final = 3

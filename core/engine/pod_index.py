@@ -11,7 +11,7 @@ from itertools import chain
 from operator import is_
 from typing import Final
 
-from core.guards.pod_classes import (
+from core.eligibility.pod_classes import (
     TYPICAL,
     TYPICAL_POD,
     PodClass,
@@ -58,7 +58,7 @@ class PodIndex:
     scale_in_pods: Mapping[str, int]
     """Number of pods by node that a scale-in may delete."""
     classes: PodClasses
-    """Pods on nodes by class, for the rules in core.guards."""
+    """Pods on nodes by class, for the rules in core.eligibility."""
     groups: Mapping[GroupKey, Sequence[Pod]]
     """Pods that Ebb can place, by group, sorted by namespace and name.
 

@@ -8,17 +8,17 @@ cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for 
 a reason that keeps it from being marked, such as a backoff. An autoscaler may consider a node
 empty although Ebb would have to move pods from it. Such a node is not protected either, because
 Ebb may find no places for these pods. A node that Karpenter reports as drifted is protected for an
-hour only (core.guards.drift).
+hour only (core.eligibility.drift).
 """
 
 from collections.abc import Iterable
 
 from core.config.settings import Config, Scope
+from core.eligibility.node_eligibility import REASONS
+from core.eligibility.scalability import NOT_SCALABLE
 from core.engine.leader_state import RateLimits
 from core.engine.plan import ReservedNode
 from core.engine.snapshot import ClusterSnapshot
-from core.guards.node_eligibility import REASONS
-from core.guards.scalability import NOT_SCALABLE
 from core.model.node import Node
 
 

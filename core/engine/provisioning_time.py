@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from core.capacity.reaches import REACHES_MAX
 from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import WAITING_PODS_MAX, by_namespace_in_turns
 from core.model.constraints import without_volumes
 from core.model.now import Now
 from core.model.startup_taints import START_SECONDS_MAX
+from core.placement.reaches import REACHES_MAX
 
 NODES_MAX: Final = 9
 """Maximum number of durations in a reach's median; several, as one pod may be unusual."""

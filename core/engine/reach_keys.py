@@ -9,7 +9,7 @@ both snapshots.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from core.capacity.reaches import Reach
+from core.placement.reaches import Reach
 
 RenamedKeys = Mapping[str, str]
 """Current key of a reach by its previous key."""

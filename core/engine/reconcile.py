@@ -9,9 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from core.capacity.sums import DeviceTotals
-from core.capacity.usable import Totals
-from core.capacity.utilization import UtilizationLedger
 from core.config.settings import Config, UsabilityMode
 from core.engine import no_schedule, scale_in_targets, unschedulable
 from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits, watched_until
@@ -25,6 +22,9 @@ from core.engine.reserve_hysteresis import NeededNodes, ReserveHits
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.now import Now
+from core.placement.reach_utilization import DeviceTotals
+from core.placement.usable_capacity import Totals
+from core.placement.utilization_ledger import UtilizationLedger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

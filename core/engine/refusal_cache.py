@@ -8,8 +8,8 @@ on the node itself or on one of the receiving nodes.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from core.capacity.sums import Exceeded
-from core.packing.packer import Attempt, Packer
+from core.placement.packer import Attempt, Packer
+from core.placement.reach_utilization import Exceeded
 
 
 class _Refusal(NamedTuple):

@@ -30,8 +30,8 @@ from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from core.packing.node_order import dominant_share
-from core.packing.packer import Packer
+from core.placement.node_order import dominant_share
+from core.placement.packer import Packer
 
 PODS_MAX: Final = 10_000
 """Maximum number of placeholders. Every reach gets an equal share; unused shares go to the

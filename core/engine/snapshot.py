@@ -7,23 +7,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from core.capacity.pool_totals import PoolTotals, pool_totals
-from core.capacity.reaches import REACHES_MAX, Reach, Reaches
-from core.capacity.sums import DeviceUtilization, ReachUtilization
-from core.capacity.usable import NOTHING, Amount, PooledRatios, Share, Usability, derive_usability
-from core.capacity.utilization import NodeLoad, UtilizationLedger
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.eligibility.drift import unprotectable
+from core.eligibility.node_eligibility import node_blockers
+from core.eligibility.pod_classes import count_long_lived_pods, occupied_nodes
+from core.eligibility.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
+from core.eligibility.surge import count_not_replaceable
+from core.eligibility.unplaceable import ASKS_TOO_MUCH, pod_blockers
 from core.engine.buffers import Offered, RequestedRoom, requested_rooms, requesting_buffers
 from core.engine.peak import RecentTemplates
 from core.engine.pod_index import GroupKey, PodIndex
 from core.engine.unschedulable import is_unschedulable, never_schedulable
-from core.guards.drift import unprotectable
-from core.guards.node_eligibility import node_blockers
-from core.guards.pod_classes import count_long_lived_pods, occupied_nodes
-from core.guards.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
-from core.guards.surge import count_not_replaceable
-from core.guards.unplaceable import ASKS_TOO_MUCH, pod_blockers
 from core.marks.mark import ExistingMark, Mark, existing_marks
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
@@ -36,8 +31,20 @@ from core.model.reason import Blocker, Reason
 from core.model.resources import Resources, is_device
 from core.model.startup_taints import is_young, started
 from core.model.workload import STATEFUL_SET
-from core.packing.node_order import NodeOrder
-from core.packing.packer import Packer
+from core.placement.node_order import NodeOrder
+from core.placement.packer import Packer
+from core.placement.pool_totals import PoolTotals, pool_totals
+from core.placement.reach_utilization import DeviceUtilization, ReachUtilization
+from core.placement.reaches import REACHES_MAX, Reach, Reaches
+from core.placement.usable_capacity import (
+    NOTHING,
+    Amount,
+    PooledRatios,
+    Share,
+    Usability,
+    derive_usability,
+)
+from core.placement.utilization_ledger import NodeLoad, UtilizationLedger
 from core.policies.all import POLICIES
 from core.policies.policy import Policy, PolicyInput
 

@@ -12,8 +12,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeVar
 
-from core.capacity.reaches import bare
-from core.fit.node_classes import NodeClasses
 from core.marks.mark import Mark, existing_marks
 from core.marks.taints import without_our_taint
 from core.model.buffers import Buffer
@@ -24,6 +22,8 @@ from core.model.node_lifecycle import is_terminating
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.placement.node_classes import NodeClasses
+from core.placement.reaches import bare
 
 Named_ = TypeVar("Named_", Pod, Buffer)
 Any_ = TypeVar("Any_")

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from core.capacity.reaches import Reaches, bare
 from core.engine.snapshot import ClusterSnapshot
-from core.fit.filters import ZONE_LABELS
-from core.fit.matching import is_blocking
 from core.model.constraints import HOST_LABEL, NodeConstraints, SelectorTerm
 from core.model.humanize import plural
 from core.model.node import Node, Taint
+from core.placement.filters import ZONE_LABELS
+from core.placement.matching import is_blocking
+from core.placement.reaches import Reaches, bare
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1

@@ -1,9 +1,9 @@
 """The pods of a cluster, and a list of the few pods that must be completed for a Cluster.
 
-Decoded pods are completed in steps: core.model.schedulers, core.model.default_spread,
-core.fit.assumptions, and `build_cluster` (core.model.volumes). Most steps change only few pods,
-such as pods with volumes or a nominated node. To search all pods for them in each reconciliation
-takes a hundred times as long as to update a list of them with each change of a pod.
+Decoded pods are completed in steps: core.cluster.schedulers, core.cluster.default_spread,
+core.cluster.assumptions, and `build_cluster` (core.cluster.volumes). Most steps change only few
+pods, such as pods with volumes or a nominated node. To search all pods for them in each
+reconciliation takes a hundred times as long as to update a list of them with each change of a pod.
 """
 
 from collections import Counter
@@ -143,7 +143,7 @@ def is_special(pod: Pod) -> bool:
     """Return whether the pod has something to look up, such as a volume or a nominated node.
 
     Any step may change such a pod. Other pods are changed only because of a setting, the operating
-    systems of the nodes, or the evaluation budget (core.model.allowance).
+    systems of the nodes, or the evaluation budget (core.cluster.tenant_limits).
     """
     company, ties = pod.company, pod.ties
     return bool(

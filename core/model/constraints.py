@@ -230,7 +230,7 @@ class DisruptionFacts:
     claims: tuple[ClaimUse, ...] = ()
     """Claims, sorted by name, each once.
 
-    Pod.unsupported names the claims until they are looked up (core.model.volumes)."""
+    Pod.unsupported names the claims until they are looked up (core.cluster.volumes)."""
     disks: tuple[InlineDisk, ...] = ()
     """Disks that the pod itself names, sorted, each once.
 
@@ -240,7 +240,7 @@ class DisruptionFacts:
     local_volumes: tuple[str, ...] = ()
     """Names of volumes whose data is lost with the node: hostPath, emptyDir on disk."""
     notes: tuple[tuple[str, str], ...] = ()
-    """Annotations that allow or forbid a disruption (core.guards.drainability), sorted by key."""
+    """Annotations that allow or forbid a disruption (eligibility.drainability), sorted by key."""
     started_seconds: int | None = None
     """Start time of a pod with notes, in Unix seconds; None if unknown or not needed."""
     overdue_seconds: int | None = None
@@ -252,7 +252,7 @@ class DisruptionFacts:
     one_node_volumes: tuple[str, ...] = ()
     """Names of claims and disks that the pods of one node alone can use (ReadWriteOnce), sorted.
 
-    They are looked up together with the claims (core.model.volumes)."""
+    They are looked up together with the claims (core.cluster.volumes)."""
     completes: bool = False
     """The pod runs to completion: the kubelet restarts no container that has succeeded."""
 

@@ -27,6 +27,10 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 """Scheduler name that the API server sets in pods that name none."""
 SCHEDULER_CHARS_MAX: Final = 253
 """Maximum length of a scheduler name; a longer name is cut, so it matches no known scheduler."""
+CLAIMS_FIELD: Final = "spec.volumes[*].persistentVolumeClaim"
+"""In Pod.unsupported: claims that were not looked up, or about which Ebb knows too little."""
+VOLUMES_FIELD: Final = "spec.volumes"
+"""In Pod.unsupported: volumes defined in the pod itself, without a claim."""
 TEMPLATE_LABEL: Final = "pod-template-hash"
 """Label with the hash that a Deployment appends to its own name to name a ReplicaSet."""
 
@@ -44,7 +48,7 @@ class Pod:
     """Node that kube-scheduler has nominated for the pod. The pod is Pending until other pods have
     left the node.
 
-    If the node admits the pod, `node` names this node too (core.fit.assumptions)."""
+    If the node admits the pod, `node` names this node too (core.cluster.assumptions)."""
     requests: Resources = Resources(pods=1)
     """Requests as kube-scheduler counts them (core.model.requests); `pods` is 1."""
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
@@ -52,7 +56,7 @@ class Pod:
     scheduler: str = DEFAULT_SCHEDULER
     """Scheduler of the pod.
 
-    If Ebb does not know its filters, `unsupported` says so (core.model.schedulers)."""
+    If Ebb does not know its filters, `unsupported` says so (core.cluster.schedulers)."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     owner_kind: str = ""
     """Kind of the controlling owner (ReplicaSet, DaemonSet, Job, ...); empty for a bare pod."""

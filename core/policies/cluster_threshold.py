@@ -7,10 +7,10 @@ marked nodes against the higher `releaseThresholds`.
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
-from core.capacity.sums import DeviceUtilization, Exceeded, excess, share_over
-from core.capacity.usable import Amount, Share
-from core.capacity.utilization import RemovalEffect
 from core.model.reason import Blocker, DeferredText, Reason
+from core.placement.reach_utilization import DeviceUtilization, Exceeded, excess, share_over
+from core.placement.usable_capacity import Amount, Share
+from core.placement.utilization_ledger import RemovalEffect
 from core.policies.policy import Order, Policy, PolicyInput
 
 LAST_NODE: Final = Reason(

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from core.capacity.sums import Exceeded
-from core.capacity.utilization import RemovalEffect, UtilizationLedger
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
+from core.placement.reach_utilization import Exceeded
+from core.placement.utilization_ledger import RemovalEffect, UtilizationLedger
 
 Order = tuple[object, ...]
 """Sort key of a node; only keys of one policy are compared. Level and rank together are unique."""
@@ -77,7 +77,7 @@ class Policy(Protocol):
     name: ClassVar[str]
     """Name in the configuration."""
     Settings: ClassVar[type[Any] | None] = None
-    """Frozen dataclass of core.fields types with a default for each field, or None."""
+    """Frozen dataclass of core.setting_types types with a default for each field, or None."""
     section: ClassVar[str] = ""
     """Field of the configuration with its settings, in snake case: `excess_nodes`."""
     defaults: ClassVar[Mapping[str, Any]] = {}

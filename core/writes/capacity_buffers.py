@@ -25,7 +25,7 @@ from core.model.constraints import (
     with_extended,
 )
 from core.model.resources import Resources
-from core.packing.node_order import SHARE_SCALE, share_of_room
+from core.placement.node_order import SHARE_SCALE, share_of_room
 
 PUBLISHED_MAX: Final = 16
 """Maximum number of buffers. The largest demand of each reach comes before the second largest of

@@ -104,7 +104,7 @@ def decide_costs(
 
     *next_in_line*: ranks of unmarked nodes whose pods also get a cost
     (core.engine.scale_in_targets). *moving*: UIDs of the pods that surge moves replace; their cost
-    is written by the move (core.surge), and all other pods lose that cost.
+    is written by the move (core.moves), and all other pods lose that cost.
 
     Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
     the updates of a namespace, those on nodes with the oldest marks come first.

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode, Scope
+from core.eligibility.drift import unprotectable
+from core.eligibility.emptiness import busy, occupants
 from core.engine import no_schedule
-from core.engine.beginning import Refusal, may_begin
+from core.engine.maintenance_gate import Refusal, may_begin
 from core.engine.plan import Plan
 from core.engine.snapshot import ClusterSnapshot
-from core.guards.drift import unprotectable
-from core.guards.emptiness import busy, occupants
 from core.marks.mark import (
     GUARD_WHILE_HELD,
     GUARD_WHILE_MARKED,

@@ -17,14 +17,14 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
-from core.edge import files
-from core.edge.decode.dump import items
-from core.edge.decode.fields import Bytes
-from core.edge.decode.kinds import NODES, PODS
-from core.edge.decode.pod_times import Times, pod_as_it_was, times
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
+from kube.decode.fields import Bytes
+from kube.decode.kinds import NODES, PODS
+from kube.decode.pod_times import Times, pod_as_it_was, times
+from kube.dump import items
+from runtime import files
 from sim.history.cluster_history import (
     FILES_MAX,
     ClusterHistory,

@@ -7,9 +7,13 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 from core.config.settings import Config
+from core.eligibility.node_eligibility import (
+    CONTROL_PLANE,
+    UNREADABLE,
+    VIRTUAL_NODE,
+    node_blockers,
+)
 from core.engine.zones import ZONE_LABEL
-from core.fit.filters import FILTERS, LABEL
-from core.guards.node_eligibility import CONTROL_PLANE, UNREADABLE, VIRTUAL_NODE, node_blockers
 from core.marks.mark import guard_of, opt_out_annotation
 from core.marks.taints import without_our_taint
 from core.marks.wellknown import GUARDS, KEEP_ANNOTATION
@@ -17,6 +21,7 @@ from core.model.constraints import HOST_LABEL, NO_NODE_CONSTRAINTS, NodeConstrai
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import is_transient_taint
 from core.model.resources import Resources
+from core.placement.filters import FILTERS, LABEL
 from sim.cluster import DAEMON_REQUESTS
 from sim.costs import Price
 from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from core.config.settings import Config
-from core.fit.filters import first_failing_filter
 from core.model.constraints import NO_DISRUPTION_FACTS, DisruptionFacts, names_node
 from core.model.errors import InvalidInputError
 from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
+from core.placement.filters import first_failing_filter
 from sim.costs import price_of
 from sim.history.cluster_history import ClusterHistory, PodLifetime
 from sim.history.groups import Groups, capacity_for_pods, without_node_name

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from core.eligibility.node_eligibility import CONTROL_PLANE_LABELS
 from core.engine.zones import ZONE_LABEL
-from core.guards.node_eligibility import CONTROL_PLANE_LABELS
 from core.model.constraints import HOST_LABEL, Toleration
 from core.model.node import Taint
 from core.model.virtual import VIRTUAL_LABELS, VIRTUAL_ROLE_LABEL

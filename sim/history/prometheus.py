@@ -15,8 +15,6 @@ from typing import Final
 
 import msgspec
 
-from core.edge import files
-from core.edge.decode.fields import read_amounts, strictly
 from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
@@ -24,6 +22,8 @@ from core.model.pod import Pod
 from core.model.requests import Container, PodParts, pod_requests, resources
 from core.model.virtual import is_virtual
 from core.model.workload import DAEMON_SET
+from kube.decode.fields import read_amounts, strictly
+from runtime import files
 from sim.history.cluster_history import (
     ClusterHistory,
     NodeLifetime,

@@ -38,10 +38,10 @@ DECODE: Final = (
     "-c",
     """
 import sys
-from core.edge.decode.dump import from_dumps
-from core.edge.files import read_dump
-from core.edge.heap import growing
-from core.model.read_options import ReadOptions
+from kube.dump import from_dumps
+from runtime.files import read_dump
+from runtime.heap import growing
+from core.cluster.read_options import ReadOptions
 with growing():
     from_dumps([("", read_dump(sys.argv[1]))], ReadOptions(), [])
 """,

@@ -16,8 +16,6 @@ import orjson
 from aiohttp import web
 
 from core.config.programs import ExtenderConfig
-from core.edge import http as bones
-from core.edge.decode.kinds import NODES, PODS
 from core.marks.mark import Mark
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
@@ -25,6 +23,8 @@ from extender.app import make_app
 from extender.formulas import score_marked
 from extender.metrics import Metrics
 from extender.view import View
+from kube.decode.kinds import NODES, PODS
+from serving import http as bones
 from tests.bench import serving
 from tests.bench.machine import factor, show
 from tests.support.builders import node, pod

@@ -21,19 +21,19 @@ from aiohttp import web
 from controller.metrics import Metrics as ControllerMetrics
 from controller.view import ClusterView
 from core.config.programs import ExtenderConfig
-from core.edge.clock import SystemClock
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import NODES, PODS, Kind
-from core.edge.kube.client import PAGE_OBJECTS, Client
-from core.edge.kube.freshness import Freshness, WatchSink
-from core.edge.kube.listing import WHOLE
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.package import client as package
-from core.edge.kube.watch import _Follower, follow
-from core.edge.metrics import WatchMetrics
 from core.marks.wellknown import TAINT_KEY
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
+from kube.client import PAGE_OBJECTS, Client
+from kube.decode.kinds import NODES, PODS, Kind
+from kube.freshness import Freshness, WatchSink
+from kube.inventory import Inventory
+from kube.listing import WHOLE
+from kube.names import NAMESPACE
+from kube.package import client as package
+from kube.watch import _Follower, follow
+from runtime.clock import SystemClock
+from runtime.metrics import WatchMetrics
 from tests.support.fake_objects import Json, event, node_object
 
 PODS_COUNT = 150_000

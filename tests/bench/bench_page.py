@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from playwright.async_api import Page
 
-from cli.forms.page import page, text
+from cli.formats.page import page, text
 from cli.input.cluster_input import ClusterInput
 from cli.page.hub import Hub
 from cli.page.server import PageServer

@@ -30,10 +30,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 from aiohttp import web
 
-from core.edge import tls
-from core.edge.decode.kinds import PODS, Kind
-from core.edge.kube.client import PAGE_OBJECTS
-from core.edge.serving import trusting
+from kube.client import PAGE_OBJECTS
+from kube.decode.kinds import PODS, Kind
+from serving import tls
+from serving.servers import trusting
 from tests.bench import programs, serving
 from tests.bench.bench_kube import PODS_PER_NODE, pod_object
 from tests.bench.bench_webhook import a_review

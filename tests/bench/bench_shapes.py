@@ -14,15 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
-from core.config.budgets import Budget, Budgets, Pool
-from core.config.prices import Price
-from core.config.settings import Config, PolicySettings
-from core.config.thresholds import Thresholds
-from core.engine.leader_state import LeaderState
-from core.engine.reconcile import reconcile
-from core.engine.zones import ZONE_LABEL
-from core.marks.mark import Mark
-from core.model.allowance import (
+from core.cluster.tenant_limits import (
     BUDGET,
     CLAIM_COST,
     COUNTED_POD_COST,
@@ -32,6 +24,14 @@ from core.model.allowance import (
     NODE_TEMPLATE_COST,
     POD_REQUIREMENT_COST,
 )
+from core.config.budgets import Budget, Budgets, Pool
+from core.config.prices import Price
+from core.config.settings import Config, PolicySettings
+from core.config.thresholds import Thresholds
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import reconcile
+from core.engine.zones import ZONE_LABEL
+from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import (
     HOST_LABEL,
@@ -50,8 +50,7 @@ from core.model.constraints import (
     Toleration,
 )
 from core.model.node import Effect, Node, Taint
-from core.model.pod import Pod
-from core.model.volumes import CLAIMS_FIELD
+from core.model.pod import CLAIMS_FIELD, Pod
 from core.policies.ported.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
 from tests.support.builders import marked, node, pod, select

@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from core.edge import tls
-from core.edge.serving import trusting
+from serving import tls
+from serving.servers import trusting
 from tests.bench import programs, serving
 from tests.bench.machine import factor, show
 from webhook.app import MUTATE_PATH

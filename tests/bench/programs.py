@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from core.edge import tls
+from serving import tls
 from tests.bench.serving import LOOPBACK
 from tests.e2e.plane import free_port
 from tests.support.fake_objects import KUBECONFIG

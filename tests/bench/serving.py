@@ -25,8 +25,8 @@ from typing import Final
 
 from aiohttp import web
 
-from core.edge import http
 from extender import wire
+from serving import http
 
 GO_MODULE: Final = Path(__file__).parent / "go"
 LOOPBACK: Final = "127.0.0.1"

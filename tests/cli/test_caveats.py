@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cli.explain.caveats import NO_CAPACITY, Caveat, caveats
-from cli.forms.json import plan as in_json
+from cli.formats.json import plan as in_json
 from core.config.document import parse
 from core.config.settings import Config
 from core.model.cluster import Cluster

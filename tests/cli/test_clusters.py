@@ -12,7 +12,7 @@ import yaml
 
 from cli.__main__ import main
 from cli.answers import ClusterPart
-from cli.forms.text.status import table_of_several
+from cli.formats.text.status import table_of_several
 from cli.input.live import CLUSTERS_AT_ONCE
 from cli.terminal import Table
 from tests.platforms.objects import autoscaler_status

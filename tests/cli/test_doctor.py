@@ -12,9 +12,9 @@ from rich.console import Console
 from cli.__main__ import main
 from cli.doctor.checks import CHECKS, diagnose
 from cli.doctor.finding import CheckState, Diagnosis
-from cli.forms.text import doctor as text
-from core.edge.kube.names import NAMESPACE
+from cli.formats.text import doctor as text
 from core.marks.wellknown import TAINT_KEY
+from kube.names import NAMESPACE
 from tests.manifests.kustomize import ROOT, with_components
 from tests.support.plan_cli import ITEMS, dump
 from tests.support.setup_cluster import (

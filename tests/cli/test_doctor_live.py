@@ -11,11 +11,11 @@ import pytest
 
 from cli.__main__ import main
 from cli.input.setup import SETUP_KINDS, SetupKind
-from core.edge.clock import micro_time
-from core.edge.decode.kinds import BY_NAME
-from core.edge.kube.client import PAGE_OBJECTS
-from core.edge.kube.names import NAMESPACE
 from extender.metrics import Metrics
+from kube.client import PAGE_OBJECTS
+from kube.decode.kinds import BY_NAME
+from kube.names import NAMESPACE
+from runtime.clock import micro_time
 from tests.cli.test_running import LEASE_PATH, World
 from tests.manifests.kustomize import MANIFESTS
 from tests.support.fake_api import FakeApi

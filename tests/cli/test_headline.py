@@ -13,10 +13,10 @@ import yaml
 from cli.__main__ import main
 from controller.leader_report import Cooldown, Delay, LeaderFacts, PeakDemand, SkippedNode
 from core.config.settings import API_VERSION, KIND
-from core.edge.kube.names import NAMESPACE
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from core.model.humanize import HOUR
+from kube.names import NAMESPACE
 from tests.cli.test_plan_emptying import deployment, owned
 from tests.cli.test_running import HEAD, LEADER, NOW, World, world
 from tests.support.plan_cli import Json, dump, node, pod

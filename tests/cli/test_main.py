@@ -11,7 +11,7 @@ import orjson
 import pytest
 import yaml
 
-from cli.forms import json, text
+from cli.formats import json, text
 from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, without_warnings
 
 HEAVY = {

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from cli.explain.marking import LIMITS, Limited, limited_part, limited_plan
-from core.capacity.usable import NOTHING
 from core.engine.leader_state import LeaderState, observe, rate_limits
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
 from core.model.now import Now
+from core.placement.usable_capacity import NOTHING
 from tests.support import mixed, mixed_config
 
 pytestmark = pytest.mark.law

@@ -13,7 +13,7 @@ from cli.migrate.given import COMMAND_LINE_MAX
 from cli.migrate.node_compactor import ENABLED, OF_POOL
 from cli.migrate.tools import TOOLS
 from core.config.schema import settings
-from core.edge.files import CONFIG_BYTES_MAX, parse_config
+from runtime.files import CONFIG_BYTES_MAX, parse_config
 from tests.support.migrating import fault, made, run
 from tests.support.plan_cli import ITEMS, ROOT, dump, ebb, without_warnings
 

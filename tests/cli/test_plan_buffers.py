@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from cli.forms.text.buffers import BUFFERS_SHOWN
+from cli.formats.text.buffers import BUFFERS_SHOWN
 from core.marks.wellknown import BUFFER_OURS_LABEL
 from tests.core.engine.test_buffers import TEMPLATE, written
 from tests.support.plan_cli import dump, node, plan_of, pod

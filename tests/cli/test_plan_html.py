@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
-from cli.forms.page import text
+from cli.formats.page import text
 from core.marks.wellknown import MARK_LABEL
 from tests.support import builders
 from tests.support.page import HOSTILE, hostile_input, input_of, plan_of, state_of

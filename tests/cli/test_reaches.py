@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from cli.forms.text import reaches
+from cli.formats.text import reaches
 from cli.terminal import render
-from core.capacity.usable import Amount, Share, Totals
 from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
+from core.placement.usable_capacity import Amount, Share, Totals
 
 pytestmark = pytest.mark.mutate
 

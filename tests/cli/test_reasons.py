@@ -26,11 +26,11 @@ from cli.explain.reasons import (
 )
 from core.config.budgets import Budget, Budgets, Cooldown, Limit
 from core.config.settings import Config, UsabilityMode
+from core.eligibility.node_eligibility import CORDONED
+from core.eligibility.unplaceable import POD_UNSUPPORTED
 from core.engine import reconcile
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
-from core.guards.node_eligibility import CORDONED
-from core.guards.unplaceable import POD_UNSUPPORTED
 from core.marks.mark import Mark, mark_of
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster

@@ -12,9 +12,6 @@ import orjson
 import pytest
 
 from controller.taint_key import KEY_ANNOTATION
-from core.edge.decode.kinds import BUFFERS
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import (
     BUFFER_OURS_LABEL,
@@ -28,7 +25,10 @@ from core.marks.wellknown import (
     OUR_ANNOTATIONS,
     TAINT_KEY,
 )
-from core.surge.records import CONFIG_MAP, MoveRecords, MoveStep, encode
+from core.moves.records import CONFIG_MAP, MoveRecords, MoveStep, encode
+from kube.decode.kinds import BUFFERS
+from kube.names import NAMESPACE
+from kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
 from tests.cli.test_source import run as run_any
 from tests.support.fake_api import FakeApi
 from tests.support.fake_deployments import NAMESPACE as MOVING

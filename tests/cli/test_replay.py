@@ -10,11 +10,11 @@ import pytest
 
 from cli.__main__ import main
 from cli.answers import Figure, VariantResult
-from cli.forms.text.replay import tables
+from cli.formats.text.replay import tables
 from cli.replay import sweep_variants
 from cli.terminal import Table
-from core.edge.files import check_target, read_config
 from core.model.errors import InvalidInputError
+from runtime.files import check_target, read_config
 from sim.report import RunMetric
 from sim.variants import EMPTY
 from tests.support.page import state_of

@@ -10,7 +10,7 @@ import pytest
 
 from cli.__main__ import main
 from core.config.settings import API_VERSION, KIND
-from core.edge.decode.kinds import CLUSTER_KINDS
+from kube.decode.kinds import CLUSTER_KINDS
 from tests.support.plan_cli import Json, dump, node, plan_of, pod, without_source
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from core.guards.unplaceable import POD_UNSUPPORTED
+from core.eligibility.unplaceable import POD_UNSUPPORTED
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG
 from tests.support.plan_cli import Json, dump, ebb, node, pod

@@ -14,8 +14,9 @@ from cli.__main__ import main
 from cli.input.live import progress_shown
 from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
-from core.edge.clock import micro_time
-from core.edge.decode.kinds import (
+from core.model.errors import InvalidInputError
+from kube.client import PAGE_OBJECTS
+from kube.decode.kinds import (
     BUFFERS,
     CLUSTER_KINDS,
     NODES,
@@ -24,10 +25,9 @@ from core.edge.decode.kinds import (
     AnyKind,
     Kind,
 )
-from core.edge.kube.client import PAGE_OBJECTS
-from core.edge.kube.listing import Listed
-from core.edge.kube.names import NAMESPACE
-from core.model.errors import InvalidInputError
+from kube.listing import Listed
+from kube.names import NAMESPACE
+from runtime.clock import micro_time
 from tests.core.engine.test_buffers import TEMPLATE, written
 from tests.platforms.objects import autoscaler_status
 from tests.support.fake_api import FakeApi

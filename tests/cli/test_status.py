@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from cli.forms.text import text
+from cli.formats.text import text
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.overview import summarize
 from core.config.settings import Config

@@ -4,19 +4,19 @@ from fractions import Fraction
 
 import pytest
 
+from controller.figures.figures import Account
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
-from core.accounts.account import Account
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.prices import Price
 from core.config.settings import Config
-from core.edge.decode.kinds import KINDS
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import reconcile
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.node import Node
 from core.model.pod import Pod
+from kube.decode.kinds import KINDS
 from tests.support.builders import config, marked, node, pod
 
 T = 10**9

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from controller.access_review import ANSWER_SECONDS, AccessReview
 from controller.conditional_watch import ConditionalWatch
 from controller.metrics import Metrics
 from controller.view import ClusterView
-from core.edge.decode.kinds import BUDGETS, KINDS
-from core.edge.kube.freshness import WatchSink
-from core.edge.kube.names import NAMESPACE
 from core.model.cluster import DisruptionBudget
 from core.model.errors import UnavailableError
+from kube.decode.kinds import BUDGETS, KINDS
+from kube.freshness import WatchSink
+from kube.names import NAMESPACE
+from kube.stores.access_review import ANSWER_SECONDS, AccessReview
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 
 BUDGET = DisruptionBudget(namespace="d", name="b", disruptions_allowed=1)

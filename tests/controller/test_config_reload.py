@@ -10,15 +10,15 @@ from controller.config_reload import ACCEPTED, REFUSED, ConfigReload
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from controller.view import ClusterView
+from core.cluster.schedulers import SCHEDULER_FIELD
 from core.config.settings import Config, Mode
-from core.edge.changes import Changes
-from core.edge.decode.kinds import NODES, PODS
-from core.edge.kube.stores.events import EventType
-from core.edge.program import Start
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.model.schedulers import SCHEDULER_FIELD
+from kube.decode.kinds import NODES, PODS
+from kube.stores.events import EventType
+from runtime.changes import Changes
+from runtime.program import Start
 from tests.support import builders
 from tests.support.admission import NodeApi
 from tests.support.clock import FakeClock

@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller.access_review import ANSWER_SECONDS, AccessReview
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
 from controller.metrics import Metrics, WriteResult
 from controller.reconciler import PodActions, Reconciler
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
-from core.edge.kube.client import ApiError
-from core.edge.kube.stores.objects import FORBIDDEN_MAX
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, UnavailableError
@@ -20,6 +17,9 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.write import CostKind, Write
+from kube.client import ApiError
+from kube.stores.access_review import ANSWER_SECONDS, AccessReview
+from kube.stores.objects import FORBIDDEN_MAX
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 
 from controller.election import Elector, Timing
-from controller.stores.lease import Lease
 from core.model.errors import UnavailableError
+from kube.stores.lease import Lease
 from tests.support.clock import in_virtual_time, virtual_clock
 from tests.support.leases import Door, Store, Trouble, fine
 

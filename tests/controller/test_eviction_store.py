@@ -7,11 +7,11 @@ import orjson
 import pytest
 from aiohttp import web
 
-from controller.access_review import PATCH_PODS, REVIEW_PATH, is_allowed
-from controller.stores.evictions import EvictionAnswer, EvictionResult, EvictionStore
-from core.edge.kube.client import Client
 from core.model.errors import GarbledError, UnavailableError
 from core.model.pod import Pod
+from kube.client import Client
+from kube.stores.access_review import PATCH_PODS, REVIEW_PATH, is_allowed
+from kube.stores.evictions import EvictionAnswer, EvictionResult, EvictionStore
 from tests.support.fake_objects import KUBECONFIG, failure, json
 
 POD = Pod(namespace="shop", name="web-1", uid="u-1")

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from controller.access_review import ANSWER_SECONDS
 from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
 from controller.reconciler import PodActions, Reconciler
-from controller.stores.evictions import EvictionAnswer, EvictionResult
 from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.drain.state import OBSERVE_SECONDS, REFUSED_SECONDS_MIN
+from core.eviction.state import OBSERVE_SECONDS, REFUSED_SECONDS_MIN
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -28,6 +26,8 @@ from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
+from kube.stores.access_review import ANSWER_SECONDS
+from kube.stores.evictions import EvictionAnswer, EvictionResult
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import UNLIMITED, pod
 from tests.support.clock import FakeClock

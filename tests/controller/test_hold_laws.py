@@ -8,7 +8,7 @@ import pytest
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
-from core.guards.emptiness import occupants
+from core.eligibility.emptiness import occupants
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
 from core.model.now import Now

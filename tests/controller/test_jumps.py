@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.config.settings import Mode
-from core.edge.clock import SteadyClock
+from runtime.clock import SteadyClock
 from tests.controller.test_reconciler import DELAY, GUARD_SECONDS, World
 from tests.support.clock import Machine
 

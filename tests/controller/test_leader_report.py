@@ -10,17 +10,17 @@ import orjson
 import pytest
 
 from controller.decisions import DECISIONS_MAX, REASON_CHARACTERS_MAX, DecisionLog
+from controller.figures.figures import Account
+from controller.figures.pending import Cause, PendingAccount
 from controller.leader_report import PATH, LeaderFacts, Report, facts_of, with_account
 from controller.report_server import CACHE_SECONDS, HOST, LIMITS, ReportServer
-from core.accounts.account import Account
-from core.accounts.pending import Cause, PendingAccount
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
-from core.edge import http
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
 from core.model.cluster import Cluster
-from core.surge.records import MoveRecord
+from core.moves.records import MoveRecord
+from serving import http
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.stores.lease import Lease, LeaseStore
 from core.model.errors import ConflictError, UnavailableError
+from kube.stores.lease import Lease, LeaseStore
 from tests.support.fake_api import FakeApi
 from tests.support.following import Waits, opened
 

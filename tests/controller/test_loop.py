@@ -21,17 +21,17 @@ from controller.metrics import Metrics
 from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from controller.writers import WRITERS_MAX
+from core.cluster.schedulers import KNOWN, SCHEDULER_FIELD
 from core.config.programs import ControllerConfig
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
-from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.marks.mark import Mark, guard_of
 from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION, KARPENTER_LABEL, MARK_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
 from core.model.pod import Pod
-from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.workload import DAEMON_SET
+from kube.decode.kinds import KINDS, NODES, PODS, AnyKind
 from tests.support.admission import merge, node_json
 from tests.support.builders import UNLIMITED, marked, pod
 from tests.support.clock import FakeClock

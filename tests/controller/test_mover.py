@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import pytest
 
-from controller.access_review import AccessReview
 from controller.metrics import Metrics
 from controller.move_book import MoveBook
 from controller.mover import (
@@ -23,20 +22,21 @@ from controller.mover import (
     MoveStores,
     Surroundings,
 )
-from controller.stores.move_records import MoveRecordStore
-from controller.stores.scales import ScaleStore
 from controller.view import ClusterView
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
-from core.edge.decode.kinds import NODES, PODS, SURGE_KINDS
-from core.edge.kube.client import Client
-from core.edge.kube.stores.objects import pods
 from core.engine import reconcile
 from core.model.cluster import Cluster
 from core.model.node import Effect, Taint
-from core.surge.records import CONFIG_MAP, MoveOutcome
+from core.moves.records import CONFIG_MAP, MoveOutcome
+from kube.client import Client
+from kube.decode.kinds import NODES, PODS, SURGE_KINDS
+from kube.stores.access_review import AccessReview
+from kube.stores.move_records import MoveRecordStore
+from kube.stores.objects import pods
+from kube.stores.scales import ScaleStore
 from tests.support import builders
 from tests.support.builders import UNLIMITED
 from tests.support.clock import FakeClock

@@ -10,10 +10,8 @@ import orjson
 import pytest
 
 from controller.publisher import NO_KIND, ROUND_SECONDS, Publisher
-from controller.stores.capacity_buffers import PublishedStore
 from core.config.budgets import Budget, CapacityBuffers, Pool, Reserve
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
-from core.edge.decode.kinds import BUFFERS, TEMPLATES, AnyKind
 from core.engine.arrivals import Counts
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
@@ -26,6 +24,8 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.writes.capacity_buffers import PUBLISHED_MAX, BufferChange, Found
+from kube.decode.kinds import BUFFERS, TEMPLATES, AnyKind
+from kube.stores.capacity_buffers import PublishedStore
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller.stores.lease import Lease
 from controller.taint_key import KEEP_SECONDS, KEY_ANNOTATION, TaintKey
-from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError, UnavailableError
+from kube.names import NAMESPACE
+from kube.stores.lease import Lease
 from tests.support.clock import in_virtual_time
 from tests.support.leases import Door, Store
 

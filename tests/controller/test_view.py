@@ -11,22 +11,10 @@ from hypothesis import strategies as st
 
 from controller.metrics import Metrics
 from controller.view import WOKE_FOR_MAX, ClusterView
-from core.edge.clock import Clock
-from core.edge.decode.kinds import (
-    BUDGETS,
-    CLAIMS,
-    CLUSTER_KINDS,
-    CSI_NODES,
-    DEPLOYMENTS,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    VOLUMES,
-    Kind,
-)
-from core.edge.kube.freshness import WatchSink
-from core.guards.emptiness import occupants
-from core.guards.unplaceable import pod_blockers
+from core.cluster.read_options import READ_DEFAULTS
+from core.cluster.volumes import Claim, CsiNode, Volume
+from core.eligibility.emptiness import occupants
+from core.eligibility.unplaceable import pod_blockers
 from core.marks.mark import Mark
 from core.marks.wellknown import (
     GUARD_ANNOTATION,
@@ -40,12 +28,24 @@ from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, Disk, Disrupti
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
-from core.model.pod import Pod
-from core.model.read_options import READ_DEFAULTS
+from core.model.pod import CLAIMS_FIELD, Pod
 from core.model.resources import Resources
-from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from core.model.workload import DAEMON_SET
-from core.surge.listed import ListedDeployment, ListedReplicaSet
+from core.moves.listed import ListedDeployment, ListedReplicaSet
+from kube.decode.kinds import (
+    BUDGETS,
+    CLAIMS,
+    CLUSTER_KINDS,
+    CSI_NODES,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    VOLUMES,
+    Kind,
+)
+from kube.freshness import WatchSink
+from runtime.clock import Clock
 from tests.support.builders import marked, node
 from tests.support.surge import deployment
 from tests.support.surge import make_pod as owned_pod

@@ -14,7 +14,6 @@ from controller.writers import (
     WriteBatch,
     Writers,
 )
-from core.edge.kube.stores.objects import TRIES_MAX
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -29,6 +28,7 @@ from core.marks.wellknown import (
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.writes.write import URGENT, Write, WriteKind, repair
+from kube.stores.objects import TRIES_MAX
 from tests.support.admission import Json, merge, node_json
 from tests.support.slow_api import SlowApi
 

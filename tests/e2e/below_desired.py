@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.surge.objects import MANAGER
+from core.moves.objects import MANAGER
 from tests.e2e.api import Json
 
 WATCHED_SECONDS: Final = 90.0

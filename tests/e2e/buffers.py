@@ -1,6 +1,6 @@
 """The CRD of CapacityBuffers, which an autoscaler installs on real clusters."""
 
-from core.edge.decode.kinds import BUFFERS
+from kube.decode.kinds import BUFFERS
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.plane import Plane, until
 

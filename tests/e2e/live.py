@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from core.surge.objects import HPA_MANAGER
+from core.moves.objects import HPA_MANAGER
 from sim.autoscaler import ScaleDown
 from sim.scale_in import ScaleInOrder
 from tests.e2e.api import Api, Json, RefusedError

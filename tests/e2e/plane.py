@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 import yaml
 
 from core.config.programs import ControllerConfig
-from core.edge.http import SCRAPE_SECONDS
+from serving.http import SCRAPE_SECONDS
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
 from tests.e2e.pki import Authority, Signed, write_kubeconfig

@@ -1,4 +1,4 @@
-"""Random clusters as Kubernetes objects, with every constraint that core.fit supports.
+"""Random clusters as Kubernetes objects, with every constraint that core.placement supports.
 
 kube-scheduler places most pods. Some pods are bound to a node that it might reject, as in clusters
 whose labels and taints have changed after scheduling.

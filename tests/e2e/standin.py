@@ -14,14 +14,14 @@ from itertools import count
 
 from urllib3.exceptions import HTTPError
 
-from core.edge.decode.kinds import BUFFERS as BUFFER_KIND
-from core.edge.decode.kinds import NODES as NODE_KIND
-from core.edge.decode.kinds import PODS as POD_KIND
-from core.edge.decode.kinds import TEMPLATES as TEMPLATE_KIND
 from core.marks.wellknown import COST_ANNOTATION
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
+from kube.decode.kinds import BUFFERS as BUFFER_KIND
+from kube.decode.kinds import NODES as NODE_KIND
+from kube.decode.kinds import PODS as POD_KIND
+from kube.decode.kinds import TEMPLATES as TEMPLATE_KIND
 from sim.autoscaler import TO_BE_DELETED, Autoscaler, ScaleDown, Timers
 from sim.cluster import DAEMON_REQUESTS, ClusterState, Place
 from sim.scale_in import ScaleInOrder, deletion_costs

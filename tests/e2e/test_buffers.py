@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core.config.settings import Mode
-from core.edge.decode.kinds import BUFFERS, TEMPLATES
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.watch import ABSENT_SECONDS
 from core.marks.wellknown import BUFFER_OURS_LABEL, MARK_LABEL
+from kube.decode.kinds import BUFFERS, TEMPLATES
+from kube.names import NAMESPACE
+from kube.watch import ABSENT_SECONDS
 from tests.e2e.api import Api, Json
 from tests.e2e.buffers import DEFINITIONS, GROUP, NAME, define
 from tests.e2e.install import Start, apply, overlay, remove, starting

@@ -57,7 +57,7 @@ CONFIG = Config(
 )
 """A configuration in which only scheduling constraints make a node unremovable."""
 STRICTER = (
-    "attach limit",  # a node without the driver could not start the pod (core.model.volumes)
+    "attach limit",  # a node without the driver could not start the pod (core.cluster.volumes)
     "another pod's anti-affinity",  # Ebb treats a namespace selector as all namespaces
     "host port",  # the scheduler forgets a port of two pods when the first is deleted
 )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from core.config.settings import Mode
-from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import CONTROLLER_ACCOUNT, Programs, in_force, installed, point, port_of
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints

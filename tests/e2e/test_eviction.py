@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from controller.stores.evictions import EvictionAnswer, EvictionResult, EvictionStore
 from core.config.settings import Mode
-from core.drain.budgets import Allowances
-from core.edge.decode import kinds
-from core.edge.kube.client import Client
-from core.edge.kube.names import NAMESPACE
+from core.eviction.budgets import Allowances
 from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.pod import Pod
+from kube.client import Client
+from kube.decode import kinds
+from kube.names import NAMESPACE
+from kube.stores.evictions import EvictionAnswer, EvictionResult, EvictionStore
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     CONTROLLER_ACCOUNT,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from core.marks.wellknown import MARK_LABEL
-from core.surge.records import CONFIG_MAP, MoveRecords, Pause, encode
+from core.moves.records import CONFIG_MAP, MoveRecords, Pause, encode
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (

@@ -12,8 +12,8 @@ import pytest
 
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Mode
-from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import TAINT_KEY
+from kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     LEASE,

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from core.config.settings import Mode
-from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import MARK_LABEL
+from kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     CONTROLLER_ACCOUNT,

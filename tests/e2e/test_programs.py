@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from core.config.settings import Mode
-from core.edge.serving import trusting
+from serving.servers import trusting
 from tests.bench.bench_webhook import a_review
 from tests.bench.serving import Connection
 from tests.e2e.api import Api, Json

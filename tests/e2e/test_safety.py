@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from core.config.settings import Mode
-from core.edge.changes import FILES_SECONDS
 from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     GUARD_ANNOTATION,
@@ -16,6 +15,7 @@ from core.marks.wellknown import (
     MARK_LABEL,
     TAINT_KEY,
 )
+from runtime.changes import FILES_SECONDS
 from tests.e2e.api import WAIT_SECONDS, Api, Json
 from tests.e2e.install import Programs, installed
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from core.config.settings import Mode
-from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
-from core.surge.records import CONFIG_MAP
+from core.moves.records import CONFIG_MAP
+from kube.names import NAMESPACE
 from tests.e2e.api import APPLY, Api, Json
 from tests.e2e.install import CONTROLLER_ACCOUNT, Start, apply, overlay, remove, starting
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, START, add_nodes

@@ -5,11 +5,11 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.fit.filters import first_failing_filter
 from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
-from core.packing.node_order import NodeOrder
-from core.packing.packer import Packer
+from core.placement.filters import first_failing_filter
+from core.placement.node_order import NodeOrder
+from core.placement.packer import Packer
 from tests.e2e.api import Api, Json
 from tests.e2e.drawn import Drawn, name_of
 from tests.e2e.objects import NODES, TAINT, mark

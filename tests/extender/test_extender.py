@@ -18,11 +18,6 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.config.programs import ExtenderConfig
-from core.edge import http, tls
-from core.edge.decode.kinds import NODES, PODS
-from core.edge.limits import PortLimits
-from core.edge.logs import LOG_INTERVAL_SECONDS
-from core.edge.serving import Serving, trusting
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node
@@ -32,6 +27,11 @@ from extender.app import PAUSE_SECONDS_MIN, PerPeerLimiter, make_app
 from extender.metrics import Metrics
 from extender.scores import SCORES
 from extender.view import NEUTRAL, View
+from kube.decode.kinds import NODES, PODS
+from runtime.logs import LOG_INTERVAL_SECONDS
+from serving import http, tls
+from serving.limits import PortLimits
+from serving.servers import Serving, trusting
 from tests.hostile.objects import DEEP
 from tests.support.builders import marked, node, pod
 from tests.support.certificates import START, signed

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.programs import ExtenderConfig
-from core.edge.decode.kinds import NODES, PODS
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.pod import Pod
 from core.model.resources import Resources
 from extender import wire
 from extender.node_requests import NO_REQUESTS, RequestsByNode
 from extender.view import View
+from kube.decode.kinds import NODES, PODS
 from tests.support.builders import node
 from tests.support.builders import pod as any_pod
 

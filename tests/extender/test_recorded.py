@@ -7,14 +7,14 @@ import aiohttp
 import pytest
 
 from core.config.programs import ExtenderConfig
-from core.edge import http
-from core.edge.decode.kinds import NODES
 from core.marks.mark import Mark
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
 from extender.app import make_app
 from extender.metrics import Metrics
 from extender.view import View
+from kube.decode.kinds import NODES
+from serving import http
 from tests.support.builders import node
 from tests.support.clock import FakeClock
 

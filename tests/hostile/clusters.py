@@ -9,13 +9,9 @@ from cli.explain.explainer import Explainer
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from controller.view import ClusterView
+from core.cluster.read_options import READ_DEFAULTS
 from core.config.budgets import Budget, Budgets, Cooldown
 from core.config.settings import Config, Mode, UsabilityMode
-from core.edge.decode.dump import from_dumps
-from core.edge.decode.kinds import BY_NAME, KINDS
-from core.edge.kube.freshness import WatchSink
-from core.edge.kube.listing import WHOLE, Listed
-from core.edge.kube.watch import _Follower
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
@@ -23,8 +19,12 @@ from core.model.cluster import Cluster
 from core.model.errors import GarbledError
 from core.model.node import Node
 from core.model.now import Now
-from core.model.read_options import READ_DEFAULTS
 from core.writes.write import Write
+from kube.decode.kinds import BY_NAME, KINDS
+from kube.dump import from_dumps
+from kube.freshness import WatchSink
+from kube.listing import WHOLE, Listed
+from kube.watch import _Follower
 from tests.support.clock import FakeClock
 
 CONFIG = Config(

@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from core.edge.decode.fields import NAME_MAX
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from extender import wire as extender
+from kube.decode.fields import NAME_MAX
 from tests.support.admission import patch_of
 from tests.support.large_bodies import CALLS, REVIEWS, review
 from tests.support.wire_types import FORMS, Form, Place, large, places

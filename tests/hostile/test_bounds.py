@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.config.programs import ExtenderConfig
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, AnyKind
-from core.edge.decode.pod_times import TimesObject
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from extender.view import View
 from extender.wire import names_body
+from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, AnyKind
+from kube.decode.pod_times import TimesObject
+from kube.inventory import Inventory
 from tests.support.wire_types import DOUBLED, FORMS, MANY, Form, Place, large, places
 
 OBJECT_BYTES: Final = 1_400_000

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from core.edge.decode.kinds import BY_NAME
 from core.model.errors import InvalidInputError
+from kube.decode.kinds import BY_NAME
 from tests.hostile.clusters import Watched, dumped, judged, written
 from tests.hostile.objects import TAME, Json
 

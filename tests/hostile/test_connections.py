@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 
 from controller.metrics import Metrics as ControllerMetrics
-from core.edge import http, serving, tls
-from core.edge.clock import SystemClock
-from core.edge.kube.names import NAMESPACE
-from core.edge.limits import PortLimits
+from kube.names import NAMESPACE
+from runtime.clock import SystemClock
+from serving import http, servers, tls
+from serving.limits import PortLimits
 from tests.support.clock import FakeClock
 from webhook.metrics import Metrics as WebhookMetrics
 
@@ -85,7 +85,7 @@ class Port:
             http.answer_at_once(
                 app, "/length", BODY_BYTES_MAX, lambda body, *_: b"%d" % len(body), lambda: None
             )
-        context = serving.serving(PAIR) if self.secure else None
+        context = servers.serving(PAIR) if self.secure else None
         server = http.Server(app, "127.0.0.1:0", context, limits)
         await server.start()
         self._stack.push_async_callback(server.stop)
@@ -102,7 +102,7 @@ class Port:
         """Connect from a local address."""
         context: ssl.SSLContext | None = None
         if self.secure if secure is None else secure:
-            context = serving.trusting(PAIR.ca)
+            context = servers.trusting(PAIR.ca)
         host = "localhost" if context else None
         async with asyncio.timeout(PATIENCE_SECONDS):
             reader, writer = await asyncio.open_connection(

@@ -3,8 +3,8 @@
 import msgspec
 import orjson
 
-from core.edge.decode.kinds import BUDGETS, NODES, PODS
 from core.model.constraints import Requirement
+from kube.decode.kinds import BUDGETS, NODES, PODS
 from tests.support.kube_json import NODE, POD, changed
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

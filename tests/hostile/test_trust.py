@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from core.edge import serving, tls
-from core.edge.serving import Serving
-from core.edge.tls import Pair
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
+from kube.stores.ca_store import REGISTRATIONS, Registration, SecretStore
+from serving import servers, tls
+from serving.servers import Serving
+from serving.tls import Pair
 from tests.support.certificates import (
     START,
     Cluster,
@@ -28,7 +29,6 @@ from tests.support.clock import FakeClock
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 from webhook.authority import OLD_SECONDS, Trust
-from webhook.ca_store import REGISTRATIONS, Registration, SecretStore
 from webhook.certs import REPLACED
 
 DAY = 24 * 3600
@@ -240,11 +240,11 @@ def test_mutated_pair_is_accepted_or_rejected_with_name(seed: int) -> None:
         changed = mutated(chance.choice([CA.certificate, CA.key, LEAF.certificate]), chance)
         pair = chance.choice([Pair(changed, CA.key), Pair(CA.certificate, changed)])
         for read in (
-            lambda: serving.check_ca(pair, START),  # noqa: B023 called at once
+            lambda: servers.check_ca(pair, START),  # noqa: B023 called at once
             lambda: Serving().load(pair),  # noqa: B023
             lambda: tls.life(changed),  # noqa: B023
             lambda: tls.is_ours(changed),  # noqa: B023
-            lambda: serving.lasts(changed, START),  # noqa: B023
+            lambda: servers.lasts(changed, START),  # noqa: B023
             lambda: tls.split(changed),  # noqa: B023
         ):
             with suppress(InvalidInputError):

@@ -21,14 +21,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.config.programs import ExtenderConfig
-from core.edge import http as bones
-from core.edge.decode.kinds import NODES, PODS
 from core.marks.mark import Mark
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender import wire
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
+from kube.decode.kinds import NODES, PODS
+from serving import http as bones
 from tests.hostile.mutations import (
     BYTES,
     DEEP,

@@ -12,7 +12,6 @@ from controller.names import LEASE
 from core.config.budgets import CapacityBuffers
 from core.config.document import parse
 from core.config.settings import Config, Mode
-from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     COST_ANNOTATION,
@@ -25,6 +24,7 @@ from core.marks.wellknown import (
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
+from kube.names import NAMESPACE
 from tests.manifests.kustomize import (
     COMPONENTS,
     ROOT,

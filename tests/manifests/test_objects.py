@@ -4,16 +4,16 @@ from collections.abc import Iterator
 import pytest
 
 from core.config.settings import Config, Mode
-from core.edge import files
-from core.edge.clock import SystemClock
-from core.edge.http import Health
-from core.edge.http import base_app as make_bones
-from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
-from core.surge.records import CONFIG_MAP as RECORDS
+from core.moves.records import CONFIG_MAP as RECORDS
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
+from kube.names import NAMESPACE
+from runtime import files
+from runtime.clock import SystemClock
+from serving.http import Health
+from serving.http import base_app as make_bones
 from tests.manifests.kustomize import (
     COMPONENTS,
     EXAMPLES,

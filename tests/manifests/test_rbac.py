@@ -8,9 +8,9 @@ import yaml
 
 from controller.names import CONFIG_MAP as CONFIGURATION
 from controller.names import LEASE
-from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
-from core.edge.kube.names import NAMESPACE
-from core.surge.records import CONFIG_MAP
+from core.moves.records import CONFIG_MAP
+from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
+from kube.names import NAMESPACE
 from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names

@@ -3,9 +3,9 @@ import re
 import pytest
 import yaml
 
-from core.edge.kube.names import NAMESPACE
 from extender.formulas import SCORE_MARKED_SOFT_MAX, SCORE_MAX
 from extender.scores import ANY_POD, SCORES
+from kube.names import NAMESPACE
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
 from tests.manifests.test_objects import extender_routes
 from tests.support.builders import node

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from core.capacity.sums import percent
 from core.config.settings import Config
 from core.engine import reconcile
 from core.engine.plan import Plan, ReachSums
 from core.model.cluster import Cluster
+from core.placement.reach_utilization import percent
 from tests.platforms import dump
 from tests.platforms.kubeadm import CPS, GPUS, WORKERS
 from tests.support.kube_json import cluster_from_dumps

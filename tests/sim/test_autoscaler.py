@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.guards.emptiness import busy
+from core.eligibility.emptiness import busy
 from core.marks.wellknown import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts, NodeConstraints

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from controller.metrics import Metrics
 from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
+from core.cluster.devices import offered, without_claimed
+from core.cluster.read_options import READ_DEFAULTS
 from core.config.budgets import BackoffConfig, Budget, Budgets, Limit, Pool
 from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.edge.decode.kinds import NODES, PODS
 from core.engine import reconcile
 from core.engine.leader_state import RateLimits
 from core.engine.snapshot import ClusterSnapshot
@@ -26,12 +27,11 @@ from core.marks.mark import Mark, mark_of
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
-from core.model.devices import offered, without_claimed
 from core.model.node import Effect, Taint
-from core.model.read_options import READ_DEFAULTS
 from core.writes.nodes import WATCH_SECONDS
 from core.writes.write import WriteKind
 from extender.view import View
+from kube.decode.kinds import NODES, PODS
 from sim import simulated_load
 from sim.autoscaler import TO_BE_DELETED, ScaleDown
 from sim.ebb import Direct, Ebb

@@ -17,7 +17,7 @@ from core.config.document import parse
 from core.config.programs import SCORE_NAMES
 from core.config.settings import Config
 from core.config.thresholds import Thresholds
-from core.guards.drainability import SAFE_TO_EVICT
+from core.eligibility.drainability import SAFE_TO_EVICT
 from core.model.constraints import (
     ClaimUse,
     DisruptionFacts,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.capacity.usable import Amount
+from core.placement.usable_capacity import Amount
 from sim.cluster import ClusterState, Place
 from sim.scheduler import Scheduler
 from sim.scoring import (

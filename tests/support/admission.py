@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from core.edge.decode import kinds
-from core.edge.kube.client import ApiError
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node
 from core.writes.write import Write
+from kube.client import ApiError
+from kube.decode import kinds
 from webhook import wire
 
 Json = dict[str, Any]

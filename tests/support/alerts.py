@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from controller.figures.marks import AGAIN_SECONDS
 from controller.loop import STALE_SECONDS
-from core.accounts.marks import AGAIN_SECONDS
 from tests.release.krew import HOME
 
 ROOT: Final = Path(__file__).parents[2]

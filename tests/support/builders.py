@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Cooldown, Reserve
 from core.config.prices import Price
 from core.config.settings import Config, UsabilityMode
@@ -24,6 +23,7 @@ from core.model.constraints import (
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.placement.usable_capacity import Usability
 
 MB = 10**6
 UNLIMITED = Budgets(

@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from core.edge.clock import Clock
-from core.edge.serving import Serving
-from core.edge.tls import Pair
 from core.model.errors import ConflictError, UnavailableError
-from webhook.ca_store import Registered, Registration, Secret, SecretStore
+from kube.stores.ca_store import Registered, Registration, Secret, SecretStore
+from runtime.clock import Clock
+from serving.servers import Serving
+from serving.tls import Pair
 from webhook.certs import Certificates, Reports, Stores
 
 START = int(time.time()) - 3600

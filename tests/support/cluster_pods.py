@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core.model import allowance, volumes
-from core.model.allowance import BUDGET
+from core.cluster import tenant_limits, volumes
+from core.cluster.tenant_limits import BUDGET
 from core.model.cluster import Cluster
 from core.model.cluster_pods import ClusterPods, SortedPods
 from core.model.node import Node
@@ -29,4 +29,4 @@ def build_cluster(nodes: Iterable[Node], pods: Iterable[Pod], **others: Any) -> 
 
 def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> list[Pod]:
     """Return the pods of the function with the same name, in the given order."""
-    return in_order_of(pods, allowance.within_budget(cluster_pods(*pods), budget))
+    return in_order_of(pods, tenant_limits.within_budget(cluster_pods(*pods), budget))

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from core.capacity.usable import Share, Totals, Usability
 from core.engine.plan import Plan
 from core.model.cluster import Cluster
+from core.placement.usable_capacity import Share, Totals, Usability
 from tests.support.reference import Found
 from tests.support.reference_sums import Sums, Useful
 

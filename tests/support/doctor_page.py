@@ -7,7 +7,7 @@ from typing import Final
 from rich.console import Console
 
 from cli.doctor.checks import CHECKS, diagnose
-from cli.forms.text import doctor
+from cli.formats.text import doctor
 from tests.support.setup_cluster import SetupCluster
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "doctor.md"

@@ -5,12 +5,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from core.capacity.sums import percent
-from core.capacity.usable import Totals
 from core.config.settings import Config
 from core.engine import reconcile
 from core.model.cluster import Cluster
 from core.model.pod import Pod
+from core.placement.reach_utilization import percent
+from core.placement.usable_capacity import Totals
 from tests.support import builders
 from tests.support.drawing import (
     GRAY,

@@ -12,9 +12,9 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
-from controller.access_review import REVIEW_PATH
-from core.edge.decode import kinds
-from core.edge.decode.kinds import KINDS
+from kube.decode import kinds
+from kube.decode.kinds import KINDS
+from kube.stores.access_review import REVIEW_PATH
 from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
 from tests.support.forwards import Forward
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from kubernetes.aio import client as package
 
-from core.edge.clock import SystemClock
-from core.edge.decode.inventory import Inventory, Undecodable
-from core.edge.decode.kinds import KINDS, AnyKind
-from core.edge.kube.client import ANSWER_BYTES_MAX, Client
-from core.edge.kube.freshness import Freshness, WatchSink
-from core.edge.kube.listing import WHOLE, Part
-from core.edge.kube.watch import Pauses, follow
-from core.edge.metrics import WatchMetrics
+from kube.client import ANSWER_BYTES_MAX, Client
+from kube.decode.kinds import KINDS, AnyKind
+from kube.freshness import Freshness, WatchSink
+from kube.inventory import Inventory, Undecodable
+from kube.listing import WHOLE, Part
+from kube.watch import Pauses, follow
+from runtime.clock import SystemClock
+from runtime.metrics import WatchMetrics
 from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import pod_object
 

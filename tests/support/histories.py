@@ -21,8 +21,7 @@ from core.model.constraints import (
     Toleration,
 )
 from core.model.node import Node, Taint
-from core.model.pod import DEVICES_FIELD, TOPOLOGY_FIELD, Pod
-from core.model.volumes import CLAIMS_FIELD
+from core.model.pod import CLAIMS_FIELD, DEVICES_FIELD, TOPOLOGY_FIELD, Pod
 from core.model.workload import DAEMON_SET, JOB
 from core.policies.all import POLICIES
 from core.policies.ported.node_utilization import NodeUtilization

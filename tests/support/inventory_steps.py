@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import CLAIMS, CSI_NODES, NAMESPACES, NODES, PODS, VOLUMES, AnyKind
+from core.cluster.namespaces import ANTI_AFFINITY_FIELD, Namespace
+from core.cluster.schedulers import SCHEDULER_FIELD
+from core.cluster.volumes import Claim, CsiNode, Volume
 from core.model.constraints import (
     OS_LABEL,
     ClaimUse,
@@ -22,10 +23,9 @@ from core.model.constraints import (
     Requirement,
     Toleration,
 )
-from core.model.namespaces import ANTI_AFFINITY_FIELD, Namespace
-from core.model.pod import Pod
-from core.model.schedulers import SCHEDULER_FIELD
-from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, Claim, CsiNode, Volume
+from core.model.pod import CLAIMS_FIELD, VOLUMES_FIELD, Pod
+from kube.decode.kinds import CLAIMS, CSI_NODES, NAMESPACES, NODES, PODS, VOLUMES, AnyKind
+from kube.inventory import Inventory
 from tests.support.builders import node, pod
 
 NAMES: Final = (("a", "p"), ("a", "q"), ("a-b", "p"))

@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 
-from core.edge.decode import kinds
-from core.edge.decode.dump import from_dumps
+from core.cluster.read_options import READ_DEFAULTS
 from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.read_options import READ_DEFAULTS
+from kube.decode import kinds
+from kube.dump import from_dumps
 
 Json = dict[str, Any]
 NODE: Json = {

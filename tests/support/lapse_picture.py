@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from cli.demo import variants
-from cli.forms.page import lapse
+from cli.formats.page import lapse
 from sim import waves
 from sim.processes import run_all
 from sim.scenario import MOST_ALLOCATED, WHOLE, recorded

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from controller.stores.lease import Lease
 from core.model.errors import ConflictError
+from kube.stores.lease import Lease
 
 Trouble = Callable[[], Awaitable[None]]
 """Function that lets a call pass, delays it, or makes it fail."""

@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple
 from prometheus_client.metrics import MetricWrapperBase
 
 import controller.metrics
-import core.edge.metrics
 import extender.metrics
+import runtime.metrics
 import webhook.metrics
 from controller import config_reload, evictor, mover
 from controller.writers import EVENT_REASONS
-from core.edge.metrics import MetricCollector, stability_of
 from core.engine.plan import REACHES_SHOWN
-from core.fields.structure import CONTROLLER, EXTENDER, WEBHOOK
-from core.surge.records import MoveOutcome
+from core.moves.records import MoveOutcome
+from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
 from core.writes.write import WriteKind
+from runtime.metrics import MetricCollector, stability_of
 from webhook import certs
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -237,7 +237,7 @@ def rows() -> list[Row]:
     return sorted(found.values(), key=lambda row: row.name)
 
 
-def _rows(metrics: core.edge.metrics.Metrics) -> Iterator[Row]:
+def _rows(metrics: runtime.metrics.Metrics) -> Iterator[Row]:
     for attribute in vars(metrics).values():
         if isinstance(attribute, MetricCollector):
             for gauge in attribute.gauges:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from cli.__main__ import main
-from core.edge.files import parse_config
+from runtime.files import parse_config
 
 HEAD = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
 

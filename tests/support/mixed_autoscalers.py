@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from core.guards.drift import DRIFT_PROTECTION_SECONDS
+from core.eligibility.drift import DRIFT_PROTECTION_SECONDS
 from core.model.cluster import Cluster
 from core.model.constraints import Disk
 from core.model.node import Node

@@ -6,14 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, NodeRequirement, Operator, Pool
 from core.config.prices import MinSavings, Price
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.engine.beginning import ALWAYS, CLOSED, Refusal
 from core.engine.leader_state import RateLimits
+from core.engine.maintenance_gate import ALWAYS, CLOSED, Refusal
 from core.model.reason import Blocker
+from core.placement.usable_capacity import Amount
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
 from tests.support.restraints import window

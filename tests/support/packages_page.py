@@ -8,7 +8,17 @@ ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "CONTRIBUTING.md"
 HEAD: Final = "| package | purpose |\n|---|---|\n"
 END: Final = "\n\n"
-PACKAGES: Final = ("cli", "sim", "extender", "webhook", "controller", "core")
+PACKAGES: Final = (
+    "cli",
+    "sim",
+    "extender",
+    "webhook",
+    "controller",
+    "kube",
+    "serving",
+    "runtime",
+    "core",
+)
 """Packages; imports point to the right."""
 
 

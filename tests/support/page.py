@@ -25,7 +25,6 @@ from controller.writers import EVENT_REASONS
 from core.config.budgets import Budget, Pool
 from core.config.prices import Price
 from core.config.settings import Config, Mode
-from core.edge.kube.target import Target
 from core.engine.planner import NO_ROOM
 from core.engine.zones import ZONE_LABEL
 from core.model.cluster import Cluster
@@ -34,6 +33,7 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.writes.life_cycle import Event
 from core.writes.write import WriteKind
+from kube.target import Target
 from tests.support import builders
 from tests.support.clock import FakeClock
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cli.forms.page import text
+from cli.formats.page import text
 from tests.support.browser import chromium, tab
 from tests.support.page import plan_of, showcase
 

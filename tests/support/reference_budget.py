@@ -1,6 +1,6 @@
 """Reference implementation of the evaluation budget of tenants: slow, without estimates.
 
-It shares the values of core.model with the product, but nothing of core.model.allowance.
+It shares the values of core.model with the product, but nothing of core.cluster.tenant_limits.
 """
 
 from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 
 if TYPE_CHECKING:
-    from core.capacity.usable import Usability
+    from core.placement.usable_capacity import Usability
 
 Pair = tuple[int, int]
 """CPU in millicores and memory in bytes."""

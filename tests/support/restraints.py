@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, Pool
-from core.engine.beginning import ALWAYS
 from core.engine.leader_state import RateLimits
+from core.engine.maintenance_gate import ALWAYS
+from core.placement.usable_capacity import Amount
 from tests.support.builders import MB, UNLIMITED
 
 LIMITS = st.sampled_from((None, Limit(1), Limit(3), Limit(None, Fraction(1, 2))))

@@ -12,15 +12,15 @@ from itertools import groupby
 from typing import Final
 
 import controller.metrics
-import core.edge.metrics
 import extender.metrics
+import runtime.metrics
 import webhook.metrics
 from core.config.settings import Config
-from core.edge.decode.kinds import CLUSTER_KINDS, NODES, PODS
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.write import Write
 from extender.view import View
+from kube.decode.kinds import CLUSTER_KINDS, NODES, PODS
 from sim.cluster import ClusterState
 from sim.ebb import Direct, Ebb
 from sim.scenario import WHOLE, configuration
@@ -104,7 +104,7 @@ class ScrapedEbb(Ebb):
         self.metrics.count_request("patch", "200")
         return await super().write(write, version)
 
-    def programs(self) -> Iterator[tuple[str, core.edge.metrics.Metrics]]:
+    def programs(self) -> Iterator[tuple[str, runtime.metrics.Metrics]]:
         """Yield the metrics of each pod."""
         yield from self.controllers.items()
         yield "extender-0", self._own.extender
@@ -165,7 +165,7 @@ class Scraper(Simulator):
 
 
 def samples(
-    metrics: core.edge.metrics.Metrics, pod: str, keep: re.Pattern[str]
+    metrics: runtime.metrics.Metrics, pod: str, keep: re.Pattern[str]
 ) -> Iterator[tuple[str, float]]:
     """Yield the series whose names match, with the labels that a scrape adds."""
     for family in metrics.registry.collect():

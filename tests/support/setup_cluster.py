@@ -15,9 +15,9 @@ from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.setup import ApiTime, ExtenderCalls, Read, viewer_rights
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND
-from core.edge import tls
-from core.edge.decode.dump import from_dumps
-from core.edge.kube.names import NAMESPACE
+from kube.dump import from_dumps
+from kube.names import NAMESPACE
+from serving import tls
 from tests.manifests.kustomize import MANIFESTS, documents, with_components
 from tests.platforms.objects import autoscaler_status
 

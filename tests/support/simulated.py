@@ -3,10 +3,10 @@
 import json
 from dataclasses import replace
 
-from core.edge.decode.kinds import NODES, PODS
 from core.model.constraints import HOST_LABEL, PodConstraints
 from core.model.node import Node
 from core.model.resources import Resources
+from kube.decode.kinds import NODES, PODS
 from sim.cluster import DAEMON_REQUESTS
 from sim.deployments import NAMESPACE
 from sim.simulated_load import Arrival, Deployment, SimulatedLoad, amount

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from core.config.settings import Config
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
-from core.fit.filters import first_failing_filter
 from core.marks.mark import Mark
 from core.marks.taints import without_our_taint
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
@@ -32,6 +31,7 @@ from core.model.constraints import (
 )
 from core.model.node import Node, Taint
 from core.model.pod import Pod
+from core.placement.filters import first_failing_filter
 from tests.support.builders import marked, node, pod, select
 
 PLACINGS = (

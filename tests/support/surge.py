@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from core.model.pod import Pod
-from core.surge.objects import ObservedDeployment
-from core.surge.records import MoveRecord
+from core.moves.objects import ObservedDeployment
+from core.moves.records import MoveRecord
 from tests.support.builders import pod
 
 NOW = 1_767_225_600

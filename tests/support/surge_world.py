@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 
 from core.model.now import Now
 from core.model.pod import Pod
-from core.surge.deployments import why_unsettled
-from core.surge.objects import MANAGER, ObservedDeployment
-from core.surge.pauses import ended
-from core.surge.records import MoveOutcome, MoveRecord, MoveRecords, decode, encode
-from core.surge.steps import (
+from core.moves.deployments import why_unsettled
+from core.moves.objects import MANAGER, ObservedDeployment
+from core.moves.pauses import ended
+from core.moves.records import MoveOutcome, MoveRecord, MoveRecords, decode, encode
+from core.moves.steps import (
     EndMove,
     MoveView,
     PutRecord,

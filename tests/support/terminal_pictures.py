@@ -8,8 +8,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from cli.forms.page.state import PageState
-from cli.forms.text import plan
+from cli.formats.page.state import PageState
+from cli.formats.text import plan
 from cli.top.screen import ScreenState, render
 from tests.support.clock import START
 from tests.support.page import plan_of, showcase

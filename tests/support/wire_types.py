@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from core.edge.decode.fields import Bounded
+from kube.decode.fields import Bounded
 
 Path = tuple[str, ...]
 """Names of fields as in JSON; `[]` is an item of a list, `{}` a value of a map."""

@@ -8,11 +8,11 @@ import aiohttp
 import orjson
 import pytest
 
-from core.edge import http, tls
-from core.edge.clock import SystemClock
-from core.edge.serving import PairFiles, Serving, serving, trusting
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
+from runtime.clock import SystemClock
+from serving import http, tls
+from serving.servers import PairFiles, Serving, serving, trusting
 from tests.support.admission import patch_of
 from tests.support.clock import FakeClock
 from webhook.app import make_app

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from core.edge import tls
-from core.edge.tls import Pair
 from core.model.errors import UnavailableError
+from serving import tls
+from serving.tls import Pair
 from tests.support.certificates import (
     SOAK,
     START,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.edge import tls
 from core.model.errors import UnavailableError
+from serving import tls
 from tests.support.certificates import SOAK, START, Cluster, KilledError, Way, replica
 from tests.support.clock import Apart, FakeClock
 from webhook.authority import OLD_MAX

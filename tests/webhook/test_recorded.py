@@ -8,8 +8,8 @@ import aiohttp
 import orjson
 import pytest
 
-from core.edge import http
 from core.marks.wellknown import TAINT_KEY
+from serving import http
 from tests.support.admission import apply_json_patch, patch_of
 from tests.support.clock import FakeClock
 from webhook.app import MUTATE_PATH, make_app

@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Final
 
-from core.capacity.sums import requested
-from core.capacity.usable import NOTHING, Amount
-from core.fields.structure import where
-from core.fields.value_types import number
 from core.model.node_lifecycle import others_taint
 from core.model.reason import Blocker, Reason
+from core.placement.reach_utilization import requested
+from core.placement.usable_capacity import NOTHING, Amount
 from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
+from core.setting_types.structure import where
+from core.setting_types.value_types import number
 
 SLACK: Final = Fraction(1, 2)
 """Number of nodes by which the excess may fall below the threshold before a mark is removed."""

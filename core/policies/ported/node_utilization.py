@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
-from core.capacity.sums import RESOURCE_NAMES, beside, limit_text, requested
-from core.fields.structure import at_least
-from core.fields.value_types import SHARE, Flag, eased
-from core.guards.drainability import (
+from core.eligibility.drainability import (
     BARE,
     LOCAL_STORAGE,
     NOT_SAFE_TO_EVICT,
@@ -28,7 +25,10 @@ from core.guards.drainability import (
 )
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
+from core.placement.reach_utilization import RESOURCE_NAMES, beside, limit_text, requested
 from core.policies.policy import Order, Policy, PolicyInput
+from core.setting_types.structure import at_least
+from core.setting_types.value_types import SHARE, Flag, eased
 
 UTILIZED: Final = Reason(
     "utilized",

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
-from core.capacity.sums import RESOURCE_NAMES, percent
-from core.capacity.usable import Amount
-from core.fields import value_types
-from core.fields.structure import Named, Needs
-from core.fields.value_types import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, whole_number
 from core.model.reason import Blocker, Reason
+from core.placement.reach_utilization import RESOURCE_NAMES, percent
+from core.placement.usable_capacity import Amount
 from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
+from core.setting_types import value_types
+from core.setting_types.structure import Named, Needs
+from core.setting_types.value_types import LABEL_VALUE, QUALIFIED_KEY, SHARE, Flag, whole_number
 
 POOLS_MAX: Final = 100
 """Maximum number of pools in the settings, because each of them has metrics."""

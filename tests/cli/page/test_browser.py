@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser
 
-from cli.forms.page import text
+from cli.formats.page import text
 from cli.input.cluster_input import ClusterInput
 from cli.page.hub import Hub
 from cli.page.server import PageServer

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 
 from cli.page.changes import RecordingInventory
-from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import NODES, PODS, AnyKind
-from core.model.read_options import READ_DEFAULTS
+from core.cluster.read_options import READ_DEFAULTS
+from kube.decode.kinds import NODES, PODS, AnyKind
+from kube.inventory import Inventory
 from tests.support.builders import node, pod
 from tests.support.inventory_steps import carry_out, events
 

@@ -24,11 +24,11 @@ from controller.leader_report import Decision, LeaderFacts, Report, Savings
 from controller.names import LEASE
 from core.config.settings import API_VERSION, KIND, Config
 from core.config.surge import SurgeConfig, SurgeMode
-from core.edge.clock import SystemClock
-from core.edge.decode.kinds import BUDGETS, CLUSTER_KINDS, NODES, SURGE_KINDS
-from core.edge.kube.credentials import RUN_AFTER_SECONDS_MIN
-from core.edge.kube.names import NAMESPACE
-from core.edge.kube.target import Overrides
+from kube.credentials import RUN_AFTER_SECONDS_MIN
+from kube.decode.kinds import BUDGETS, CLUSTER_KINDS, NODES, SURGE_KINDS
+from kube.names import NAMESPACE
+from kube.target import Overrides
+from runtime.clock import SystemClock
 from tests.e2e.pki import Authority
 from tests.support.clock import START, FakeClock
 from tests.support.fake_api import FakeApi

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser
 
 from cli.answers import Figure, Recommended, Replayed, VariantResult
-from cli.forms.page import lapse
+from cli.formats.page import lapse
 from core.marks.wellknown import MARK_LABEL
 from core.model.node import Node
 from core.model.resources import Resources

@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 import pytest
 
-from cli.forms.page.state import PageState
+from cli.formats.page.state import PageState
 from cli.page.hub import CLIENTS_MAX, Hub
 from cli.page.server import BODY_BYTES_MAX, HEADERS, PageServer
 from cli.page.worker import Worker

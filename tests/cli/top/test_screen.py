@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.forms.page.state import PageState
+from cli.formats.page.state import PageState
 from cli.top.keys import press
 from cli.top.screen import SORTS, ScreenState, render, selected
 from tests.support.page import plan_of, showcase

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Limit, Pool
 from core.config.document import built_in, parse
 from core.config.schema import restart_needed
@@ -15,11 +14,12 @@ from core.config.settings import (
     Mode,
     UsabilityMode,
 )
-from core.edge import files
-from core.edge.yaml_text import as_yaml, parse_yaml
-from core.fields.value_types import read_share
 from core.model.errors import ConfigError, InvalidInputError
+from core.placement.usable_capacity import Usability
 from core.policies.all import POLICIES
+from core.setting_types.value_types import read_share
+from runtime import files
+from runtime.yaml_text import as_yaml, parse_yaml
 from tests.support.configurations import BEYOND, FAULTY, HEAD
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "configuration-example.md"

@@ -11,12 +11,12 @@ import pytest
 
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
-from core.edge import files
 from core.model.errors import ConfigError, InvalidInputError
+from runtime import files
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 YAML_HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
-READ_STDIN = "from core.edge import files; print(len(files.read_dump('-')))"
+READ_STDIN = "from runtime import files; print(len(files.read_dump('-')))"
 ROOT = Path(__file__).parents[3]
 
 

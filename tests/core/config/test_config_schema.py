@@ -15,8 +15,8 @@ from core.config.document import built_in, parse
 from core.config.page import page
 from core.config.schema import Schema, changed, restart_needed, schema, written
 from core.config.settings import Config
-from core.fields.structure import CONTROLLER, EXTENDER, WEBHOOK
 from core.model.errors import ConfigError
+from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
 from tests.manifests.kustomize import COMPONENTS, EXAMPLES, of_kind, render
 from tests.support.configurations import BEYOND, FAULTY, GOOD, HEAD, Change
 

@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
+from core.cluster.read_options import READ_DEFAULTS
 from core.config.settings import Config
-from core.edge.decode.dump import from_dumps
-from core.edge.decode.kinds import BUFFERS, TEMPLATES
 from core.engine import reconcile
 from core.engine.buffers import BUFFERS_MAX, PODS_MAX, Offered, requested_rooms, requesting_buffers
 from core.engine.leader_state import LeaderState
@@ -23,8 +22,9 @@ from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
+from kube.decode.kinds import BUFFERS, TEMPLATES
+from kube.dump import from_dumps
 from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate

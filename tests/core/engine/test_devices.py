@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from core.config.settings import Config
+from core.eligibility.unplaceable import POD_UNSUPPORTED, pod_blockers
 from core.engine import reconcile
 from core.engine.unschedulable import cannot_wait
-from core.guards.unplaceable import POD_UNSUPPORTED, pod_blockers
 from core.marks.mark import Mark
 from core.marks.wellknown import TAINT_KEY
 from core.model.constraints import Toleration

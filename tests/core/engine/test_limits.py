@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from core.capacity.usable import NOTHING, Amount, Usability
 from core.config.budgets import BackoffConfig, Budget, Budgets, Cooldown, Limit, Pool
 from core.config.prices import MinSavings, Price
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
-from core.engine.beginning import CLOSED, PAUSED, Refusal
 from core.engine.leader_state import LeaderState, RateLimits, observe
 from core.engine.limits import RemovalLimits
+from core.engine.maintenance_gate import CLOSED, PAUSED, Refusal
 from core.engine.plan import Plan
 from core.engine.planner import HEADROOM, LIMIT, NO_ROOM, TIME_BOX
 from core.engine.snapshot import UNREACHED, ClusterSnapshot
@@ -37,7 +36,8 @@ from core.model.node import Effect, Node, Taint
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
-from core.packing.packer import NOT_ADMITTED
+from core.placement.packer import NOT_ADMITTED
+from core.placement.usable_capacity import NOTHING, Amount, Usability
 from tests.support.builders import (
     GREEN,
     MB,

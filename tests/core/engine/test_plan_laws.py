@@ -8,19 +8,19 @@ import pytest
 from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
-from core.capacity.usable import Usability
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState, RateLimits
 from core.engine.snapshot import ClusterSnapshot
-from core.fit.filters import first_failing_filter
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
 from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import NO_NODE_CONSTRAINTS, PodConstraints
 from core.model.resources import Resources
+from core.placement.filters import first_failing_filter
+from core.placement.usable_capacity import Usability
 from tests.support import builders
 from tests.support.builders import THESIS_USABILITY, UNLIMITED, pod, thesis_cluster
 from tests.support.compare import by_the_engine, plainly

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from core.capacity.reaches import REACHES_MAX
 from core.config.budgets import Reserve
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
@@ -20,6 +19,7 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.startup_taints import START_SECONDS_MAX
+from core.placement.reaches import REACHES_MAX
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 
 pytestmark = pytest.mark.mutate

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from core.capacity.reaches import Reach
 from core.config.budgets import Reserve
 from core.config.settings import Config
 from core.engine.arrivals import SHAPES_MAX
@@ -17,6 +16,7 @@ from core.model.constraints import NodeConstraints
 from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
+from core.placement.reaches import Reach
 from tests.support.builders import UNLIMITED, node, pod
 
 pytestmark = pytest.mark.mutate

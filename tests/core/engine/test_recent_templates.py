@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from core.capacity.reaches import REACHES_MAX, Reaches
-from core.capacity.usable import NOTHING, Amount
 from core.config.settings import Config, UsabilityMode
 from core.engine.leader_state import LeaderState
 from core.engine.peak import RECENT_TEMPLATES_MAX
@@ -17,6 +15,8 @@ from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Taint
 from core.model.now import Now
 from core.model.pod import Pod
+from core.placement.reaches import REACHES_MAX, Reaches
+from core.placement.usable_capacity import NOTHING, Amount
 from tests.support.builders import UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate

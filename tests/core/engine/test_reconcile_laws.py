@@ -9,11 +9,10 @@ from dataclasses import replace
 import pytest
 
 from cli.explain.reasons import NOT_HARDENED, NOT_RELEASED, NOT_REMOVABLE
-from core.capacity.usable import Amount
 from core.config.budgets import BackoffConfig, Budgets, Cooldown, Reserve
 from core.config.settings import Config, Mode
-from core.engine.beginning import Refusal, may_begin
 from core.engine.leader_state import LeaderState
+from core.engine.maintenance_gate import Refusal, may_begin
 from core.engine.planner import LIMIT
 from core.engine.pod_index import PodIndex
 from core.engine.reconcile import PassResult, reconcile
@@ -27,6 +26,7 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
+from core.placement.usable_capacity import Amount
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind
 from tests.support import builders, histories, mixed

@@ -4,13 +4,13 @@ from fractions import Fraction
 
 import pytest
 
-from core.capacity.usable import Amount, Usability, usable_capacity
 from core.config.prices import Price
 from core.config.settings import Config
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
+from core.placement.usable_capacity import Amount, Usability, usable_capacity
 from tests.support.builders import MB, THESIS_USABILITY, node, thesis_cluster, thesis_config
 
 pytestmark = pytest.mark.mutate

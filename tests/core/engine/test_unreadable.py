@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from core.eligibility.unplaceable import ASKS_TOO_MUCH
 from core.engine import reconcile
 from core.engine.plan import Plan
-from core.guards.unplaceable import ASKS_TOO_MUCH
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod

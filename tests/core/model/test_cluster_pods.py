@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.edge.decode.kinds import CLAIMS, CSI_NODES, NAMESPACES, NODES, PODS, VOLUMES
-from core.fit.assumptions import assume
-from core.model.allowance import within_budget
+from core.cluster.assumptions import assume
+from core.cluster.default_spread import DefaultSpread, with_default_spread
+from core.cluster.schedulers import KNOWN, judged_by
+from core.cluster.tenant_limits import within_budget
+from core.cluster.volumes import build_cluster
 from core.model.cluster import Cluster
 from core.model.cluster_pods import ClusterPods, SortedPods, is_special
-from core.model.default_spread import DefaultSpread, with_default_spread
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.schedulers import KNOWN, judged_by
-from core.model.volumes import build_cluster
+from kube.decode.kinds import CLAIMS, CSI_NODES, NAMESPACES, NODES, PODS, VOLUMES
 from tests.support.builders import node
 from tests.support.cluster_pods import cluster_pods
 from tests.support.inventory_steps import OBJECTS

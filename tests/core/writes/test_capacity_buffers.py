@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.edge.decode.kinds import PODS
 from core.engine.arrivals import PodShape
 from core.model.constraints import (
     NO_NODE_CONSTRAINTS,
@@ -22,7 +21,7 @@ from core.model.constraints import (
     with_extended,
 )
 from core.model.resources import Resources
-from core.packing.node_order import SHARE_SCALE
+from core.placement.node_order import SHARE_SCALE
 from core.writes.capacity_buffers import (
     PUBLISHED_MAX,
     REPLICAS_MAX,
@@ -36,6 +35,7 @@ from core.writes.capacity_buffers import (
     pod_spec,
     wanted,
 )
+from kube.decode.kinds import PODS
 
 pytestmark = pytest.mark.mutate
 

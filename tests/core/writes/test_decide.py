@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from core.capacity.usable import NOTHING, Totals
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
+from core.eligibility.node_eligibility import node_blockers
 from core.engine.leader_state import LeaderState, RecordedMark
 from core.engine.limits import MIN_NODES
 from core.engine.plan import Plan, Removal, UnremovableNode
 from core.engine.reconcile import reconcile
-from core.guards.node_eligibility import node_blockers
 from core.marks.mark import Details, decode_details, encode_details
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
@@ -29,6 +28,7 @@ from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
+from core.placement.usable_capacity import NOTHING, Totals
 from core.policies.cluster_threshold import LAST_NODE
 from core.writes.nodes import (
     MARKS_A_PASS_MAX,

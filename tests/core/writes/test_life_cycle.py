@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.capacity.usable import NOTHING, Totals
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
+from core.eligibility import drainability
+from core.eligibility.drift import DRIFT_PROTECTION_SECONDS
 from core.engine.plan import Plan, Removal, ReservedNode
 from core.engine.reserve import RESERVE
-from core.guards import drainability
-from core.guards.drift import DRIFT_PROTECTION_SECONDS
 from core.marks.mark import Backoff, Details, backoff_of, encode_details
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
@@ -34,6 +33,7 @@ from core.model.node_groups import NodeClaim
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
+from core.placement.usable_capacity import NOTHING, Totals
 from core.writes.life_cycle import TABLE, Event, MarkState, Transition, states
 from core.writes.nodes import (
     WATCH_SECONDS,

@@ -1,0 +1,37 @@
+"""A diagnosis as JSON."""
+
+from typing import Any
+
+from cli.doctor.finding import CheckState, Diagnosis, Finding
+from cli.formats.json import leader
+from cli.terminal import printable
+from core.config.settings import API_VERSION
+
+
+def document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis as a JSON document."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Diagnosis",
+        **leader.origin(diagnosis.cluster_input, diagnosis.now_seconds),
+        "counts": {state.value: diagnosis.count(state) for state in CheckState},
+        "findings": [_finding(one) for one in diagnosis.findings],
+    }
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    check, result = one.check, one.result
+    problem = result.state is CheckState.PROBLEM
+    return {
+        "code": check.code,
+        "state": result.state.value,
+        "question": check.question,
+        "seen": printable(result.seen),
+        "evidence": [
+            {name: printable(value) for name, value in each._asdict().items()}
+            for each in result.evidence
+        ],
+        "effect": check.effect if problem else None,
+        "fix": check.fix if problem else None,
+        "visibleBy": result.visible_by or None,
+    }

@@ -1,0 +1,128 @@
+"""Explanations as JSON."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cli.answers import NodeExplained, PodExplained, Reasons
+from cli.explain.explainer import NodeAnswer
+from cli.explain.reasons import REASONS, advice, with_placeholders
+from cli.formats.json import leader
+from cli.formats.json.numbers import DIGITS
+from cli.input.mark_status import MarkStatus
+from core.config.settings import API_VERSION
+from core.model.reason import Blocker, Reason
+from core.placement.reaches import Reach
+
+
+def node(explained: NodeExplained) -> dict[str, Any]:
+    """Return the explanation of a node as a JSON document."""
+    answer, status = explained.answer, explained.status
+    facts = explained.cluster_input.facts
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "NodeExplanation",
+        **leader.origin(explained.cluster_input, explained.now_seconds),
+        "knownToLeader": leader.about_node(facts, answer.node.name),
+        "node": answer.node.name,
+        "verdict": verdict(answer),
+        "mark": mark(status),
+        "rule": answer.policy_text or None,
+        "rank": {"price": float(answer.price), "requested": round(float(answer.share), DIGITS)},
+        "pods": {
+            "all": len(answer.pods),
+            "toMove": answer.to_move,
+            "removedWithNode": sum(pod.stays_with_node for pod in answer.pods),
+            "remaining": status.pods_left,
+            "scaleInFirst": status.scaled_in_first,
+        },
+        "reaches": [_reach(one) for one in answer.reaches],
+        "reached": answer.reached,
+        "scalability": {
+            "state": answer.scalability.state.value,
+            "evidence": answer.scalability.evidence,
+        },
+        "reasons": _reasons(answer.blockers, answer.node.name),
+        "rateLimits": _reasons(answer.rate_limits, answer.node.name),
+        "reservedFor": _reasons(answer.reserved, answer.node.name),
+        "emptiesLate": _reasons(answer.long_lived, answer.node.name),
+        "staysPreferNoSchedule": _reasons(answer.against_hard, answer.node.name),
+        "notEvicted": _reasons(answer.not_evicted, answer.node.name),
+        "notMoved": _reasons(answer.not_moved, answer.node.name),
+        "surgeMoves": answer.moved,
+        "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
+        "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.unassigned],
+    }
+
+
+def _reach(one: Reach) -> dict[str, Any]:
+    return {"name": one.name, "key": one.key, "nodes": len(one.nodes)}
+
+
+def verdict(answer: NodeAnswer) -> dict[str, Any]:
+    """Return whether the node is removable, and its position in the plan."""
+    return {"removable": answer.order is not None, "order": answer.order}
+
+
+def mark(status: MarkStatus) -> dict[str, Any]:
+    """Return the state of the mark and of the scale-down protection."""
+    details = status.details
+    return {
+        "value": status.mark.value if status.mark else None,
+        "since": status.since,
+        "deadline": details.deadline if details else None,
+        "owner": details.owner if details else None,
+        "policy": details.policy if details else None,
+        "reason": details.reason if details else None,
+        "overdue": status.overdue,
+        "empty": status.empty,
+        "scaleDownProtection": status.protection.name.lower(),
+        "taintsCorrect": status.taints_correct,
+        "leaving": status.leaving,
+        "beingDeleted": status.being_deleted,
+        "skippedUntil": status.backoff_until,
+    }
+
+
+def _reasons(blockers: Iterable[Blocker], node: str) -> list[dict[str, Any]]:
+    """Return blockers with their meaning and fix."""
+    return [
+        {"code": one.code, "message": one.message, "pod": one.pod, **_texts(advice(one, node))}
+        for one in blockers
+    ]
+
+
+def _texts(reason: Reason) -> dict[str, str]:
+    return {"meaning": reason.meaning, "fix": reason.fix, "endsWhen": reason.lifted}
+
+
+def pod(explained: PodExplained) -> dict[str, Any]:
+    """Return the explanation of a pod as a JSON document."""
+    answer = explained.answer
+    one, node_answer = answer.pod, answer.node_answer
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodExplanation",
+        **leader.origin(explained.cluster_input, explained.now_seconds),
+        "pod": one.key,
+        "node": one.node,
+        "pending": one.node is None,
+        "requests": {"cpu": one.requests.cpu_millis, "memory": one.requests.memory_bytes},
+        "removedWithNode": one.stays_with_node,
+        "movable": not one.stays_with_node and not answer.blockers,
+        "reach": _reach(answer.reach) if answer.reach else None,
+        "admittedBy": answer.admitted,
+        "reasons": _reasons(answer.blockers, one.node or ""),
+        "remarks": _reasons(answer.remarks, one.node or ""),
+        "nodeVerdict": verdict(node_answer) if node_answer else None,
+        "nodeReasons": [blocker.code for blocker in node_answer.blockers] if node_answer else [],
+        "target": answer.target,
+        "whyNoTarget": answer.why_no_target,
+        "couldRunOn": list(answer.feasible),
+        "couldRunOnMarked": list(answer.feasible_marked),
+        "rejectedBy": [{"rule": rule, "nodes": count} for rule, count in answer.rejections],
+    }
+
+
+def codes(answer: Reasons) -> list[dict[str, str]]:
+    """Return reason codes as a JSON document."""
+    return [{"code": code, **_texts(with_placeholders(REASONS[code]))} for code in answer.codes]

@@ -1,0 +1,70 @@
+"""How Ebb runs in a live cluster, as JSON."""
+
+from typing import Any, Final
+
+import msgspec
+
+from cli.input.cluster_input import ClusterInput, Leader
+from cli.terminal import printable
+from controller.leader_report import LeaderFacts
+from kube.target import Target
+
+UNITS: Final = {
+    "cpu": "millicores",
+    "memory": "bytes",
+    "price": "currency of `prices` per hour",
+    "cost": "currency of `prices`",
+    "time": "Unix seconds",
+}
+"""Unit of each quantity in a document."""
+
+
+def origin(cluster_input: ClusterInput, now_seconds: int) -> dict[str, Any]:
+    """Return units, time and sources of the answer, and failed reads."""
+    config_from = cluster_input.config_from
+    return {
+        "units": UNITS,
+        "time": now_seconds,
+        "source": printable(cluster_input.where),
+        "cluster": _target(cluster_input.target) if cluster_input.target else None,
+        "configuration": config_from and printable(config_from),
+        "notRead": [printable(one) for one in cluster_input.not_read],
+    }
+
+
+def running(cluster_input: ClusterInput) -> dict[str, Any]:
+    """Return the leader by its Lease, and its report."""
+    running = cluster_input.running
+    return {
+        "leader": _leader(running.leader) if running else None,
+        "leaderReport": msgspec.to_builtins(running.report) if running else None,
+    }
+
+
+def about_node(facts: LeaderFacts | None, node: str) -> dict[str, Any] | None:
+    """Return the facts of the leader about one node; None if they could not be read."""
+    if facts is None:
+        return None
+    found = {
+        "delays": [one for one in facts.delays if one.node == node],
+        "skipped": [one for one in facts.skipped_nodes if one.node == node],
+        "cooldowns": facts.cooldowns,
+        "peaks": facts.peaks,
+        "decisions": [one for one in facts.decisions if (one.kind, one.name) == ("Node", node)],
+    }
+    built: dict[str, Any] = msgspec.to_builtins(found)
+    return built
+
+
+def _target(target: Target) -> dict[str, Any]:
+    return {name: printable(value) for name, value in target._asdict().items()}
+
+
+def _leader(leader: Leader) -> dict[str, Any]:
+    return {
+        "lease": leader.lease,
+        "holder": leader.holder or None,
+        "renewed": leader.renewed_seconds,
+        "durationSeconds": leader.duration_seconds,
+        "problem": leader.problem,
+    }

@@ -1,0 +1,224 @@
+"""The plan as JSON."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from cli.answers import Planned
+from cli.explain.caveats import Caveat
+from cli.explain.emptying import Emptying
+from cli.explain.headline import Cost
+from cli.formats.json import leader
+from cli.formats.json.headline import devices, headline
+from cli.formats.json.numbers import DIGITS
+from cli.nodes import NodeRow
+from cli.terminal import printable
+from core.config.settings import API_VERSION
+from core.config.thresholds import Thresholds
+from core.engine.plan import DeviceSums, Plan, ReachSums
+from core.model.reason import Blocker
+from core.placement.usable_capacity import Amount, Share, Totals, Usability
+from core.policies.all import POLICIES
+
+if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
+
+NODES_LISTED: Final = 20
+"""Nodes listed in one warning."""
+
+
+def document(answer: Planned) -> dict[str, Any]:
+    """Return the plan as a JSON document."""
+    plan, rows = answer.plan, {row.name: row for row in answer.rows}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Plan",
+        "mode": "offline",
+        **leader.origin(answer.cluster_input, answer.now_seconds),
+        "headline": headline(answer.headline),
+        "policy": plan.policy,
+        **_rule(answer),
+        "usability": _derived(plan),
+        "before": totals(plan.before),
+        "after": totals(plan.after),
+        "devices": devices(answer.headline),
+        "reaches": reaches(plan),
+        "pending": [{"pod": one.pod, "node": one.node} for one in plan.pending],
+        "removals": [
+            {
+                "node": removal.node,
+                "order": removal.order,
+                **_facts(rows[removal.node]),
+                "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
+                "emptiedBy": _emptying(answer.emptying[removal.node]),
+            }
+            for removal in plan.removals
+        ],
+        "unremovable": [
+            {"node": kept.node, "reasons": [_reason(blocker) for blocker in kept.blockers]}
+            for kept in plan.kept
+        ],
+        "markedInfeasible": list(plan.marked_infeasible),
+        "buffers": buffers(plan),
+        "warnings": warnings(answer.caveats),
+        "prices": _cost(answer.headline.cost) if answer.headline.cost else None,
+        "nothingBegins": refused(answer.refused),
+        "bound": _bound(answer.needed) if answer.needed else None,
+    }
+
+
+def _bound(needed: "NodesNeeded") -> dict[str, int]:
+    return {
+        "nodes": needed.nodes,
+        "planned": needed.planned,
+        "found": needed.found,
+        "atLeast": needed.at_least,
+    }
+
+
+def _facts(row: NodeRow) -> dict[str, Any]:
+    """Return the facts of a node that -o wide shows too."""
+    return {
+        "pods": row.pods,
+        "requested": round(float(row.requested), DIGITS),
+        "price": None if row.price is None else round(float(row.price), DIGITS),
+        "ageSeconds": row.age_seconds,
+        "pool": row.pool or None,
+        "zone": row.zone or None,
+        "instanceType": row.instance_type or None,
+    }
+
+
+def _emptying(one: Emptying) -> dict[str, Any]:
+    return {
+        "moves": one.moves,
+        "completion": one.completing,
+        "turnover": one.turnover,
+        "staying": [_reason(blocker) for blocker in one.staying],
+    }
+
+
+def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
+    """Return why no mark, surge move or eviction may begin now, and until when (Unix seconds)."""
+    return [{"code": one.code, "message": one.message, "until": one.until} for one in blockers]
+
+
+def buffers(plan: Plan) -> list[dict[str, Any]]:
+    """Return the CapacityBuffers of other tools, and the capacity reserved for each."""
+    return [
+        {
+            "buffer": one.buffer,
+            "requested": one.asked,
+            "allowed": one.allowed,
+            "reserved": one.placed,
+            "fault": printable(one.fault),
+        }
+        for one in plan.buffers
+    ]
+
+
+def _rule(answer: Planned) -> dict[str, Any]:
+    """Return the thresholds if the policy uses them, else the metrics of the policy."""
+    plan = answer.plan
+    if POLICIES[plan.policy].thresholds:
+        return {"thresholds": _limits(answer.config.thresholds), "metrics": []}
+    metrics = [
+        {"name": one.gauge, "labels": list(one.labels), "value": round(float(one.value), DIGITS)}
+        for one in plan.figures
+    ]
+    return {"thresholds": None, "metrics": metrics}
+
+
+def _cost(cost: Cost) -> dict[str, float]:
+    return {
+        "before": round(float(cost.before), DIGITS),
+        "after": round(float(cost.after), DIGITS),
+        "removed": round(float(cost.removed), DIGITS),
+    }
+
+
+def reaches(plan: Plan) -> list[dict[str, Any]]:
+    """Return every reach, before and after the plan."""
+    return [_reach(one) for one in plan.reaches]
+
+
+def _reach(one: ReachSums) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "key": one.key,
+        "thresholds": _limits(one.enter),
+        "releaseThresholds": _limits(one.leave),
+        "usability": _usability(one.usability),
+        "before": totals(one.before),
+        "after": totals(one.after),
+        "devices": [_device(device) for device in one.devices],
+    }
+
+
+def _device(one: DeviceSums) -> dict[str, Any]:
+    return {
+        "name": one.resource,
+        "threshold": float(one.enter),
+        "releaseThreshold": float(one.leave),
+        "before": one.before._asdict(),
+        "after": one.after._asdict(),
+    }
+
+
+def _limits(share: Share | Thresholds) -> dict[str, float]:
+    return {"cpu": float(share.cpu), "memory": float(share.memory)}
+
+
+def totals(totals: Totals) -> dict[str, Any]:
+    """Return total capacity and requests with their ratios."""
+    return {
+        "nodes": totals.nodes,
+        "capacity": _amount(totals.capacity),
+        "requests": _amount(totals.requests),
+        "usable": _amount(totals.usable),
+        "utilization": _shares(totals.requests, totals.capacity),
+        "usableUtilization": _shares(totals.requests, totals.usable),
+    }
+
+
+def _amount(amount: Amount) -> dict[str, int]:
+    return {"cpu": amount.cpu_millis, "memory": amount.memory_bytes}
+
+
+def _shares(used: Amount, whole: Amount) -> dict[str, float]:
+    return {
+        name: round(part / total, DIGITS) if total else 0.0
+        for name, part, total in zip(("cpu", "memory"), used, whole, strict=True)
+    }
+
+
+def _derived(plan: Plan) -> dict[str, Any] | None:
+    found = _usability(plan.usability)
+    return found and {"derived": plan.usability_derived, **found}
+
+
+def _usability(usability: Usability | None) -> dict[str, Any] | None:
+    if usability is None:
+        return None
+    return {
+        "minCPU": usability.min_cpu_millis,
+        "minMemory": usability.min_memory_bytes,
+        "maxCPUPerGB": float(usability.max_cpu_per_gb),
+        "maxGBPerCPU": float(usability.max_gb_per_cpu),
+    }
+
+
+def _reason(blocker: Blocker) -> dict[str, str | None]:
+    return {"code": blocker.code, "message": blocker.message, "pod": blocker.pod}
+
+
+def warnings(caveats: Sequence[Caveat]) -> list[dict[str, Any]]:
+    """Return the caveats about the cluster that was read."""
+    return [
+        {
+            "code": one.code,
+            "message": printable(one.message),
+            "count": one.count,
+            "nodes": [{"node": node, "pods": pods} for node, pods in one.nodes[:NODES_LISTED]],
+        }
+        for one in caveats
+    ]

@@ -1,0 +1,52 @@
+"""The status as JSON."""
+
+from typing import Any
+
+from cli.formats.json import explain, leader
+from cli.formats.json import plan as plan_json
+from cli.formats.json.headline import devices, headline
+from cli.input.overview import ClusterStatus
+from cli.terminal import printable
+from core.config.settings import API_VERSION
+
+
+def document(status: ClusterStatus) -> dict[str, Any]:
+    """Return the status as a JSON document."""
+    plan, cluster_input = status.plan, status.cluster_input
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Status",
+        **leader.origin(cluster_input, status.now_seconds),
+        **leader.running(cluster_input),
+        "headline": headline(status.headline),
+        "counts": {field: count for field, _, count in status.counts},
+        "before": plan_json.totals(plan.before),
+        "after": plan_json.totals(plan.after),
+        "devices": devices(status.headline),
+        "reaches": plan_json.reaches(plan),
+        "buffers": plan_json.buffers(plan),
+        "published": [
+            {
+                "buffer": one.buffer,
+                "pods": one.pods,
+                "accepted": one.accepted,
+                "fault": printable(one.why),
+            }
+            for one in status.published
+        ],
+        "marks": [
+            {
+                "node": one.node,
+                **explain.mark(one),
+                "podsLeft": one.pods_left,
+            }
+            for one in status.marked
+        ],
+        "leftOverTaints": list(status.left_over_taints),
+        "pendingPods": {"all": status.pending, "unschedulable": status.unschedulable},
+        "markedInfeasible": list(plan.marked_infeasible),
+        "removable": [removal.node for removal in plan.removals],
+        "nothingBegins": plan_json.refused(status.refused),
+        "warnings": plan_json.warnings(status.caveats),
+        "reasons": [{"code": code, "nodes": count} for code, count in status.reasons],
+    }

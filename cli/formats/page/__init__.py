@@ -1,0 +1,72 @@
+"""One self-contained HTML page: a cluster, offline or live, or a time lapse of simulations.
+
+The page contains its state as JSON, its script and its style, and loads nothing else. Names in the
+state may come from tenants of the cluster. The script inserts them as text, never as HTML, and the
+Content-Security-Policy allows no other script.
+"""
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import orjson
+
+from cli.answers import Planned
+from cli.formats.page.state import PageState
+
+
+class Template(NamedTuple):
+    """The HTML of a page, and its scripts."""
+
+    html: str
+    scripts: tuple[str, ...]
+
+
+CLUSTER: Final = Template("page.html", ("common.js", "script.js"))
+LAPSE: Final = Template("lapse.html", ("common.js", "lapse.js"))
+
+
+def text(answer: Planned) -> str:
+    """Return the page of a plan, which opens offline."""
+    return page(orjson.dumps(PageState(answer).document(details=True)))
+
+
+def page(state: bytes, connect: str = "'none'", template: Template = CLUSTER) -> str:
+    """Return the page with a state as JSON; *connect*: the sources from which it may load data."""
+    policy = content_security_policy(connect, template)
+    parts = {"policy": policy, "style": _part("style.css"), "script": _script(template)}
+    # The state is inserted last: it is the only part that may contain a placeholder by accident.
+    html = _part(template.html)
+    for name, part in (*parts.items(), ("state", escaped(state))):
+        html = html.replace(f"@@{name}@@", part, 1)
+    return html
+
+
+def content_security_policy(connect: str, template: Template = CLUSTER) -> str:
+    """Return the policy: no other script and style, and no image, font or frame."""
+    return (
+        f"default-src 'none'; script-src {_hash(_script(template))}; "
+        f"style-src {_hash(_part('style.css'))}; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def escaped(state: bytes) -> str:
+    """Return JSON that cannot end the script element in which it is inserted."""
+    return state.decode().replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _script(template: Template) -> str:
+    return "".join(map(_part, template.scripts))
+
+
+@cache
+def _part(name: str) -> str:
+    return (Path(__file__).parent / name).read_text("utf-8")
+
+
+def _hash(part: str) -> str:
+    digest = hashlib.sha256(part.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,177 @@
+"""Simulated variants of one load as a time lapse: the page of `ebb demo` and of `ebb replay`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+
+from cli.answers import Figure, Replayed, VariantResult
+from cli.formats.page import LAPSE, page
+from cli.formats.page.state import printable_json
+from sim.recording import (
+    FILLS,
+    NO_SCHEDULE,
+    NOT_MARKED,
+    PREFER_NO_SCHEDULE,
+    STARTING,
+    NodeRecord,
+    Recording,
+)
+from sim.report import COST, PENDING, SECOND_MS
+from sim.scenario import MOST_ALLOCATED, WHOLE
+from sim.simulated_load import HOUR_MS
+
+COST_PLACES: Final = 4
+"""Decimal places of a cost."""
+STATES: Final = (
+    (STARTING, "not-ready", "!", "starting"),
+    (NO_SCHEDULE, "no-schedule", "N", "marked NoSchedule"),
+    (PREFER_NO_SCHEDULE, "prefer-no-schedule", "P", "marked PreferNoSchedule"),
+    (NOT_MARKED, "kept", "", "not marked"),
+)
+"""Recorded state, the class of its boxes, the text in a box, and its label."""
+OMITTED: Final = (
+    "The simulation has no preemption, inter-pod affinity, volumes or failures; the docstring of "
+    "the Python package sim lists everything that the simulation omits."
+)
+NONE: Final = (
+    "No recommendation: with every variant of Ebb, pods were evicted or Pending because of a mark."
+)
+SEED: Final = (
+    "The time lapse plays the runs with seed {}; the tables below have means of all seeds."
+)
+
+Json = dict[str, Any]
+
+
+def text(answer: Replayed) -> str:
+    """Return the page of a replay, which opens offline."""
+    chosen = answer.recommended
+    preferred = chosen.name if chosen else WHOLE.name
+    return _page(
+        {
+            "title": f"Replay of {answer.source}",
+            "summary": answer.summary,
+            "headline": [f"Recommended: {chosen.name}", f"It is {chosen.why}."]
+            if chosen
+            else [NONE],
+            "file": chosen.file.splitlines() if chosen else [],
+            **_time_lapse(answer.variants, preferred),
+            "notes": [SEED.format(answer.seeds[0])] if len(answer.seeds) > 1 else [],
+            "points": [_point(one) for one in answer.variants],
+            "sections": list(_sections(answer)),
+        }
+    )
+
+
+def demo(title: str, variants: Sequence[VariantResult]) -> str:
+    """Return the page of the demo, which opens offline."""
+    return _page(
+        {
+            "title": "Simulation",
+            "summary": title,
+            "headline": [],
+            "file": [],
+            **_time_lapse(variants, WHOLE.name),
+            "notes": [],
+            "points": [],
+            "sections": [_comparison("All variants", variants)],
+        }
+    )
+
+
+def _page(document: Json) -> str:
+    return page(orjson.dumps(printable_json(document)), template=LAPSE)
+
+
+def _time_lapse(variants: Sequence[VariantResult], preferred: str) -> Json:
+    """Return the recorded runs; *preferred*: the variant on the right at first."""
+    runs = {one.name: one.recording for one in variants if one.recording is not None}
+    names = list(runs)
+    # The recommended variant is not recorded if it belongs to a sweep.
+    right = preferred if preferred in runs else WHOLE.name
+    return {
+        "states": [list(one) for one in STATES],
+        "fills": FILLS,
+        "runs": [_run(name, recording) for name, recording in runs.items()],
+        "sides": [
+            names.index(name) if name in runs else 0 for name in (MOST_ALLOCATED.name, right)
+        ],
+    }
+
+
+def _run(name: str, recording: Recording) -> Json:
+    frames = recording.frames
+    return {
+        "name": name,
+        "step": recording.step_ms // SECOND_MS,
+        "cost": [round(float(one.cost_ms / HOUR_MS), COST_PLACES) for one in frames],
+        "pending": [one.pending for one in frames],
+        "waited": [one.pending_ms // SECOND_MS for one in frames],
+        "evicted": [one.evicted for one in frames],
+        "nodes": [_node(name, record) for name, record in recording.nodes.items()],
+    }
+
+
+def _node(name: str, record: NodeRecord) -> list[Any]:
+    return [name, record.group, [number for change in record.changes for number in change]]
+
+
+def _point(variant: VariantResult) -> Json:
+    """Return a variant as a point of the chart of cost and Pending time."""
+    return {
+        "name": variant.name,
+        "cost": float(variant.mean(COST)),
+        "waited": float(variant.mean(PENDING)),
+        "best": variant.best,
+        "sweep": bool(variant.settings),
+    }
+
+
+def _sections(answer: Replayed) -> Iterator[Json]:
+    chosen = answer.recommended.name if answer.recommended else ""
+    yield _comparison("Modes and policies", answer.modes, chosen, _recorded(answer))
+    if answer.points:
+        yield _sweep(answer.points, chosen)
+    yield {"title": "Limitations", "text": [*answer.notes, OMITTED], "table": None}
+
+
+def _recorded(answer: Replayed) -> str:
+    figures = ", ".join(f"{one.label} {one.mean_text}" for one in answer.recorded)
+    return f"Nodes as recorded: {figures}." if figures else ""
+
+
+def _comparison(
+    title: str, variants: Sequence[VariantResult], chosen: str = "", note: str = ""
+) -> Json:
+    headings = [
+        f"{one.name} (recommended)" if one.name == chosen else one.name for one in variants
+    ]
+    rows = [
+        [row[0].label, *map(_mean_and_range, row)]
+        for row in zip(*(one.figures for one in variants), strict=True)
+    ]
+    ranges = any(cell.range_text != cell.mean_text for one in variants for cell in one.figures)
+    first = "Mean (range over the seeds)" if ranges else "Metric"
+    table = {"headings": [first, *headings], "rows": rows}
+    return {"title": title, "text": [note] if note else [], "table": table}
+
+
+def _sweep(points: Sequence[VariantResult], chosen: str) -> Json:
+    paths = [path for path, _ in points[0].settings]
+    headings = ["Result", *paths, *(figure.label for figure in points[0].figures)]
+    rows = [
+        [
+            "recommended" if one.name == chosen else "best" if one.best else "",
+            *(value for _, value in one.settings),
+            *map(_mean_and_range, one.figures),
+        ]
+        for one in points
+    ]
+    note = "best: no other variant is better in cost or Pending time and at least as good in both."
+    return {"title": "Sweep", "text": [note], "table": {"headings": headings, "rows": rows}}
+
+
+def _mean_and_range(figure: Figure) -> str:
+    mean, spread = figure.mean_text, figure.range_text
+    return mean if spread == mean else f"{mean} ({spread})"

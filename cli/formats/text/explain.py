@@ -1,0 +1,238 @@
+"""Explanations for people."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+
+from cli.answers import NodeExplained, PodExplained, Reasons
+from cli.explain.explainer import NodeAnswer, PodAnswer
+from cli.explain.reasons import REASONS, advice, with_placeholders
+from cli.formats.text import leader
+from cli.formats.text.reaches import in_percent
+from cli.input.cluster_input import ClusterInput
+from cli.input.mark_status import MarkStatus
+from cli.terminal import Table, say
+from core.engine.plan import REACHES_SHOWN
+from core.model.humanize import amounts, first, plural, timestamp
+from core.model.node_lifecycle import why_leaving
+from core.model.pod import Pod
+from core.model.reason import Blocker
+
+NODES_SHOWN: Final = 5
+NOT_CONSIDERED: Final = (
+    "Not considered, because only the leader knows them: how long nodes have been candidates, "
+    "recently added nodes, how long pods have been Pending, and peak demand."
+)
+
+
+def write_node(explained: NodeExplained, out: Console) -> None:
+    """Write the explanation of a node."""
+    answer = explained.answer
+    say(out, Table("", "", rows=_node_facts(explained), left=(0, 1)))
+    for title, blockers in (
+        ("not removable because", answer.blockers),
+        ("not marked now because", answer.rate_limits),
+        ("not released to the autoscaler because", answer.reserved),
+        ("stays PreferNoSchedule because", answer.against_hard),
+        ("may empty late because", answer.long_lived),
+        ("pods not evicted because", answer.not_evicted),
+        ("pods not moved because", answer.not_moved),
+    ):
+        _write_reasons(title, blockers, answer.node.name, out)
+    if answer.placements or answer.unassigned:
+        say(out, "", _moves(answer))
+    facts = explained.cluster_input.facts
+    if facts is None:
+        say(out, "", NOT_CONSIDERED)
+    else:
+        leader.write_about_node(facts, answer.node.name, explained.now_seconds, out)
+
+
+def write_pod(explained: PodExplained, out: Console) -> None:
+    """Write the explanation of a pod."""
+    answer = explained.answer
+    facts = _pod_facts(answer, explained.cluster_input)
+    say(out, Table("", "", rows=facts, left=(0, 1)))
+    _write_reasons("not movable because", answer.blockers, answer.pod.node or "", out)
+    _write_reasons("lifetime and disruption", answer.remarks, answer.pod.node or "", out)
+    if answer.rejections:
+        say(out, "")
+        rows = [(rule, f"{count:,}") for rule, count in answer.rejections]
+        say(out, Table("rejected by", "nodes", rows=rows))
+
+
+def write_codes(answer: Reasons, out: Console) -> None:
+    """Write reason codes with their meaning and fix."""
+    reasons = [with_placeholders(REASONS[code]) for code in answer.codes]
+    rows = ((reason.code, reason.meaning, reason.fix) for reason in reasons)
+    say(out, Table("code", "means", "cheapest fix", rows=rows, left=(0, 1, 2)))
+
+
+def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:
+    """Write every blocker, and for each code once its meaning and fix."""
+    if blockers:
+        by_code: dict[str, list[Blocker]] = {}  # in order of first occurrence
+        for blocker in blockers:
+            by_code.setdefault(blocker.code, []).append(blocker)
+        rows = [row for code, group in by_code.items() for row in _reason(code, group, node)]
+        say(out, "", Table(title, "", "", rows=rows, left=(0, 1, 2)))
+
+
+def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
+    answer = explained.answer
+    with_it = sum(one.stays_with_node for one in answer.pods)
+    rank = (
+        f"price {float(answer.price):g}, {plural(answer.to_move, 'pod')} to move, "
+        f"{in_percent(answer.share)} requested"
+    )
+    return [
+        ("node", answer.node.name),
+        ("verdict", _verdict(answer)),
+        *_mark_facts(explained.status, explained.now_seconds),
+        ("ranked by", answer.policy_text or rank),
+        ("pods", f"{len(answer.pods)} ({with_it} DaemonSet or static pods)"),
+        *_scale_ins(explained.status),
+        *_surge_moves(answer),
+        ("reaches", _reaches(answer)),
+        ("autoscaler", _scalability(answer)),
+        *explained.cluster_input.origin,
+    ]
+
+
+def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
+    """Return the row about pods that scale-ins delete first, if there are any."""
+    if not status.scaled_in_first:
+        return []
+    order = "first" if status.mark else "after those of marked nodes"
+    return [("scale-ins", f"delete {plural(status.scaled_in_first, 'pod')} of this node {order}")]
+
+
+def _surge_moves(answer: NodeAnswer) -> list[tuple[str, str]]:
+    """Return the row about pods that surge moves would move, if these are enabled."""
+    if answer.moved is None:
+        return []
+    return [("surge moves", f"would move {plural(answer.moved, 'pod')} of this node")]
+
+
+def _reaches(answer: NodeAnswer) -> str:
+    """Return the reaches that contain the node; their thresholds apply to it."""
+    if not answer.reached:
+        return "none: no movable pod could run here, so no total includes the node"
+    reaches = [f"{one.name} ({plural(len(one.nodes), 'node')})" for one in answer.reaches]
+    alone = "none: the pods that could run here can run on no other node"
+    return first(reaches, REACHES_SHOWN) or alone
+
+
+def _scalability(answer: NodeAnswer) -> str:
+    """Return whether an autoscaler removes the node, and the evidence."""
+    state, evidence, _ = answer.scalability
+    return f"{state.value.replace('-', ' ')}: {evidence}"
+
+
+def _reach(answer: PodAnswer) -> str:
+    """Return the reach of the pod and the number of nodes that admit it."""
+    if answer.reach is None:
+        return f"{plural(answer.admitted, 'node')}, which Ebb does not track as a reach"
+    return f"{answer.reach.name} ({plural(answer.admitted, 'node')})"
+
+
+def _verdict(answer: NodeAnswer) -> str:
+    if (why := why_leaving(answer.node)) is not None:
+        return f"already leaving: {why}"
+    if answer.order is not None:
+        return f"removable, number {answer.order} in the plan"
+    codes = list(dict.fromkeys(blocker.code for blocker in answer.blockers))
+    all_of = " (all must be resolved)" if len(codes) > 1 else ""
+    return f"not removable: {', '.join(codes)}{all_of}"
+
+
+def _mark_facts(status: MarkStatus, now_seconds: int) -> list[tuple[str, str]]:
+    protection = ("scale-down protection", status.protection.value)
+    if status.mark is None:
+        until = status.backoff_until
+        backoff = [("skipped until", timestamp(until, now_seconds))] if until else []
+        wrong = (
+            []
+            if status.taints_correct
+            else [("taint", "Ebb's taint is set without a mark: the controller removes it")]
+        )
+        return [("mark", "none"), protection, *wrong, *backoff]
+    since = timestamp(status.since, now_seconds) if status.since else "unknown"
+    facts = [("mark", status.effect), ("since", since)]
+    if status.details is None:
+        facts.append(("details", "missing or invalid: the controller writes them again"))
+    else:
+        then = "extended, as the node is empty" if status.empty else "the mark will be released"
+        late = f"; overdue, {then}" if status.overdue else ""
+        deadline = timestamp(status.details.deadline, now_seconds) + late
+        owner = f"{status.details.owner}, policy {status.details.policy}"
+        facts += [("deadline", deadline), ("owner", owner)]
+    taint = (
+        "matches the mark"
+        if status.taints_correct
+        else "does not match the mark: the controller repairs it"
+    )
+    left = "none: the node is empty" if status.empty else plural(status.pods_left, "pod")
+    return [*facts, ("taint", taint), protection, ("pods left", left)]
+
+
+def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple[str, str, str]]:
+    for number, blocker in enumerate(blockers):
+        about = f"{blocker.pod}: " if blocker.pod else ""
+        yield "" if number else code, "because", about + blocker.message
+    reason = advice(blockers[0], node)
+    same = all(advice(one, node).fix == reason.fix for one in blockers)
+    yield "", "means", reason.meaning
+    yield "", "fix", reason.fix + ("" if same else "; likewise for the other pods")
+    yield "", "ends when", reason.lifted
+
+
+def _moves(answer: NodeAnswer) -> Table:
+    condition = "as planned" if answer.order is not None else "if only this node is removed"
+    rows = *answer.placements, *((key, f"no node: {why}") for key, why in answer.unassigned)
+    return Table("pod", f"would fit on ({condition})", rows=rows, left=(0, 1), names_above=True)
+
+
+def _pod_facts(answer: PodAnswer, cluster_input: ClusterInput) -> list[tuple[str, str]]:
+    one = answer.pod
+    return [
+        ("pod", one.key),
+        ("node", one.node or "none: the pod is Pending"),
+        ("requests", amounts(one.requests)),
+        ("movable", _movable(one, answer)),
+        *([("reach", _reach(answer))] if answer.admitted else []),
+        *_future(answer),
+        *cluster_input.origin,
+    ]
+
+
+def _movable(one: Pod, answer: PodAnswer) -> str:
+    if one.stays_with_node:
+        kind = "static" if one.mirror else "DaemonSet"
+        return f"not needed: a {kind} pod is removed with its node"
+    if answer.node is not None and answer.node.virtual:
+        return "not needed: its node is virtual and is never removed"
+    if answer.node is None and one.node is not None:
+        return "not needed: its node no longer exists, and the pod will be garbage-collected"
+    if answer.blockers:
+        return f"no: {', '.join(blocker.code for blocker in answer.blockers)}"
+    return "yes"
+
+
+def _future(answer: PodAnswer) -> list[tuple[str, str]]:
+    facts = []
+    if answer.node_answer is not None:
+        facts.append(("its node", _verdict(answer.node_answer)))
+    if answer.target is not None:
+        facts.append(
+            ("if its node is removed" if answer.node_answer else "planned node", answer.target)
+        )
+    if answer.why_no_target is not None:
+        facts.append(("no node because", answer.why_no_target))
+    if answer.feasible or answer.feasible_marked or answer.rejections:
+        facts += [
+            ("could run on", first(answer.feasible, NODES_SHOWN) or "no node"),
+            ("or marked nodes", first(answer.feasible_marked, NODES_SHOWN) or "no node"),
+        ]
+    return facts

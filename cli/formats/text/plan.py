@@ -1,0 +1,226 @@
+"""The plan as text: totals, removable nodes in order, and why the others are not removable."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from cli.answers import Planned
+from cli.explain.emptying import Emptying
+from cli.explain.headline import DeviceChange
+from cli.formats.text import buffers, headline, reaches
+from cli.terminal import Table, say
+from core.engine.plan import Plan, Removal, UnremovableNode
+from core.model.humanize import plural
+from core.model.quantity import format_bytes, format_millis
+from core.model.reason import Blocker
+from core.placement.reach_utilization import limit_text
+from core.policies.all import POLICIES
+from core.policies.policy import PolicyMetric
+
+if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
+
+TARGETS_SHOWN: Final = 3
+NONE: Final = "-"
+
+
+def write(answer: Planned, out: Console) -> None:
+    """Write the plan."""
+    plan = answer.plan
+    headline.write(answer.headline, answer.cluster_input.running, answer.now_seconds, out)
+    if answer.needed is not None:
+        say(out, _bound(answer.needed))
+    say(out, "")
+    if answer.cluster_input.target is not None:
+        say(out, Table("", "", rows=answer.cluster_input.origin, left=(0, 1)), "")
+    say(out, summary(plan, answer.headline.devices))
+    say(out, "")
+    if plan.reaches:
+        reaches.write(plan.reaches, out)
+        say(out, "")
+    say(out, _rule(answer))
+    if plan.pending:
+        pods = plural(len(plan.pending), "pod")
+        say(out, f"Placed first, because they are Pending or on a leaving node: {pods}.")
+    if plan.marked_infeasible:
+        say(out, f"Marked, but no longer removable: {', '.join(plan.marked_infeasible)}")
+    for blocker in answer.refused:
+        say(out, refusal(blocker))
+    if metrics := _metrics_per_object(plan):
+        say(out, "", metrics)
+    say(out, *headline.groups(answer.rows, priced=answer.headline.cost is not None))
+    say(out, "", _removals(answer, out.width) if plan.removals else "No node is removable.")
+    for line in _legend(answer):
+        say(out, line)
+    if plan.kept:
+        say(out, "", _unremovable(plan.kept))
+    buffers.write(plan.buffers, out)
+
+
+def _bound(needed: "NodesNeeded") -> str:
+    """Return how far the plan is from the fewest nodes that the pods need."""
+    from sim.fewest_nodes import IGNORED  # noqa: PLC0415 slow to import
+
+    quality = "the fewest" if needed.found == needed.at_least else "perhaps not the fewest"
+    return (
+        f"Bound: the plan keeps {needed.planned:,} of {plural(needed.nodes, 'node')}. Any "
+        f"placement needs at least {needed.at_least:,}; one on {needed.found:,} was found "
+        f"({quality}). Both figures ignore {IGNORED}."
+    )
+
+
+def refusal(blocker: Blocker) -> str:
+    """Return the sentence that nothing may begin now, with the reason code."""
+    return f"No mark, surge move or eviction begins now ({blocker.code}): {blocker.message}."
+
+
+def _rule(answer: Planned) -> str:
+    """Return the thresholds if the policy uses them, else its name and its metrics."""
+    plan, limits = answer.plan, answer.config.thresholds
+    if POLICIES[plan.policy].thresholds:
+        cpu, memory = map(limit_text, (limits.cpu, limits.memory))
+        maximum = f"requests may use {cpu} of usable CPU and {memory} of usable memory."
+        return f"Thresholds: {maximum} {_usability(plan)}"
+    metrics = (f"{one.gauge}: {_value(one)}" for one in plan.figures if not one.labels)
+    return f"Policy {plan.policy}. {'; '.join(metrics)}".strip()
+
+
+def _metrics_per_object(plan: Plan) -> Table | None:
+    """Return the metrics that a policy reports per object, such as per pool; a row for each.
+
+    The first label of a metric names the object. The other labels are parts of the column.
+    """
+    gauges = {gauge.name: gauge for gauge in POLICIES[plan.policy].gauges if gauge.labels}
+    rows: dict[str, dict[tuple[str, ...], str]] = {}
+    for one in plan.figures:
+        if one.labels:
+            name, *others = one.labels
+            rows.setdefault(name, {})[one.gauge, *others] = _value(one)
+    if not rows:
+        return None
+    words = [gauge.split("_") for gauge in gauges]
+    shared = sum(1 for _ in takewhile(lambda one: len(set(one)) == 1, zip(*words, strict=False)))
+    columns = [
+        " ".join((*gauge.split("_")[shared:], *others))
+        for gauge, *others in next(iter(rows.values()))
+    ]
+    cells = [(name or '""', *values.values()) for name, values in rows.items()]
+    return Table(next(iter(gauges.values())).labels[0], *columns, rows=cells)
+
+
+def _value(one: PolicyMetric) -> str:
+    return f"{float(one.value):.4g}"
+
+
+def summary(plan: Plan, devices: Iterable[DeviceChange]) -> Table:
+    """Return a table with the totals before and after the plan."""
+    both = plan.before, plan.after
+    rows = [("nodes", *(str(totals.nodes) for totals in both))]
+    for number, name, unit, write in (
+        (0, "cpu", ", cores", _cores),
+        (1, "memory", "", format_bytes),
+    ):
+        for field in ("capacity", "requests", "usable"):
+            cells = (write(getattr(totals, field)[number]) for totals in both)
+            rows.append((f"{name} {field}{unit}", *cells))
+        shares = (reaches.used(totals, number) for totals in both)
+        rows.append((f"{name} requests / usable", *shares))
+    for one in devices:
+        rows.append((f"{one.resource} capacity", *map(str, one.capacity)))
+        rows.append((f"{one.resource} requests", *map(str, one.requested)))
+    return Table("nodes that pods can use", "before", "after", rows=rows)
+
+
+def _cores(cpu_millis: int) -> str:
+    """Format millicores as cores; one decimal place makes values in a column comparable."""
+    return f"{cpu_millis / 1000:,.1f}"
+
+
+def _removals(answer: Planned, width: int) -> Table:
+    """Return the table of removals; target nodes move below the row if names are too wide."""
+    headings = "order", "removable node", "pods"
+    nodes = {row.name: row for row in answer.rows}
+    removal_rows = [((str(one.order), one.node, str(nodes[one.node].pods)),
+                     _emptied_by(answer.emptying[one.node]), list(_targets(one)))
+                     for one in answer.plan.removals]  # fmt: skip
+    rows = [(*cells, by, _joined(f"{to} ({pods})" if pods else to for to, pods in targets))
+            for cells, by, targets in removal_rows]  # fmt: skip
+    beside = Table(*headings, "emptied by", "would fit on", rows=rows, left=(1, 3, 4))
+    if beside.width <= width:
+        return beside
+    below = (row for cells, by, targets in removal_rows
+             for row in (cells, *([("", f" by {by}", "")] if by != NONE else []),
+                         *(("", f" -> {to}", pods) for to, pods in targets)))  # fmt: skip
+    return Table(*headings, rows=below, left=(1,))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return ", ".join(parts) or NONE
+
+
+def _emptied_by(one: Emptying) -> str:
+    """Return how a node becomes empty, or the most frequent reason why it does not."""
+    if one.staying:
+        code, count = Counter(blocker.code for blocker in one.staying).most_common(1)[0]
+        return f"nothing: {code} ({count})"
+    counts = (one.moves or 0, "moves"), (one.completing, "completion"), (one.turnover, "turnover")
+    return _joined(f"{name} ({count})" for count, name in counts if count)
+
+
+def _legend(answer: Planned) -> Iterator[str]:
+    """Explain the words of the column `emptied by` that occur in the table."""
+    found = answer.emptying.values()
+    own = {row.name: row.pods for row in answer.rows}
+    if any(len(one.placements) > own[one.node] for one in answer.plan.removals):
+        yield "Pods that earlier removals place on a node would move from it too."
+    if any(one.moves for one in found):
+        yield "moves: surge moves replace the pods."
+    if any(one.completing for one in found):
+        yield "completion: the pods run to completion."
+    if any(one.turnover for one in found):
+        yield "turnover: rollouts and scale-ins delete the pods."
+    if any(one.staying for one in found):
+        yield "nothing: some pods rarely terminate; ebb explain node NAME says why."
+    if answer.config.surges and any(one.moves is None for one in found):
+        yield "Surge moves are unknown, because Deployments and ReplicaSets were not read."
+
+
+def _targets(removal: Removal) -> Iterator[tuple[str, str]]:
+    """Yield the nodes that would take the pods, each with its number of pods."""
+    targets = Counter(placement.node for placement in removal.placements)
+    for node, count in targets.most_common(TARGETS_SHOWN):
+        yield node, str(count)
+    if len(targets) > TARGETS_SHOWN:
+        yield f"{len(targets) - TARGETS_SHOWN} more", ""
+
+
+def _unremovable(kept: tuple[UnremovableNode, ...]) -> Table:
+    """Group the nodes by reason; a node with several reasons counts in each."""
+    nodes: dict[str, list[str]] = {}
+    example: dict[str, str] = {}
+    for node in kept:
+        for blocker in node.blockers:
+            members = nodes.setdefault(blocker.code, [])
+            if not members or members[-1] != node.node:
+                members.append(node.node)
+            about = f"{blocker.pod}: " if blocker.pod else ""
+            example.setdefault(blocker.code, f"{node.node}: {about}{blocker.message}")
+    most_first = sorted(nodes.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    rows = ((code, str(len(members)), example[code]) for code, members in most_first)
+    return Table("not removable because", "nodes", "for example", rows=rows, left=(0, 2))
+
+
+def _usability(plan: Plan) -> str:
+    usability = plan.usability
+    if usability is None:
+        return "All allocatable capacity counts as usable."
+    how = "derived from the pods" if plan.usability_derived else "as configured"
+    cpu, memory = format_millis(usability.min_cpu_millis), format_bytes(usability.min_memory_bytes)
+    return (
+        f"Free capacity of a node is usable if it is at least {cpu} CPU and {memory} memory; at "
+        f"most {float(usability.max_cpu_per_gb):.3g} cores per free GB and "
+        f"{float(usability.max_gb_per_cpu):.3g} GB per free core count ({how})."
+    )

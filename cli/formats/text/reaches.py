@@ -1,0 +1,61 @@
+"""The reaches that are nearest to their thresholds, before and after the plan, as text."""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from rich.console import Console
+
+from cli.terminal import Table, say
+from core.engine.plan import REACHES_SHOWN, DeviceSums, ReachSums, tightest
+from core.placement.reach_utilization import limit_text, percent
+from core.placement.usable_capacity import Share, Totals
+
+
+def write(reaches: Sequence[ReachSums], out: Console) -> None:
+    """Write the reaches that are nearest to their thresholds."""
+    say(out, table(tightest(reaches, REACHES_SHOWN)))
+    if len(reaches) > REACHES_SHOWN:
+        say(out, f"and {len(reaches) - REACHES_SHOWN} more; -o json lists all of them")
+
+
+def table(reaches: Iterable[ReachSums]) -> Table:
+    """Return a row for each reach; long names may move above their row."""
+    reaches = list(reaches)
+    devices = any(one.devices for one in reaches)
+    headings = ("reach", "nodes", "cpu", "memory", *(("devices",) if devices else ()), "threshold")
+    rows = (_row(one, devices=devices) for one in reaches)
+    return Table(*headings, rows=rows, names_above=True)
+
+
+def _row(one: ReachSums, *, devices: bool) -> tuple[str, ...]:
+    nodes = _change(str(one.before.nodes), str(one.after.nodes))
+    cpu, memory = (_change(used(one.before, n), used(one.after, n)) for n in (0, 1))
+    more = (", ".join(map(_device, one.devices)) or "-",) if devices else ()
+    return one.name, nodes, cpu, memory, *more, limits(one.enter)
+
+
+def _device(one: DeviceSums) -> str:
+    """Return the requested and offered units, such as `gpu 5/8 -> 5/6`, without the domain."""
+    before, after = (f"{one.requested}/{one.offered}" for one in (one.before, one.after))
+    return f"{one.resource.rpartition('/')[2]} {_change(before, after)}"
+
+
+def limits(share: Share) -> str:
+    """Return the thresholds as text: one value if CPU and memory have the same."""
+    cpu, memory = map(limit_text, share)
+    return cpu if cpu == memory else f"{cpu}, {memory}"
+
+
+def in_percent(share: Fraction) -> str:
+    """Return a share in percent."""
+    return percent(share.numerator, share.denominator)
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> {after}"
+
+
+def used(totals: Totals, resource: int) -> str:
+    """Return requests over usable capacity in percent."""
+    whole = totals.usable[resource]
+    return percent(totals.requests[resource], whole) if whole else "-"

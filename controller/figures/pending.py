@@ -1,0 +1,94 @@
+"""Attribute each unschedulable pod to a cause: Ebb's marks, missing room, or anything else.
+
+The answer is for operators; no decision depends on it. In doubt a mark is the cause: constraints
+that Ebb cannot evaluate count as satisfied on nodes with a NoSchedule mark.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from core.engine.reconcile import PassResult
+from core.engine.snapshot import ClusterSnapshot
+from core.engine.unschedulable import by_namespace_in_turns, shape
+from core.marks.mark import Mark
+from core.marks.taints import without_our_taint
+from core.model.constraints import NodeConstraints
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.placement.node_classes import NodeClasses
+
+SHAPES_MAX: Final = 256
+"""Maximum number of pod shapes that are checked against NoSchedule marks; namespaces take turns.
+Pods of further shapes count as not blocked by a mark."""
+
+
+class Cause(StrEnum):
+    """Why a pod is Pending; a metric label."""
+
+    MARK = "mark"
+    """A node with a NoSchedule mark has room for the pod."""
+    ROOM = "room"
+    """No node has room, but some node could hold the pod if it were empty."""
+    OTHER = "other"
+    """No node could hold the pod, its constraints are unknown, or kube-scheduler has not retried
+    the pod since there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAccount:
+    """Unschedulable pods by cause, and the seconds that such pods have been Pending."""
+
+    pods: Counter[Cause] = field(default_factory=Counter)
+    """Number of pods in the last reconciliation."""
+    pod_seconds: Counter[Cause] = field(default_factory=Counter)
+    """Seconds times pods, since the account began."""
+
+    def observe(self, found: PassResult, seconds: int) -> "PendingAccount":
+        """Return the account after a reconciliation; *seconds* since the last one count."""
+        passed = Counter({cause: pods * seconds for cause, pods in self.pods.items()})
+        pods = self.pods if found.skipped else pending_pods(found)
+        return PendingAccount(pods, self.pod_seconds + passed)
+
+
+def pending_pods(found: PassResult) -> Counter[Cause]:
+    """Return the number of unschedulable pods by cause."""
+    snapshot = found.snapshot
+    waiting = snapshot.unschedulable_pods
+    if not waiting:
+        return Counter()
+    blocked = _blocked_by_mark(snapshot, waiting)
+    placed = {placement.pod for placement in found.plan.pending}
+
+    def cause(pod: Pod) -> Cause:
+        if shape(pod) in blocked:
+            return Cause.MARK
+        short = pod.key in found.state.pending_pods and pod.key not in placed
+        return Cause.ROOM if short else Cause.OTHER
+
+    return Counter(map(cause, waiting))
+
+
+def _blocked_by_mark(
+    snapshot: ClusterSnapshot, waiting: Sequence[Pod]
+) -> frozenset[tuple[NodeConstraints, Resources]]:
+    """Return the shapes of pods for which a node with a NoSchedule mark has room."""
+    marks, closed = snapshot.marks, snapshot.unschedulable_nodes
+    nodes = [
+        without_our_taint(node, snapshot.config.taint_key)
+        for node in snapshot.cluster.nodes
+        if node.name in marks and marks[node.name].mark is Mark.HARD and node.name not in closed
+    ]
+    if not nodes:
+        return frozenset()
+    shapes = list(dict.fromkeys(map(shape, by_namespace_in_turns(waiting))))[:SHAPES_MAX]
+    used = snapshot.pod_index.requests
+    free = [node.allocatable - used[node.name] for node in nodes]
+    classes = NodeClasses(nodes, {placing for placing, _ in shapes})
+    return frozenset(
+        (placing, requests)
+        for placing, requests in shapes
+        if any(requests.fits_in(free[number]) for number in classes.allowing(placing))
+    )

@@ -1,0 +1,98 @@
+"""Count the nodes of each pool by state, and sum up their resources."""
+
+from collections import Counter
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.engine.reconcile import PassResult
+from core.engine.snapshot import NO_POOL
+from core.marks.mark import is_released_to_autoscaler
+from core.model.node import Node
+from core.placement.usable_capacity import Amount, usable_capacity
+
+
+class PlannedNodeState(StrEnum):
+    """The state of a node in the latest plan; each node is in one state. A metric label."""
+
+    LEAVING = "leaving"
+    """Another program is deleting or draining the node."""
+    RELEASED = "released"
+    """Marked, and released to the autoscaler."""
+    RESERVED = "reserved"
+    """Empty, and kept for expected pods, marked or not."""
+    MARKED = "marked"
+    """Marked, and neither released nor reserved."""
+    UNSCHEDULABLE = "unschedulable"
+    """Unmarked, and cordoned or not Ready."""
+    REMOVABLE = "removable"
+    """Unmarked, and the plan can remove the node."""
+    NEEDED = "needed"
+    """Any other node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """Figures of one pool, without virtual nodes."""
+
+    states: Counter[PlannedNodeState]
+    """Number of nodes by state."""
+    allocatable: Amount
+    """Allocatable resources of the Ready and schedulable nodes."""
+    requests: Amount
+    """Requests of the pods on these nodes."""
+    usable: Amount
+    """Usable capacity of these nodes (thesis 4.3)."""
+
+
+def pool_figures(found: PassResult) -> dict[str, PoolFigures]:
+    """Return the figures by pool: NO_POOL for the nodes in no pool, then all configured pools."""
+    snapshot = found.snapshot
+    pools: dict[str, list[Node]] = {NO_POOL: []}
+    pools.update((pool.name, []) for pool in snapshot.config.budgets.pools)
+    for node in snapshot.cluster.nodes:
+        if not node.virtual:
+            pools[snapshot.pool_names.get(node.name, NO_POOL)].append(node)
+    removals = frozenset(removal.node for removal in found.plan.removals)
+    reserved = frozenset(one.node for one in found.plan.reserve)
+    return {name: _figures(nodes, found, removals, reserved) for name, nodes in pools.items()}
+
+
+def _figures(
+    nodes: Sequence[Node], found: PassResult, removals: Container[str], reserved: Container[str]
+) -> PoolFigures:
+    """Return the figures of the pool with these *nodes*; for the others see `_state`."""
+    snapshot, usability = found.snapshot, found.plan.usability
+    schedulable = [node for node in nodes if node.name not in snapshot.unschedulable_nodes]
+    whole = [Amount.of(node.allocatable) for node in schedulable]
+    used = [Amount.of(snapshot.pod_index.requests[node.name]) for node in schedulable]
+    usable = [usable_capacity(*pair, usability) for pair in zip(whole, used, strict=True)]
+    return PoolFigures(
+        Counter(_state(node, found, removals, reserved) for node in nodes),
+        allocatable=_total(whole),
+        requests=_total(used),
+        usable=_total(usable),
+    )
+
+
+def _total(amounts: Sequence[Amount]) -> Amount:
+    return Amount(sum(cpu for cpu, _ in amounts), sum(memory for _, memory in amounts))
+
+
+def _state(
+    node: Node, found: PassResult, removals: Container[str], reserved: Container[str]
+) -> PlannedNodeState:
+    """Return the state of a node; *removals* and *reserved*: nodes of the plan, by name."""
+    snapshot, name = found.snapshot, node.name
+    if name in snapshot.leaving_nodes:
+        return PlannedNodeState.LEAVING
+    marked = name in snapshot.marks
+    if marked and is_released_to_autoscaler(node):
+        return PlannedNodeState.RELEASED
+    if name in reserved:
+        return PlannedNodeState.RESERVED
+    if marked:
+        return PlannedNodeState.MARKED
+    if name in snapshot.unschedulable_nodes:
+        return PlannedNodeState.UNSCHEDULABLE
+    return PlannedNodeState.REMOVABLE if name in removals else PlannedNodeState.NEEDED

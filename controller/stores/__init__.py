@@ -1,1 +1,0 @@
-"""Read and write objects that only the controller uses: Leases, evictions, CapacityBuffers."""

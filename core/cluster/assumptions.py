@@ -1,0 +1,78 @@
+"""Complete pods with two facts: their operating system, and the node nominated for them.
+
+- Most pods do not name an operating system. An image that runs on Linux does not run on Windows,
+  so a pod of a cluster with both stays on the system that it runs on now.
+- kube-scheduler nominates a node for a pod that preempts others: it keeps the room for the pod,
+  although the pod is Pending. Such a pod counts as a pod of the node. Source: kube-scheduler
+  filters with nominated pods; Cluster Autoscaler (podsBySchedulability) places the pod there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from core.model.cluster_pods import ClusterPods
+from core.model.constraints import OS_LABEL, NodeConstraints, with_system
+from core.model.node import Node
+from core.model.node_lifecycle import is_terminating, why_unready
+from core.model.pod import Pod
+from core.placement.filters import first_failing_filter
+
+Assumed = Mapping[int, tuple[Pod, NodeConstraints, str | None, Pod]]
+"""Completed pods by the id of the decoded pod.
+
+Each entry has the decoded pod, the assumed constraints and node, and the completed pod."""
+
+
+def assume(
+    nodes: Sequence[Node], pods: ClusterPods, before: Assumed
+) -> tuple[ClusterPods, Assumed]:
+    """Return the pods with their assumed operating system and node.
+
+    *before*: the second value of the previous call.
+    """
+    systems = _systems(nodes)
+    nominees = any(pod.nominated_node for pod in pods.special)
+    if not systems and not nominees:
+        return pods, {}
+    by_name = {node.name: node for node in nodes} if nominees else {}
+    known: dict[int, tuple[Pod, NodeConstraints, str | None, Pod]] = {}
+    for pod in pods.all if systems else pods.special:
+        placing, node = pod.placing, pod.node
+        if node is None:
+            node = _nominated(pod, by_name)
+        elif node in systems and not pod.stays_with_node:
+            placing = with_system(placing, systems[node])
+        if placing is pod.placing and node is pod.node:
+            continue
+        # Return the same objects as before: callers compare pods by identity from one
+        # reconciliation to the next.
+        entry = before.get(id(pod))
+        if entry is None or entry[0] is not pod or entry[1:3] != (placing, node):
+            entry = pod, placing, node, replace(pod, placing=placing, node=node)
+        known[id(pod)] = entry
+    return pods.replacing({key: entry[3] for key, entry in known.items()}), known
+
+
+def _systems(nodes: Sequence[Node]) -> Mapping[str, str]:
+    """Return the operating system by node, or nothing if all nodes have the same."""
+    found = {node.name: node.labels[OS_LABEL] for node in nodes if OS_LABEL in node.labels}
+    return found if len(set(found.values())) > 1 else {}
+
+
+def _nominated(pod: Pod, nodes: Mapping[str, Node]) -> str | None:
+    """Return the node that is nominated for a pending pod and could take it, or None.
+
+    kube-scheduler does not remove a nomination when the node changes; then the pod is an ordinary
+    pending pod.
+    """
+    node = nodes.get(pod.nominated_node)
+    if (
+        node is None
+        or node.virtual
+        or node.unreadable
+        or is_terminating(node)
+        or why_unready(node)
+        or first_failing_filter(node, pod.placing)
+    ):
+        return None
+    return node.name

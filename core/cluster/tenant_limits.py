@@ -1,0 +1,320 @@
+"""Limit how much time the pods of one namespace can take in each reconciliation.
+
+Node selectors, host ports, volume claims and terms about other pods (affinity, anti-affinity,
+topology spread) cost time in every reconciliation, and anybody who may create pods can add them.
+`kube.decode.pod_limits` limits the constraints of one pod. The evaluation budget limits those
+of all pods of a namespace together, so that no tenant can slow down the controller.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from core.model.cluster_pods import ClusterPods, SharedConstraints
+from core.model.constraints import (
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    NodeConstraints,
+    PodAffinityTerm,
+    PodConstraints,
+    PodSelector,
+    Requirement,
+    without_volumes,
+)
+from core.model.pod import Pod
+
+# The costs follow measured time and memory: tests/bench/bench_shapes.py, the shapes `spent_*`.
+BUDGET: Final = 2**19
+"""Units that the constraints of one namespace's pods may cost."""
+# Counting pods takes most time, and the time grows faster than their number: with six times the
+# number of pods that half of the budget pays for, a reconciliation took nine times as long.
+COUNTED_POD_COST: Final = 1
+"""Units for each pod that a term about other pods selects; equal terms are charged once."""
+# Different node constraints can admit different nodes, so each needs a list of nodes in memory.
+# The whole budget pays for 5,000 lists, which take more than one gigabyte with 15,000 nodes.
+NODE_TEMPLATE_COST: Final = 96
+"""Units for node constraints; equal node constraints are charged once."""
+NODE_REQUIREMENT_COST: Final = 8
+"""Units for each requirement of node constraints; equal node constraints are charged once."""
+HOST_PORT_COST: Final = 8
+"""Units for each host port; equal sets of ports are charged once."""
+POD_REQUIREMENT_COST: Final = 32
+"""Units for each requirement of a term about other pods; equal terms are charged once."""
+FOREIGN_COST: Final = 512
+"""Additional units for each requirement of a term that can select pods of other namespaces."""
+CLAIM_COST: Final = 2
+"""Units for each volume claim that a pod names, whether the claim exists or not."""
+VALUES_PER_REQUIREMENT: Final = 16
+"""Number of values, or of tolerations, that count as one more requirement."""
+# Each selected pod is compared with each requirement. Without this surcharge, a term with hundreds
+# of requirements would take ten times as long as its units suggest.
+REQUIREMENTS_PER_COUNTED_POD: Final = 16
+"""Number of requirements of a term after which each pod that it selects costs one more unit."""
+
+Account = str | None
+"""The namespace whose budget a pod is charged to. None: the budget of all mirror pods."""
+Holder = tuple[int, str]
+"""The stage in which pods are charged, and the node of mirror pods."""
+PLACED: Final = 0
+"""Stage of pods that need a place."""
+UNBOUND: Final = 1
+"""Stage of DaemonSet pods that are not bound yet."""
+BOUND: Final = 2
+"""Stage of pods that stay with the node that they are bound to."""
+
+
+def within_budget(pods: ClusterPods, budget: int = BUDGET) -> ClusterPods:
+    """Return the pods; set `too_much` on pods that their evaluation budget does not cover.
+
+    Pods that need a place are charged before pods that stay with their node. Constraints that more
+    pods share are charged earlier; names decide between equal numbers. All mirror pods share one
+    budget, in which the node whose mirror pods cost least is charged first.
+    """
+    sizes = _Sizes(pods)
+    suspects = _suspects(pods, sizes, budget)
+    if not suspects:
+        return pods
+    charged: dict[Account, list[int]] = {}
+    for number, pod in enumerate(pods.all):
+        if (account := _account(pod)) in suspects:
+            charged.setdefault(account, []).append(number)
+    found: dict[int, Pod] = {}
+    for numbers in charged.values():
+        groups = _in_order(pods.all, numbers, sizes)
+        found |= {id(pods.all[number]): pod for number, pod in _beyond(pods.all, groups, budget)}
+    return pods.replacing(found)
+
+
+def _account(pod: Pod | SharedConstraints) -> Account:
+    # Kubelets create mirror pods in any namespace. They must not use up the budget of its tenant.
+    # The tenant creates DaemonSet pods, and sets the annotation that declares a pod to be one.
+    return None if pod.mirror else pod.namespace
+
+
+def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Account]:
+    """Return the accounts that may be over the budget, by an estimate that is never too low."""
+    # In nearly all clusters no account is suspect, so this must be fast: pods that share their
+    # constraints are charged once.
+    spent: Counter[Account] = Counter()
+    for shared in pods.shared.values():
+        spent[_account(shared)] += sum(_costs(shared, PLACED, sizes.of_namespaces).values())
+    for pod in pods.special:
+        spent[_account(pod)] += _cost_of_claims(pod)
+    return {account for account, cost in spent.items() if cost > budget}
+
+
+@dataclass(slots=True)
+class _ChargedGroup:
+    """Pods that have equal constraints on nodes and on other pods."""
+
+    holder: Holder
+    members: list[int]
+    """Numbers of the pods, those with the fewest claims first, then by name."""
+    costs: Mapping[object, int]
+    """Units by constraint, without claims."""
+
+
+def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> list[_ChargedGroup]:
+    """Return the groups of one account in the order in which they are charged."""
+    # Group by object first, then by value: most equal constraints are one object, and hashing
+    # values is slow.
+    same: dict[object, list[int]] = {}
+    for number in numbers:
+        pod = pods[number]
+        same.setdefault((_holder(pod), id(pod.placing), id(pod.company)), []).append(number)
+    equal: dict[tuple[Holder, NodeConstraints, PodConstraints], list[int]] = {}
+    for alike in same.values():
+        pod = pods[alike[0]]
+        equal.setdefault((_holder(pod), without_volumes(pod.placing), pod.company), []).extend(
+            alike
+        )
+    groups: list[_ChargedGroup] = []
+    of_node: Counter[Holder] = Counter()
+    for (holder, _, _), members in equal.items():
+        members.sort(key=lambda one: (_cost_of_claims(pods[one]), _name(pods[one])))
+        costs = _costs(pods[members[0]], holder[0], sizes.of_labels)
+        groups.append(_ChargedGroup(holder, members, costs))
+        if holder[1]:
+            of_node[holder] += sum(costs.values())
+            of_node[holder] += sum(_cost_of_claims(pods[one]) for one in members)
+    groups.sort(
+        key=lambda group: (
+            of_node[group.holder], group.holder, -len(group.members), _name(pods[group.members[0]])
+        )
+    )  # fmt: skip
+    return groups
+
+
+def _holder(pod: Pod) -> Holder:
+    if not pod.stays_with_node:
+        return PLACED, ""
+    if pod.node is None:
+        return UNBOUND, ""
+    return BOUND, pod.node if pod.mirror else ""
+
+
+def _name(pod: Pod) -> tuple[str, str]:
+    return pod.namespace, pod.name
+
+
+def _beyond(
+    pods: Sequence[Pod], groups: Iterable[_ChargedGroup], budget: int
+) -> Iterator[tuple[int, Pod]]:
+    """Charge one budget; yield each pod that it does not cover, without its constraints.
+
+    A group that costs too much is skipped, because a later, cheaper group may be covered. Yields:
+    number and pod.
+    """
+    left, paid = budget, set[object]()
+    for group in groups:
+        new = group.costs.keys() - paid
+        cost = sum(group.costs[one] for one in new)
+        covered = cost <= left
+        if covered:
+            left -= cost
+            paid |= new
+        for number in group.members:
+            # The volumes of a pod that is not covered still count on its node. So its claims are
+            # charged and looked up as well.
+            claims = _cost_of_claims(pods[number])
+            known = claims <= left
+            left -= claims if known else 0
+            if not (covered and known):
+                yield number, _asking_too_much(pods[number], claims_known=known)
+
+
+def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
+    """Return the pod without constraints that cost time, except for host ports and volumes."""
+    # The tolerations of a bound DaemonSet pod cost nothing, and NoSchedule marks depend on them.
+    placing = pod.placing if _holder(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
+    company = pod.company
+    if company is not NO_POD_CONSTRAINTS:
+        company = replace(company, near=(), apart=(), spread=())
+    ties = pod.ties if claims_known else replace(pod.ties, claims=(), disks=())
+    return replace(pod, placing=placing, company=company, ties=ties, too_much=_message(pod))
+
+
+def _message(pod: Pod) -> str:
+    budget = f"the evaluation budget of {BUDGET:,} units"
+    if pod.mirror:
+        return (
+            f"{budget} that static pods of all nodes share, with those of node {pod.node}; remove "
+            "constraints or volume claims from its static pods"
+        )
+    return (
+        f"{budget} for the constraints and volume claims of namespace {pod.namespace}; remove "
+        "some, or give more pods equal constraints"
+    )
+
+
+def _cost_of_claims(pod: Pod) -> int:
+    return CLAIM_COST * (len(pod.ties.claims) + len(pod.ties.disks))
+
+
+def _costs(
+    pod: Pod | SharedConstraints, stage: int, counted: Callable[[Sequence[PodSelector]], int]
+) -> dict[object, int]:
+    """Return the units by constraint of a pod; an account pays once for equal constraints.
+
+    *stage*: see Holder. *counted*: returns how many pods match all given selectors.
+    """
+    found: dict[object, int] = {}
+    company = pod.company
+    if stage != BOUND:  # a pod that is bound to its node is not placed elsewhere
+        asked = without_volumes(pod.placing)
+        requirements = NODE_REQUIREMENT_COST * _requirements_of_nodes(asked)
+        found[asked] = NODE_TEMPLATE_COST + requirements
+        if company.host_ports:
+            found[company.host_ports] = HOST_PORT_COST * len(company.host_ports)
+    for term, selectors, of_namespaces in _terms(pod) if company is not NO_POD_CONSTRAINTS else ():
+        requirements = sum(max(1, _number_of(one.requirements)) for one in selectors)
+        requirements += of_namespaces
+        foreign = any(one.namespaces not in ((), (pod.namespace,)) for one in selectors)
+        each = POD_REQUIREMENT_COST + (FOREIGN_COST if foreign else 0)
+        per_pod = COUNTED_POD_COST * (1 + requirements // REQUIREMENTS_PER_COUNTED_POD)
+        found[term] = each * requirements + per_pod * counted(selectors)
+    return found
+
+
+def _terms(pod: Pod | SharedConstraints) -> Iterator[tuple[object, Sequence[PodSelector], int]]:
+    """Yield each term about other pods with the selectors of the pods that it counts.
+
+    The first part is equal for terms that are charged once. The third part is the number of
+    requirements on namespaces.
+    """
+    company = pod.company
+    for term in company.apart:
+        yield term, (term.selector,), _of_namespaces(term)
+    # A pod must match all affinity terms together, and is counted in the topology of each.
+    near = tuple(term.selector for term in company.near)
+    for term in company.near:
+        yield (company.near, term.topology_key), near, _of_namespaces(term)
+    for constraint in company.spread:
+        # Only nodes that the pod's own node constraints admit are counted.
+        yield (constraint, without_volumes(pod.placing)), (constraint.selector,), 0
+
+
+def _of_namespaces(term: PodAffinityTerm) -> int:
+    return _number_of(term.chosen.requirements) if term.chosen else 0
+
+
+def _requirements_of_nodes(placing: NodeConstraints) -> int:
+    terms = placing.affinity or ()
+    found = sum(_number_of(term.labels) + _number_of(term.fields) for term in terms)
+    tolerations = len(placing.tolerations) // VALUES_PER_REQUIREMENT
+    return found + len(placing.labels) + tolerations
+
+
+def _number_of(requirements: Iterable[Requirement]) -> int:
+    return sum(1 + len(one.values) // VALUES_PER_REQUIREMENT for one in requirements)
+
+
+class _Sizes:
+    """Upper bounds for the number of pods that match selectors; computed on first use."""
+
+    def __init__(self, pods: ClusterPods) -> None:
+        self._pods, self._counts = pods.all, pods.counts
+        self._labelled: dict[str | None, Counter[tuple[str, str]]] = {}
+
+    def of_namespaces(self, selectors: Sequence[PodSelector]) -> int:
+        """Return the number of pods in the namespaces of the selector with the fewest."""
+        return min(map(self._there, selectors), default=0)
+
+    def of_labels(self, selectors: Sequence[PodSelector]) -> int:
+        """Return the same, or less: the number of pods with a label that an `In` requires."""
+        found = [self.of_namespaces(selectors)]
+        for selector in selectors:
+            named = selector.namespaces or ()
+            labelled = self._labels_in(named[0] if len(named) == 1 else None)
+            found += (
+                sum(labelled[asked.key, value] for value in asked.values)
+                for asked in selector.requirements
+                if asked.operator == "In"
+            )
+        return min(found)
+
+    def _there(self, selector: PodSelector) -> int:
+        if selector.namespaces is None:
+            return len(self._pods)
+        return sum(self._counts.get(name, 0) for name in selector.namespaces)
+
+    @cached_property
+    def _members(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self._pods:
+            found.setdefault(pod.namespace, []).append(pod)
+        return found
+
+    def _labels_in(self, namespace: str | None) -> Counter[tuple[str, str]]:
+        """Return the number of pods by label key and value; None: in all namespaces."""
+        if namespace not in self._labelled:
+            pods = self._pods if namespace is None else self._members.get(namespace, ())
+            labels = {id(pod.labels): pod.labels for pod in pods}
+            found: Counter[tuple[str, str]] = Counter()
+            for which, many in Counter(id(pod.labels) for pod in pods).items():
+                for label in labels[which].items():
+                    found[label] += many
+            self._labelled[namespace] = found
+        return self._labelled[namespace]

@@ -1,0 +1,335 @@
+"""Look up the volumes of pods: their claims, the nodes that can access them, attach limits.
+
+A pod names claims, a claim names a volume, and a volume names nodes. `build_cluster` looks them up
+once and stores the result in the pod, where the filters find it: NodeConstraints.volumes
+(VolumeBinding and VolumeZone), PodConstraints.sole and PodConstraints.disks (VolumeRestrictions
+and NodeVolumeLimits). If a claim cannot be looked up, the pod is not movable, with the reason.
+
+Source: the filters of these four plugins of kube-scheduler. Two rules are stricter than there,
+because the pod would be bound and never start: a node without the driver in its CSINode attaches
+none of its volumes, and pods that share a ReadWriteOnce claim are not moved.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from core.cluster.devices import offered, without_claimed
+from core.cluster.namespaces import Namespace
+from core.cluster.namespaces import looked_up as by_namespace
+from core.cluster.tenant_limits import within_budget
+from core.model.buffers import Buffer, PodTemplate, looked_up
+from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
+from core.model.cluster_pods import ClusterPods
+from core.model.constraints import (
+    ANY_DRIVER,
+    EVERYWHERE,
+    NO_POD_CONSTRAINTS,
+    ClaimUse,
+    Disk,
+    DisruptionFacts,
+    InlineDisk,
+    NodeConstraints,
+    PodConstraints,
+    VolumeTopology,
+)
+from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
+from core.model.pod import CLAIMS_FIELD, VOLUMES_FIELD, Pod
+
+SOLE_MODE: Final = "ReadWriteOncePod"
+ONE_NODE_MODES: Final = frozenset({"ReadWriteOnce", SOLE_MODE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A PersistentVolumeClaim."""
+
+    namespace: str
+    name: str
+    volume: str = ""
+    """Name of the bound PersistentVolume; empty if the claim is not bound."""
+    modes: tuple[str, ...] = ()
+    """Access modes of the spec."""
+    deleting: bool = False
+    owner_uid: str = ""
+    """UID of the controlling owner, which is the pod for an ephemeral volume."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name, unique in a cluster."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A PersistentVolume."""
+
+    name: str
+    disk: Disk | None = None
+    """Disk that is attached to the node; None if nothing is attached or counted."""
+    reach: VolumeTopology = EVERYWHERE
+    fault: str = ""
+    """Reason why the volume cannot be evaluated; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsiNode:
+    """A CSINode: the drivers on the node of that name."""
+
+    name: str
+    limits: Mapping[str, int | None] = field(default_factory=dict, hash=False)
+    """Maximum number of attached volumes by driver; None: unlimited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A VolumeAttachment; a field that it does not have is empty."""
+
+    name: str
+    driver: str = ""
+    """Name of the CSI driver that attaches the volume."""
+    node: str = ""
+    volume: str = ""
+    """Name of the PersistentVolume; empty for an inline volume of a pod."""
+
+
+def build_cluster(  # noqa: PLR0913 one for each kind of the API
+    nodes: Sequence[Node],
+    pods: ClusterPods,
+    budgets: Iterable[DisruptionBudget] = (),
+    claims: Iterable[Claim] = (),
+    volumes: Iterable[Volume] = (),
+    csi_nodes: Iterable[CsiNode] = (),
+    *,
+    attachments: Iterable[Attachment] = (),
+    namespaces: Sequence[Namespace] = (),
+    buffers: Iterable[Buffer] = (),
+    templates: Iterable[PodTemplate] = (),
+    node_pools: Iterable[NodePool] = (),
+    node_claims: Iterable[NodeClaim] = (),
+    statuses: Iterable[AutoscalerStatus] = (),
+    daemon_sets: Iterable[DaemonSet] = (),
+) -> Cluster:
+    """Create a Cluster; look up the volumes of its pods and the pods of its CapacityBuffers.
+
+    The objects of each kind must be sorted as in a Cluster. Pods that request
+    devices that no node offers are marked as not evaluable. So are pods beyond the evaluation
+    budget of their namespace.
+    """
+    drivers = {one.name: one.limits for one in csi_nodes}
+    limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
+    pods = within_budget(pods)
+    asking = [pod for pod in pods.special if pod.unsupported]
+    by_name = {one.name: one for one in volumes}
+    unlimited = _unlimited(nodes, limits)
+    lookup = _VolumeLookup(
+        claims={one.key: one for one in claims},
+        volumes=by_name,
+        users=Counter(f"{pod.namespace}/{one.name}" for pod in asking for one in pod.ties.claims),
+        disk_users=Counter(disk for pod in asking for disk in _disks_of(pod)),
+        limits_known=bool(drivers),
+        unlimited=unlimited,
+    )
+    pods = by_namespace(pods, namespaces)
+    return Cluster(
+        tuple(nodes),
+        _completed(pods, lookup, offered(nodes)).all,
+        tuple(budgets),
+        attach_limits=limits,
+        attachments=_attached(attachments, by_name, unlimited),
+        buffers=looked_up(buffers, templates, pods.all),
+        node_pools=tuple(node_pools),
+        node_claims=tuple(node_claims),
+        autoscaler_statuses=tuple(statuses),
+        daemon_sets=tuple(daemon_sets),
+    )
+
+
+def _completed(pods: ClusterPods, lookup: "_VolumeLookup", devices: frozenset[str]) -> ClusterPods:
+    """Return the pods with their volumes, and without *devices* that no node offers."""
+    found: dict[int, Pod] = {}
+    for pod in pods.special:
+        one = lookup.pod(pod) if pod.unsupported else pod
+        one = without_claimed(one, devices) if one.requests.extended else one
+        if one is not pod:
+            found[id(pod)] = one
+    return pods.replacing(found)
+
+
+def _unlimited(
+    nodes: Sequence[Node], limits: Mapping[str, Mapping[str, int | None]]
+) -> frozenset[str]:
+    """Return the drivers that have no attach limit on any node: they need no count."""
+    drivers = {driver for of_node in limits.values() for driver in of_node}
+    return frozenset(
+        driver
+        for driver in drivers
+        if all(limits.get(node.name, {}).get(driver, 0) is None for node in nodes)
+    )
+
+
+def _disks_of(pod: Pod) -> Iterable[tuple[str, str, bool]]:
+    return [(one.driver, one.handle, one.read_only) for one in pod.ties.disks if not one.fault]
+
+
+def _attached(
+    attachments: Iterable[Attachment], volumes: Mapping[str, Volume], unlimited: Container[str]
+) -> Mapping[str, frozenset[Disk]]:
+    """Return the volumes by node that VolumeAttachments name and kube-scheduler counts.
+
+    Source: getNodeVolumeAttachmentInfo of NodeVolumeLimits. It ignores attachments of volumes that
+    do not exist or are no CSI volumes.
+    """
+    found: dict[str, set[Disk]] = {}
+    for one in attachments:
+        volume = volumes.get(one.volume)
+        if one.driver and one.driver not in unlimited and volume and volume.disk is not None:
+            found.setdefault(one.node, set()).add(Disk(one.driver, volume.disk.handle))
+    return {node: frozenset(disks) for node, disks in found.items()}
+
+
+def _company(
+    company: PodConstraints, sole: tuple[str, ...], disks: tuple[Disk, ...]
+) -> PodConstraints:
+    if company is NO_POD_CONSTRAINTS:  # true for most pods; a new object is cheaper than `replace`
+        return PodConstraints(sole=sole, disks=disks) if sole or disks else NO_POD_CONSTRAINTS
+    return replace(company, sole=sole, disks=disks)
+
+
+def _ties(
+    ties: DisruptionFacts, faults: tuple[str, ...], one_node: tuple[str, ...]
+) -> DisruptionFacts:
+    """Return the facts with those that a lookup of volumes has found."""
+    if (ties.faults, ties.one_node_volumes) == (faults, one_node):
+        return ties
+    return replace(ties, faults=faults, one_node_volumes=one_node)
+
+
+@dataclass(slots=True, kw_only=True)
+class _VolumeLookup:
+    """Look up the claims of pods."""
+
+    claims: Mapping[str, Claim]
+    volumes: Mapping[str, Volume]
+    users: Mapping[str, int]
+    """Number of pods that use each claim."""
+    disk_users: Mapping[tuple[str, str, bool], int]
+    """Number of pods that name each disk, by driver, handle and whether the pods only read it."""
+    limits_known: bool
+    unlimited: frozenset[str]
+    placings: dict[tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints] = field(
+        default_factory=dict
+    )
+
+    def pod(self, pod: Pod) -> Pod:
+        """Return the pod with the properties of its volumes, as far as they are known."""
+        faults: list[str] = []
+        volumes: list[Volume] = []
+        unknown: set[Disk] = set()
+        sole: list[str] = []
+        for use in pod.ties.claims:
+            key = f"{pod.namespace}/{use.name}"
+            found = self._volume(pod, use, key)
+            if isinstance(found, str):
+                faults.append(f"claim {key}: {found}")
+                unknown.add(Disk(ANY_DRIVER, key))
+            else:
+                volumes.append(found)
+            if key in self.claims and SOLE_MODE in self.claims[key].modes:
+                sole.append(key)
+        known = {one.disk for one in volumes if one.disk is not None}
+        looked_up = set() if faults else {CLAIMS_FIELD}
+        if VOLUMES_FIELD in pod.unsupported:
+            own = [one for one in map(self._disk_fault, pod.ties.disks) if one]
+            faults += own
+            if own or not pod.ties.disks:
+                unknown.add(Disk(ANY_DRIVER, f"{pod.key} {VOLUMES_FIELD}"))
+            else:
+                looked_up.add(VOLUMES_FIELD)
+            known |= {
+                Disk(one.driver, one.handle)
+                for one in pod.ties.disks
+                if one.counted and not one.fault
+            }
+        if not volumes and not unknown and not looked_up.intersection(pod.unsupported):
+            return pod
+        disks = unknown | {disk for disk in known if disk.driver not in self.unlimited}
+        kept = (field for field in pod.unsupported if field not in looked_up)
+        return replace(
+            pod,
+            placing=self._placing(pod.placing, volumes),
+            company=_company(pod.company, tuple(sole), tuple(sorted(disks))),
+            unsupported=tuple(kept),
+            ties=_ties(pod.ties, tuple(faults), self._one_node_volumes(pod)),
+        )
+
+    def _one_node_volumes(self, pod: Pod) -> tuple[str, ...]:
+        """Return the names of the claims and disks that the pods of one node alone can use."""
+        keys = ((use.name, f"{pod.namespace}/{use.name}") for use in pod.ties.claims)
+        claims = ((name, self.claims.get(key)) for name, key in keys)
+        names = [
+            name
+            for name, claim in claims
+            if claim is None or ONE_NODE_MODES.issuperset(claim.modes)
+        ]
+        names += (one.handle for one in pod.ties.disks if not one.read_only)
+        return tuple(sorted(set(names)))
+
+    def _disk_fault(self, disk: InlineDisk) -> str:
+        """Return why a disk that a pod names itself is not known well enough; empty if it is."""
+        where = f"the disk {disk.driver} {disk.handle} in its own volumes"
+        if disk.fault:
+            return f"{where} {disk.fault}"
+        readers, writers = (
+            self.disk_users.get((disk.driver, disk.handle, read_only), 0)
+            for read_only in (True, False)
+        )
+        # As for a ReadWriteOnce claim, the disk is attached to one node, so Ebb moves none of the
+        # pods.
+        if writers and readers + writers > 1:
+            return f"{where}: {readers + writers} pods share it, and only one node can mount it"
+        if disk.counted and not self.limits_known:
+            return f"no CSINode was read, so the attach limit of {disk.driver} is unknown"
+        return ""
+
+    def _volume(self, pod: Pod, use: ClaimUse, key: str) -> Volume | str:
+        """Return the volume of a claim, or the reason why Ebb knows too little about it."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return "it does not exist or was not read"
+        if fault := self._claim_fault(claim, pod, use, key):
+            return fault
+        volume = self.volumes.get(claim.volume)
+        if volume is None:
+            return f"its volume {claim.volume} does not exist or was not read"
+        if volume.fault:
+            return f"its volume {volume.name} {volume.fault}"
+        if volume.disk is not None and not self.limits_known:
+            return f"no CSINode was read, so the attach limit of {volume.disk.driver} is unknown"
+        return volume
+
+    def _claim_fault(self, claim: Claim, pod: Pod, use: ClaimUse, key: str) -> str:
+        if claim.deleting:
+            return "it is being deleted"
+        if use.ephemeral and claim.owner_uid != pod.uid:
+            return "it was not created for this pod"
+        if not claim.volume:
+            return "it is not bound to a volume"
+        users = self.users[key]
+        shared = (
+            users > 1 and SOLE_MODE not in claim.modes and ONE_NODE_MODES.issuperset(claim.modes)
+        )
+        return f"{users} pods share it, and only one node can mount it" if shared else ""
+
+    def _placing(self, placing: NodeConstraints, volumes: Iterable[Volume]) -> NodeConstraints:
+        """Return the constraints with the volumes' topologies; equal ones share one object."""
+        reaches = {one.reach for one in volumes if one.reach != EVERYWHERE}
+        if not reaches:
+            return placing
+        ordered = tuple(sorted(reaches, key=repr)) if len(reaches) > 1 else tuple(reaches)
+        found = self.placings.get((placing, ordered))
+        if found is None:
+            found = self.placings[placing, ordered] = replace(placing, volumes=ordered)
+        return found

@@ -1,1 +1,0 @@
-"""All input and output that programs share: files, HTTP, TLS, metrics, logs, the clock."""

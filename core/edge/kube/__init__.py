@@ -1,1 +1,0 @@
-"""The only place that uses the Kubernetes client: lists, watches, credentials."""

@@ -1,0 +1,105 @@
+"""Count the pods that keep nodes from being empty, as each node's autoscaler counts them; pure.
+
+Cluster Autoscaler applies its drainability rules. Karpenter applies IsReschedulable: it knows
+neither expendable priorities nor the annotation that makes a pod a DaemonSet pod, and counts a pod
+of a StatefulSet until it is deleted. By its ValidatePodsDisruptable any pod with the annotation
+do-not-disrupt keeps its node from being removed, permanently or, since 1.12, for some time.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from core.eligibility.drainability import do_not_disrupt
+from core.marks.mark import guard_of, mark_of
+from core.marks.wellknown import KARPENTER_LABEL
+from core.model.cluster import Cluster
+from core.model.cost import gpus
+from core.model.node import Node
+from core.model.now import Now
+from core.model.pod import DEVICES_FIELD, Pod
+from core.model.workload import DAEMON_SET, STATEFUL_SET
+
+
+def occupying(
+    cluster: Cluster, now: Now | None, asked: Collection[str] | None = None
+) -> Iterator[tuple[str, Pod]]:
+    """Yield the pods that keep their nodes from being empty, each with the name of its node.
+
+    *now*: None means that no deadline has passed. *asked*: only pods on these nodes.
+    """
+    if asked is not None and not asked:
+        return
+    karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
+    for pod in cluster.pods:
+        name = pod.node
+        if name is None or (asked is not None and name not in asked):
+            continue
+        rule = occupies_karpenter_node if name in karpenters else occupies_node
+        if rule(pod, now):
+            yield name, pod
+
+
+def occupants(
+    cluster: Cluster, now: Now | None, asked: Collection[str] | None = None
+) -> Counter[str]:
+    """Return the number of pods that keep each node from being empty; see `occupying`."""
+    return Counter(name for name, _ in occupying(cluster, now, asked))
+
+
+def holds(pod: Pod, node: Node, now: Now | None) -> bool:
+    """Return whether the pod keeps the node from being empty; without *now* no deadline counts."""
+    rule = occupies_karpenter_node if KARPENTER_LABEL in node.labels else occupies_node
+    return rule(pod, now)
+
+
+def holds_karpenters_alone(pod: Pod) -> bool:
+    """Return whether the pod keeps nodes of Karpenter from being empty, but no other nodes."""
+    return not pod.occupies and occupies_karpenter_node(pod, None)
+
+
+def occupies_node(pod: Pod, now: Now | None) -> bool:
+    """Return whether the pod keeps a node of Cluster Autoscaler from being empty."""
+    return pod.occupies and not pod.overdue(now)
+
+
+def occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
+    """Return whether the pod keeps a node of Karpenter from being empty."""
+    # Karpenter ignores terminating pods, except those of a StatefulSet. Ebb counts them until they
+    # should have ended, so that the node stays protected meanwhile.
+    if pod.overdue(now):
+        return pod.owner_kind == STATEFUL_SET
+    ends_with_node = pod.mirror or pod.owner_kind == DAEMON_SET
+    return not ends_with_node or do_not_disrupt(pod, now) is not None
+
+
+def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
+    """Return the protected, unmarked nodes that are too busy for Cluster Autoscaler to remove.
+
+    *share*: Cluster Autoscaler's threshold for the utilization of a node. Source: its
+    CalculateUtilizationOfResource, which ignores pods that should have ended long ago.
+    """
+    # Karpenter has no utilization threshold. On nodes with GPUs or with resource claims Cluster
+    # Autoscaler compares these devices only.
+    released = [
+        node
+        for node in cluster.nodes
+        if mark_of(node.labels) is None and guard_of(node) and KARPENTER_LABEL not in node.labels
+        if not gpus(node.allocatable)
+    ]
+    if not released:
+        return frozenset()
+    claiming = {pod.node for pod in cluster.pods if DEVICES_FIELD in pod.unsupported}
+    counted = tuple(pod for pod in cluster.pods if not pod.overdue(now))
+    used = replace(cluster, pods=counted).used()
+    return frozenset(
+        node.name
+        for node in released
+        if node.name not in claiming
+        for have, whole in (
+            (used[node.name].cpu_millis, node.allocatable.cpu_millis),
+            (used[node.name].memory_bytes, node.allocatable.memory_bytes),
+        )
+        if whole > 0 and have * share.denominator > share.numerator * whole
+    )

@@ -1,0 +1,132 @@
+"""Count the pods on each node by class, and evaluate rules for pods once for each class.
+
+Pods are in the same class if they are equal in everything that these rules read. Most pods of a
+cluster are in one class.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from core.eligibility.drainability import CRITICAL_PRIORITY, SYSTEM_NAMESPACE, long_lived_reasons
+from core.eligibility.emptiness import occupies_karpenter_node, occupies_node
+from core.marks.wellknown import KARPENTER_LABEL
+from core.model.constraints import NO_DISRUPTION_FACTS
+from core.model.node import Node
+from core.model.now import Now
+from core.model.pod import EXPENDABLE_BELOW, Pod
+from core.model.workload import REPLICA_SET
+
+TYPICAL: Final = "typical"
+"""Class of the pods for which `is_typical` returns True."""
+TYPICAL_POD: Final = Pod(namespace="default", name="pod", node="node", owner_kind=REPLICA_SET)
+"""An example of the class TYPICAL."""
+
+
+class PodClass(NamedTuple):
+    """Pods for which every rule gives the same result."""
+
+    example: Pod
+    """A pod of the class; it may have left the cluster."""
+    by_node: Counter[str]
+    """Number of pods of the class by node."""
+
+
+PodClasses = Mapping[Hashable, PodClass]
+NO_PODS: Final[Mapping[str, int]] = {}
+Key_ = TypeVar("Key_")
+
+
+def is_typical(pod: Pod) -> bool:
+    """Return whether the pod is on a node, in a ReplicaSet, and has nothing else that rules read.
+
+    Ebb can evaluate and move such a pod, and the pod keeps its node from being empty. It has no
+    pod deletion cost.
+    """
+    return (
+        pod.owner_kind == REPLICA_SET
+        and pod.ties is NO_DISRUPTION_FACTS
+        and pod.node is not None
+        and not (pod.daemon or pod.mirror or pod.terminating or pod.nominated_node)
+        and not (pod.unsupported or pod.too_much or pod.unreadable)
+        and pod.deletion_cost is None
+        and pod.deletion_cost_ours is None
+        and EXPENDABLE_BELOW <= pod.priority < CRITICAL_PRIORITY
+        and pod.namespace != SYSTEM_NAMESPACE
+    )
+
+
+def class_of(pod: Pod) -> Hashable:
+    """Return the class of the pod: TYPICAL, or all facts about the pod that the rules read."""
+    if is_typical(pod):
+        return TYPICAL
+    ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
+    return (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds, ties.completes,
+            pod.priority, pod.daemon, pod.mirror, system, pod.terminating,
+            ties.overdue_seconds)  # fmt: skip
+
+
+def classes_of(pods: Iterable[Pod]) -> dict[Hashable, PodClass]:
+    """Return the classes of the pods that have a node."""
+    found: dict[Hashable, PodClass] = {}
+    for pod in pods:
+        if pod.node is not None:
+            key = class_of(pod)
+            if key not in found:
+                found[key] = PodClass(pod, Counter())
+            found[key].by_node[pod.node] += 1
+    return found
+
+
+def updated_classes(before: PodClasses, removed: PodClasses, added: PodClasses) -> PodClasses:
+    """Return the classes without the pods of *removed* and with the pods of *added*."""
+    found = dict(before)
+    for key in {**removed, **added}:
+        known = before.get(key) or added[key]
+        by_node = updated_counts(
+            *(
+                classes[key].by_node if key in classes else NO_PODS
+                for classes in (before, removed, added)
+            )
+        )
+        if by_node:
+            found[key] = PodClass(known.example, by_node)
+        else:
+            found.pop(key, None)
+    return found
+
+
+def updated_counts(
+    before: Mapping[Key_, int], removed: Mapping[Key_, int], added: Mapping[Key_, int]
+) -> Counter[Key_]:
+    """Return the counts without *removed* and with *added*; keys without any are absent."""
+    found = Counter(before)
+    found.update(added)
+    found.subtract(removed)
+    return +found
+
+
+def count_long_lived_pods(classes: PodClasses, now: Now | None = None) -> Counter[str]:
+    """Return the number of long-lived pods by node; a node with fewer of them empties sooner."""
+    counts = Counter[str]()
+    for example, by_node in classes.values():
+        if long_lived_reasons((example,), now):
+            counts.update(by_node)
+    return counts
+
+
+def occupied_nodes(nodes: Iterable[Node], classes: PodClasses, now: Now | None) -> frozenset[str]:
+    """Return the nodes that their autoscaler does not consider empty (emptiness).
+
+    *now*: None means that no deadline has passed.
+    """
+    # The first set is for nodes of Cluster Autoscaler, the second for nodes of Karpenter.
+    names: tuple[set[str], set[str]] = set(), set()
+    for node in nodes:
+        names[KARPENTER_LABEL in node.labels].add(node.name)
+    found = set[str]()
+    for example, by_node in classes.values():
+        for own, occupies in zip(names, (occupies_node, occupies_karpenter_node), strict=True):
+            if own and occupies(example, now):
+                found |= own & by_node.keys()
+    return frozenset(found)

@@ -1,0 +1,79 @@
+"""Rules for pods: which must not be replaced by a surge move, whatever their Deployment allows.
+
+The new pod is Ready before the old one is deleted, so rules that protect availability, such as
+those for kube-system, do not apply. The other rules are those for evictions
+(core.eligibility.drainability).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from core.eligibility import drainability
+from core.eligibility.drainability import findings, surely_short_lived
+from core.model.now import Now
+from core.model.pod import Pod
+from core.model.reason import Blocker, Reason
+
+VOLUME: Final = Reason(
+    "surge-volume",
+    "The pod uses a volume that the pods of one node alone can use (ReadWriteOnce), so a second "
+    "pod could not start on another node.",
+    "use a volume with the access mode ReadWriteMany; otherwise none needed: Ebb waits until the "
+    "pod terminates",
+    "the pod uses no such volume",
+)
+NEVER: Final = frozenset(
+    {
+        drainability.MIRROR,
+        drainability.DAEMON,
+        drainability.LONG_TERMINATING,
+        drainability.EXPENDABLE,
+        drainability.TERMINATING,
+        drainability.ON_COMPLETION,
+        drainability.NOT_TO_DISRUPT,
+        drainability.NOT_TO_REMOVE,
+        drainability.PREFERS_NO_EVICTION,
+        drainability.FOREIGN_COST,
+        drainability.GANG,
+        drainability.NOT_SAFE_TO_EVICT,
+    }
+)
+"""Findings that forbid a surge move."""
+
+
+def why_not_replaced(pod: Pod, now: Now | None, *, keep_local_storage: bool) -> Blocker | None:
+    """Return why a surge move must not replace the pod, or None."""
+    if volumes := pod.ties.one_node_volumes:
+        message = f"uses {', '.join(volumes)}, which the pods of one node alone can use"
+        return Blocker(VOLUME, message, pod.key)
+    if (
+        surely_short_lived(pod)
+        and (pod.deletion_cost is None or pod.has_our_cost)
+        and not pod.terminating
+    ):
+        return None
+    never = NEVER | {drainability.LOCAL_STORAGE} if keep_local_storage else NEVER
+    found = (blocker for _, blocker in findings(pod, now))
+    return next((one for one in found if one.reason in never), None)
+
+
+def count_not_replaceable(
+    pods: Iterable[Pod],
+    allowed: Collection[tuple[str, str]],
+    now: Now | None,
+    *,
+    keep_local_storage: bool,
+) -> Counter[str]:
+    """Return by node the number of pods that no surge move can replace; see SurgeFacts.allowed."""
+    return Counter(
+        pod.node
+        for pod in pods
+        if pod.node is not None
+        and pod.occupies
+        and not pod.terminating
+        and (
+            (pod.namespace, pod.owner_name) not in allowed
+            or why_not_replaced(pod, now, keep_local_storage=keep_local_storage) is not None
+        )
+    )

@@ -1,0 +1,312 @@
+"""Decide which node to drain, which of its pods to evict now, and why other pods must wait.
+
+Ebb drains one node at a time, in the order of the plan. It evicts only pods for which the plan has
+another node, and only while the mark is NoSchedule, so that no new pod takes their place. Marks,
+their order and the states of pods are in the cluster, so a new leader continues a drain.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from core.engine.maintenance_gate import Permit, Refusal
+from core.engine.unschedulable import is_unschedulable
+from core.eviction.context import DrainContext, DrainInput
+from core.eviction.pods import Owner, leaves, owner_of, why_waited_for
+from core.eviction.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
+from core.eviction.state import MISSED_MAX, OBSERVE_SECONDS, DrainState, Evicted, PlannedEviction
+from core.marks.mark import Mark, mark_of
+from core.model.humanize import plural
+from core.model.pod import Pod
+from core.model.reason import Blocker
+from core.model.workload import STATEFUL_SET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainDecision:
+    """The decision about evictions in one reconciliation."""
+
+    state: DrainState
+    """State after the decision: the node that is being drained, and failed drains."""
+    hard: frozenset[str] = frozenset()
+    """Nodes whose mark should be NoSchedule unless there is a reason against it."""
+    evict: tuple[PlannedEviction, ...] = ()
+    """Pods to evict now, in this order, all on the node that is being drained."""
+    waits: tuple[Blocker, ...] = ()
+    """Why other pods of the node are not evicted now."""
+
+
+NOTHING: Final = DrainDecision(state=DrainState())
+
+
+def keep_marks(drain_input: DrainInput, state: DrainState) -> DrainDecision:
+    """Return the decision to keep existing NoSchedule marks and to evict nothing."""
+    if not drain_input.config.evicts:
+        return NOTHING
+    nodes = drain_input.cluster.nodes
+    hard = (node.name for node in nodes if mark_of(node.labels) is Mark.HARD)
+    return DrainDecision(state=state, hard=frozenset(hard))
+
+
+def plan_drain(drain_input: DrainInput, state: DrainState) -> DrainDecision:
+    """Decide which pods to evict now, given the state of this leader."""
+    if not drain_input.config.evicts:
+        return NOTHING
+    past = bool(state.evicted or state.missed)
+    if not past and not any(mark_of(node.labels) for node in drain_input.cluster.nodes):
+        return NOTHING
+    context = DrainContext(
+        drain_input, [*(eviction.owner for eviction in state.evicted), *state.missed]
+    )
+    seen = _with_node(context, _after_replacements(context, state))
+    idle = keep_marks(drain_input, seen)
+    if not seen.node:
+        return idle
+    drain = _batch(context, replace(seen, progress=_progress(context, state, seen)))
+    # Without a permit no mark becomes NoSchedule.
+    hardened = {seen.node} if isinstance(context.beginning, Permit) else set()
+    drain = replace(drain, hard=idle.hard | hardened)
+    late = context.now.seconds - drain.state.progress >= drain_input.config.drain.timeout_seconds
+    new = any(eviction.pod.uid not in drain.state.refused for eviction in drain.evict)
+    return _failed(drain) if late and not new else drain
+
+
+# Earlier evictions
+
+
+def _after_replacements(context: DrainContext, state: DrainState) -> DrainState:
+    """Return the state without replaced pods, and without evictions past their timeout."""
+    pending = [
+        eviction
+        for eviction in (_unreplaced(context, state, eviction) for eviction in state.evicted)
+        if eviction
+    ]
+    timeout = context.drain_input.config.drain.timeout_seconds
+    late = [eviction for eviction in pending if context.now.seconds - eviction.at >= timeout]
+    failed = {name: why for name, why in state.failed.items() if name in context.marked}
+    if late and state.began and state.node in context.marked:
+        failed.setdefault(state.node, _not_replaced(late[0]))
+    present = {pod.uid for on in context.on.values() for pod in on}
+    return replace(
+        state,
+        evicted=tuple(eviction for eviction in pending if eviction not in late),
+        refused={uid: refusal for uid, refusal in state.refused.items() if uid in present},
+        failed=failed,
+        missed=_missed(context, state, late),
+    )
+
+
+def _missed(
+    context: DrainContext, state: DrainState, late: Sequence[Evicted]
+) -> Mapping[Owner, Evicted]:
+    """Return the controllers that still lack a replacement, most recent first."""
+    seconds = context.drain_input.config.budgets.backoff.max_seconds
+    new = {eviction.owner: eviction._replace(at=context.now.seconds) for eviction in late}
+    before = [eviction for eviction in state.missed.values() if eviction.owner not in new]
+    known = [
+        eviction
+        for eviction in (*new.values(), *before)
+        if context.now.seconds - eviction.at < seconds
+        and sum(map(_serves, context.of_owner[eviction.owner])) < eviction.ready
+    ]
+    return {eviction.owner: eviction for eviction in known[:MISSED_MAX]}
+
+
+def _why_missed(context: DrainContext, state: DrainState, name: str) -> Blocker | None:
+    """Return the first pod of the node whose controller still lacks a replacement."""
+    found = (state.missed.get(owner_of(pod)) for pod in context.on[name] if not pod.terminating)
+    return next((_not_replaced(eviction) for eviction in found if eviction is not None), None)
+
+
+def _unreplaced(context: DrainContext, state: DrainState, eviction: Evicted) -> Evicted | None:
+    """Return the eviction while its replacement is missing, else None."""
+    pods = [pod for pod in context.of_owner[eviction.owner] if not pod.overdue(context.now)]
+    same = next((pod for pod in pods if (pod.key, pod.uid) == (eviction.key, eviction.uid)), None)
+    if same is not None:
+        return eviction._replace(at=context.now.seconds) if same.terminating else eviction
+    serving = sum(map(_serves, pods))
+    alike = sum(other.owner == eviction.owner for other in state.evicted)
+    # The absence of a new pod proves nothing: scheduling gates, a quota or a webhook may delay it.
+    # The controller wants fewer pods if more pods have disappeared than were evicted.
+    fewer = serving == len(pods) and serving + alike < eviction.ready
+    return None if fewer or serving >= eviction.ready else eviction
+
+
+def _serves(pod: Pod) -> bool:
+    return pod.ready and not pod.terminating
+
+
+def _not_replaced(eviction: Evicted) -> Blocker:
+    owner = f"{eviction.owner.kind} {eviction.owner.name}"
+    pods = plural(eviction.ready, "Ready pod")
+    message = f"{owner} had {pods} before the eviction, and has fewer now"
+    return Blocker(NOT_REPLACED, message, eviction.key)
+
+
+# The node to drain
+
+
+def _with_node(context: DrainContext, state: DrainState) -> DrainState:
+    """Return the state with the node to drain now; it changes only if the drain has ended."""
+    failed = dict(state.failed)
+    if state.began and context.was_interrupted(state.node):
+        failed.setdefault(state.node, _interrupted(context, state.node))
+    if state.began and (waited := _why_waited(context, state)) is not None:
+        failed.setdefault(state.node, waited)
+    for name in sorted(context.places, key=lambda name: name != state.node):
+        same = name == state.node
+        if name in failed or not context.on[name] or not context.allows_no_schedule(name):
+            continue
+        if not same and not _may_start(context, name):
+            continue
+        began, why = same and state.began, context.why_never(name)
+        why = why or _why_missed(context, state, name)
+        if began and why is None:
+            why = context.returned_pod(name, state.here, state.left)
+        if why is not None:
+            failed[name] = why
+        elif began or not context.ends_by_itself(name):
+            return _draining(context, state if same else state.released(failed), name, failed)
+    return state.released(failed)
+
+
+def _may_start(context: DrainContext, name: str) -> bool:
+    """Return whether the drain of another node may start."""
+    return isinstance(context.beginning, Permit) and context.soft_period_over(name)
+
+
+def _why_waited(context: DrainContext, state: DrainState) -> Blocker | None:
+    """Return why the drain fails if a replacement is unschedulable, so NoSchedule is forbidden."""
+    # Without a failure, the replacement would be scheduled to the node once its mark is
+    # PreferNoSchedule, and be evicted again after the next NoSchedule mark.
+    if state.node not in context.marked or context.allows_no_schedule(state.node):
+        return None
+    waited = (
+        eviction
+        for eviction in state.evicted
+        if any(map(is_unschedulable, context.of_owner[eviction.owner]))
+    )
+    return next(map(_not_replaced, waited), None)
+
+
+def _interrupted(context: DrainContext, name: str) -> Blocker:
+    kept = (
+        kept_node.blockers for kept_node in context.drain_input.plan.kept if kept_node.node == name
+    )
+    codes = dict.fromkeys(blocker.code for blockers in kept for blocker in blockers)
+    return Blocker(INTERRUPTED, f"the cluster needs the node again: {', '.join(codes)}")
+
+
+def _draining(
+    context: DrainContext, state: DrainState, name: str, failed: Mapping[str, Blocker]
+) -> DrainState:
+    """Return the state in which this node is being drained."""
+    first = not state.here and context.why_not_hard(name) is None
+    here = frozenset(pod.uid for pod in context.on[name]) if first else state.here
+    return replace(state, node=name, here=here, failed=failed)
+
+
+def _progress(context: DrainContext, before: DrainState, seen: DrainState) -> int:
+    """Return the time of the last progress of the drain, in Unix seconds."""
+    # Terminating pods have a grace period of their own, so they count as progress. On a node
+    # without a NoSchedule mark they do not: new pods can arrive and terminate there forever.
+    progressed = (
+        seen.node != before.node
+        or seen.here != before.here
+        or len(seen.evicted) < len(before.evicted)
+        or _observes(context)
+        or isinstance(context.beginning, Refusal)
+        or (
+            context.why_not_hard(seen.node) is None
+            and any(leaves(pod, context.now) for pod in context.on[seen.node])
+        )
+    )
+    return context.now.seconds if progressed else seen.progress
+
+
+def _observes(context: DrainContext) -> bool:
+    """Return whether the leader does not know yet which pods the previous leader evicted."""
+    return context.drain_input.watched_seconds < OBSERVE_SECONDS
+
+
+def _failed(drain: DrainDecision) -> DrainDecision:
+    """Return the decision after a drain without progress within the timeout."""
+    state = drain.state
+    why = _refused(state, drain.evict[0].pod) if drain.evict else drain.waits[0]
+    released = state.released({**state.failed, state.node: why})
+    return replace(drain, state=released, evict=())
+
+
+# The pods to evict
+
+
+def _batch(context: DrainContext, state: DrainState) -> DrainDecision:
+    """Decide which pods of the node to evict now, and why the others must wait."""
+    if isinstance(context.beginning, Refusal):
+        return DrainDecision(state=state, waits=tuple(context.beginning.blockers))
+    pods = context.in_order(state.node)
+    if (soft := context.why_not_hard(state.node)) is not None:
+        return DrainDecision(state=state, waits=(soft,))
+    if _observes(context):
+        return DrainDecision(state=state)
+    if state.evicted:
+        return DrainDecision(
+            state=state, waits=tuple(_not_replaced(eviction) for eviction in state.evicted)
+        )
+    left = [pod for pod in pods if not pod.terminating]
+    whys = [why for pod in left if (why := _why_not(context, state, pod)) is not None]
+    if whys and not state.began:  # a drain that fails should not have evicted any pod
+        return DrainDecision(state=state, waits=tuple(whys))
+    evict, waits = _chosen(context, state, left, context.beginning)
+    return DrainDecision(state=state, evict=tuple(evict), waits=tuple(waits))
+
+
+def _chosen(
+    context: DrainContext, state: DrainState, pods: Sequence[Pod], permit: Permit
+) -> tuple[list[PlannedEviction], list[Blocker]]:
+    """Choose as many pods as may be evicted at once."""
+    limits, (nodes, namespaces, everywhere) = (
+        context.drain_input.config.drain,
+        context.terminating_pods(),
+    )
+    terminating = nodes[state.node]
+    room = min(limits.max_on_node - terminating, limits.max_in_cluster - everywhere)
+    sets: Counter[object] = Counter()
+    evict: list[PlannedEviction] = []
+    waits: list[Blocker] = []
+    for pod in pods:
+        owner = owner_of(pod)
+        why = _why_not(context, state, pod)
+        if why is None and (
+            len(evict) >= room
+            or namespaces[pod.namespace] >= limits.max_in_namespace
+            or (owner.kind == STATEFUL_SET and sets[owner])
+        ):
+            why = Blocker(TURN, "other pods are evicted first", pod.key)
+        if why is not None:
+            waits.append(why)
+            continue
+        ready = sum(map(_serves, context.of_owner[owner]))
+        evict.append(PlannedEviction(pod, owner, ready, permit))
+        context.budgets.take(pod)
+        namespaces[pod.namespace] += 1
+        sets[owner] += 1
+    return evict, waits
+
+
+def _why_not(context: DrainContext, state: DrainState, pod: Pod) -> Blocker | None:
+    """Return why a pod of the node that is being drained is not evicted now, or None."""
+    if (waited_for := why_waited_for(pod, context.now)) is not None:
+        return waited_for
+    if pod.key not in context.places[state.node]:
+        return Blocker(NO_PLACE, "no other node has room for it in Ebb's plan", pod.key)
+    refused = state.refused.get(pod.uid)
+    if refused is not None and context.now.seconds < refused.until:
+        return _refused(state, pod)
+    return context.why_not_yet(pod)
+
+
+def _refused(state: DrainState, pod: Pod) -> Blocker:
+    refused = state.refused[pod.uid]
+    return Blocker(REFUSED, f"rejected {plural(refused.times, 'time')}: {refused.why}", pod.key)

@@ -1,0 +1,113 @@
+"""Define the state of a leader's drains; a new leader has none, so it observes first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from core.engine.maintenance_gate import Permit
+from core.eviction.pods import Owner
+from core.model.pod import Pod
+from core.model.reason import Blocker
+
+OBSERVE_SECONDS: Final = 10
+"""Time for which a new leader observes before it evicts.
+
+By then controllers have created the replacements of the pods that the previous leader evicted."""
+REFUSED_SECONDS_MIN: Final = 5
+REFUSED_SECONDS_MAX: Final = 60
+"""Bounds of the pause after the API server rejected an eviction; it doubles with each
+rejection."""
+REFUSALS_MAX: Final = 1000
+"""Maximum number of pods whose rejections are stored."""
+MISSED_MAX: Final = 1000
+"""Maximum number of controllers whose missing replacements are stored."""
+
+
+class PlannedEviction(NamedTuple):
+    """A pod to evict."""
+
+    pod: Pod
+    owner: Owner
+    ready: int
+    """Number of Ready pods of its owner, including the pod, before any eviction."""
+    permit: Permit
+    """Permission to evict the pod; it may end before the eviction is sent."""
+
+
+class Evicted(NamedTuple):
+    """An evicted pod, until its replacement is Ready."""
+
+    key: str
+    uid: str
+    owner: Owner
+    ready: int
+    """Number of Ready pods of its owner before any eviction."""
+    at: int
+    """Unix second of the eviction, or of the last reconciliation in which the pod was terminating
+    within its grace period."""
+
+
+class Refused(NamedTuple):
+    """A pod whose eviction the API server rejected."""
+
+    times: int
+    until: int
+    """Unix second before which the eviction is not retried."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainState:
+    """The drains and evictions of this leader."""
+
+    node: str = ""
+    """The node that is being drained; empty if none is."""
+    here: frozenset[str] = frozenset()
+    """UIDs of the node's pods when its NoSchedule mark was first observed."""
+    left: frozenset[Owner] = frozenset()
+    """Controllers whose pods were evicted from the node."""
+    progress: int = 0
+    """Unix second of the last progress of the drain."""
+    evicted: tuple[Evicted, ...] = ()
+    refused: Mapping[str, Refused] = field(default_factory=dict)
+    """Rejected evictions by the UID of the pod."""
+    failed: Mapping[str, Blocker] = field(default_factory=dict)
+    """Nodes whose drain failed, until their mark is released."""
+    missed: Mapping[Owner, Evicted] = field(default_factory=dict)
+    """Controllers that did not replace an evicted pod in time, with the eviction.
+
+    Ebb evicts no other pod of such a controller until it has as many Ready pods as before, or
+    until `backoff.max` has passed."""
+
+    def after(self, eviction: PlannedEviction, now_seconds: int) -> "DrainState":
+        """Return the state after the API server accepted an eviction."""
+        pod = eviction.pod
+        new = Evicted(pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds)
+        left = self.left | {eviction.owner}
+        return replace(self, left=left, progress=now_seconds, evicted=(*self.evicted, new))
+
+    def released(self, failed: Mapping[str, Blocker]) -> "DrainState":
+        """Return the state in which no node is being drained.
+
+        *failed*: why the drain failed, by node whose mark is to be removed.
+        """
+        return replace(self, node="", here=frozenset(), left=frozenset(), failed=failed)
+
+    @property
+    def began(self) -> bool:
+        """Return whether a pod of the node has been evicted."""
+        return bool(self.left)
+
+    def refusing(self, pod: Pod, why: str, *, until: int) -> "DrainState":
+        """Return the state after the API server rejected an eviction."""
+        before = self.refused.get(pod.uid)
+        new = {pod.uid: Refused(before.times + 1 if before else 1, until, why)}
+        kept = [*(self.refused.keys() - new.keys())][: REFUSALS_MAX - 1]
+        return replace(self, refused={uid: self.refused[uid] for uid in kept} | new)
+
+    def pause_seconds(self, pod: Pod) -> int:
+        """Return the minimum pause in seconds after another rejection of the pod's eviction."""
+        before = self.refused.get(pod.uid)
+        return min(
+            REFUSED_SECONDS_MIN << min(before.times if before else 0, 16), REFUSED_SECONDS_MAX
+        )

@@ -1,1 +1,0 @@
-"""Declare settings: `structure` for sections, lists and mappings, `value_types` for values."""

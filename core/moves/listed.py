@@ -1,0 +1,96 @@
+"""Combine the objects that surge moves depend on, as the API server lists them.
+
+A Deployment does not name its current ReplicaSet: both have the same revision. Source:
+deployment.kubernetes.io/revision of the Deployment controller.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from core.moves.objects import (
+    HorizontalAutoscaler,
+    ObservedDeployment,
+    ResourceQuota,
+    SurgeObjects,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDeployment:
+    """A Deployment without its current ReplicaSet."""
+
+    observed: ObservedDeployment
+    """Its `replica_set` is empty."""
+    revision: str = ""
+    """Revision of the current ReplicaSet; empty if the Deployment controller has set none yet."""
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        return self.observed.namespace
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+        return self.observed.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedReplicaSet:
+    """A ReplicaSet of a Deployment."""
+
+    namespace: str
+    name: str
+    deployment: str
+    """Name of the Deployment that controls it."""
+    deployment_uid: str
+    revision: str = ""
+
+
+def surge_objects(
+    deployments: Iterable[ListedDeployment],
+    replica_sets: Iterable[ListedReplicaSet],
+    autoscalers: Iterable[HorizontalAutoscaler] = (),
+    quotas: Iterable[ResourceQuota] = (),
+) -> SurgeObjects:
+    """Return the objects, each Deployment with its current ReplicaSet.
+
+    If several HorizontalPodAutoscalers scale a Deployment, the strictest maximum and the longest
+    window apply.
+    """
+    by_key = {one.observed.key: one for one in deployments}
+    owners: dict[tuple[str, str], str] = {}
+    current: dict[str, str] = {}
+    for one in replica_sets:
+        key = f"{one.namespace}/{one.deployment}"
+        deployment = by_key.get(key)
+        if deployment is None or deployment.observed.uid != one.deployment_uid:
+            continue
+        owners[one.namespace, one.name] = key
+        if one.revision and one.revision == deployment.revision:
+            current[key] = one.name
+    by_namespace: dict[str, list[ResourceQuota]] = {}
+    for quota in quotas:
+        by_namespace.setdefault(quota.namespace, []).append(quota)
+    return SurgeObjects(
+        deployments={
+            key: replace(one.observed, replica_set=current.get(key, ""))
+            for key, one in by_key.items()
+        },
+        owners=owners,
+        autoscalers=_by_target(autoscalers),
+        quotas=by_namespace,
+    )
+
+
+def _by_target(autoscalers: Iterable[HorizontalAutoscaler]) -> dict[str, HorizontalAutoscaler]:
+    found: dict[str, HorizontalAutoscaler] = {}
+    for one in sorted(autoscalers, key=lambda one: (one.namespace, one.name)):
+        key = f"{one.namespace}/{one.target}"
+        other = found.get(key, one)
+        found[key] = replace(
+            other,
+            replicas_max=min(other.replicas_max, one.replicas_max),
+            window_seconds=max(other.window_seconds, one.window_seconds),
+        )
+    return found

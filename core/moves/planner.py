@@ -1,0 +1,285 @@
+"""Choose the pods to move next, and say why other pods of marked nodes are not moved now.
+
+Ebb moves only pods for which the plan has a place on a node that stays. The nodes that will be
+empty soonest come first.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Final, NamedTuple
+
+from core.config.settings import Config, Mode
+from core.eligibility.emptiness import occupying
+from core.eligibility.surge import NEVER, VOLUME, why_not_replaced
+from core.engine.maintenance_gate import Beginning, Permit, Refusal, may_begin
+from core.engine.plan import Plan
+from core.engine.unschedulable import feasible_unschedulable
+from core.model.cluster import Cluster
+from core.model.humanize import timestamp
+from core.model.node_lifecycle import why_leaving
+from core.model.now import Now
+from core.model.pod import Pod
+from core.model.reason import Blocker
+from core.moves.deployments import deployment_blockers
+from core.moves.objects import ObservedDeployment, SurgeObjects
+from core.moves.reasons import (
+    CHEAPER,
+    HOST_PORT,
+    KEEP,
+    NO_DEPLOYMENT,
+    NO_PLACE,
+    NOT_READY,
+    OWN,
+    PENDING,
+    ROLLOUT,
+    STRATEGY,
+    TURN,
+    UNDER_WAY,
+    YOUNG,
+)
+from core.moves.records import MoveRecord, MoveRecords
+from core.moves.steps import DEADLINE_SECONDS_MAX, MoveView, marked_nodes
+from core.writes.costs import MOVE_COST, number_of
+
+LASTING: Final = NEVER | {NO_DEPLOYMENT, OWN, STRATEGY, KEEP, VOLUME, NO_PLACE, HOST_PORT}
+"""Reasons that rarely end while the pod runs, so its node does not become empty by moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurgeInput:
+    """Input of a decision about moves: one reconciliation, and the leader that makes it."""
+
+    cluster: Cluster
+    plan: Plan
+    """The plan for this cluster."""
+    config: Config
+    objects: SurgeObjects
+    records: MoveRecords
+    leader: str
+    """Identity of this replica of ebb-controller."""
+    own_namespace: str
+    """Namespace in which Ebb is installed."""
+    now_seconds: int
+    allowed: bool = True
+    """False if Ebb is being removed, so that all moves must end."""
+
+
+class NewMove(NamedTuple):
+    """A move to begin."""
+
+    record: MoveRecord
+    permit: Permit
+    """Permission to begin the move; it may end before the record is written."""
+
+
+class MovePlan(NamedTuple):
+    """The moves of a reconciliation."""
+
+    begin: tuple[NewMove, ...]
+    """Moves to begin now, in this order; their records are to be written first."""
+    waits: tuple[Blocker, ...]
+    """Why other pods of marked nodes are not moved now."""
+
+
+class SurgeContext:
+    """The marked nodes, the pods on them, and all pods of these pods' Deployments."""
+
+    def __init__(self, surge_input: SurgeInput, nodes: Collection[str] | None = None) -> None:
+        """*nodes*: names of the nodes to empty; None: the marked nodes."""
+        self.surge_input, self.now = surge_input, Now(surge_input.now_seconds)
+        cluster, objects = surge_input.cluster, surge_input.objects
+        self.marked = marked_nodes(cluster.nodes)
+        stay = [node.name for node in cluster.nodes if why_leaving(node) is None]
+        wanted = self.marked if nodes is None else nodes
+        self.on: dict[str, list[Pod]] = {name: [] for name in stay if name in wanted}
+        """Pods that keep each of these nodes from being empty, by node; without leaving nodes."""
+        for name, pod in occupying(cluster, self.now, self.on):
+            self.on[name].append(pod)
+        moving = {record.deployment_key for record in surge_input.records.moves.values()}
+        owners = (objects.deployment_of(pod) for pod in chain.from_iterable(self.on.values()))
+        keys = moving | {one.key for one in owners if one is not None}
+        self.of_deployment: dict[str, list[Pod]] = {key: [] for key in sorted(keys)}
+        """All pods of the relevant Deployments, on any node."""
+        for pod in cluster.pods:
+            key = objects.owners.get((pod.namespace, pod.owner_name), "")
+            if key in self.of_deployment and objects.deployment_of(pod) is not None:
+                self.of_deployment[key].append(pod)
+
+    @property
+    def allowed(self) -> bool:
+        """Return whether moves may be in progress."""
+        config = self.surge_input.config
+        return self.surge_input.allowed and config.surges and config.mode is Mode.ENFORCE
+
+    @cached_property
+    def beginning(self) -> Beginning:
+        """Return whether a move may begin now."""
+        return may_begin(self.surge_input.config, self.now)
+
+    @cached_property
+    def pods_pending(self) -> bool:
+        """Return whether pods are unschedulable that some node admits."""
+        found = feasible_unschedulable(self.surge_input.cluster, self.surge_input.config.taint_key)
+        return next(iter(found), None) is not None
+
+    @cached_property
+    def places(self) -> Mapping[str, str]:
+        """Return by pod the node on which the plan places it in the end.
+
+        A later removal may move a pod again that an earlier removal of the plan has placed.
+        """
+        removals = sorted(self.surge_input.plan.removals, key=lambda one: one.order)
+        return {pod: node for removal in removals for pod, node in removal.placements}
+
+    def view(self, record: MoveRecord) -> MoveView:
+        """Return what the reconciliation has observed of a move."""
+        objects, key = self.surge_input.objects, record.deployment_key
+        return MoveView(
+            deployment=objects.deployments.get(key),
+            pods=self.of_deployment.get(key, ()),
+            has_autoscaler=key in objects.autoscalers,
+            marked=self.marked,
+            pods_pending=self.pods_pending,
+            allowed=self.allowed,
+            leader=self.surge_input.leader,
+        )
+
+    def blockers(self, pod: Pod) -> list[Blocker]:
+        """Return every reason why the pod is not moved, besides the limits on moves."""
+        objects, keep = self.surge_input.objects, self.surge_input.config.surge.keep_local_storage
+        deployment = objects.deployment_of(pod)
+        never = why_not_replaced(pod, self.now, keep_local_storage=keep)
+        found = [never] if never is not None else []
+        if deployment is None:
+            owner = f"{pod.owner_kind} {pod.owner_name}" if pod.owner_kind else "nothing"
+            return [*found, Blocker(NO_DEPLOYMENT, f"belongs to {owner}", pod.key)]
+        if pod.namespace == self.surge_input.own_namespace:
+            message = f"runs in Ebb's own namespace, {pod.namespace}"
+            found.append(Blocker(OWN, message, pod.key, deployment.name))
+        pauses = self.surge_input.records.pauses
+        found += deployment_blockers(deployment, pod, objects, pauses, self.now)
+        found += self._pod_blockers(pod, deployment)
+        return found
+
+    def _pod_blockers(self, pod: Pod, deployment: ObservedDeployment) -> Iterator[Blocker]:
+        if deployment.uid in self.surge_input.records.moves:
+            message = f"a pod of Deployment {deployment.name} is being moved"
+            yield Blocker(UNDER_WAY, message, pod.key)
+        if pod.owner_name != deployment.replica_set:
+            message = f"belongs to the old ReplicaSet {pod.owner_name}"
+            yield Blocker(ROLLOUT, message, pod.key, deployment.name)
+        if not pod.ready:
+            yield Blocker(NOT_READY, "is not Ready", pod.key)
+        until = (pod.created_seconds or 0) + self.surge_input.config.surge.min_pod_age_seconds
+        if self.now.before(until):
+            message = f"is younger than surge.minPodAge until {timestamp(until)}"
+            yield Blocker(YOUNG, message, pod.key, until=until)
+        for other in self.of_deployment[deployment.key]:
+            if other.uid != pod.uid and number_of(other.deletion_cost) < MOVE_COST:
+                message = f"pod {other.name} has the deletion cost {other.deletion_cost}"
+                yield Blocker(CHEAPER, message, pod.key)
+                break
+        if pod.key not in self.places:
+            ports = pod.company.host_ports
+            reason = HOST_PORT if ports else NO_PLACE
+            yield Blocker(reason, "no node that stays has room for it in Ebb's plan", pod.key)
+
+
+def plan_moves(context: SurgeContext) -> MovePlan:
+    """Choose the moves to begin now."""
+    if not context.allowed or not context.on:
+        return MovePlan((), ())
+    beginning = context.beginning
+    if isinstance(beginning, Refusal):
+        return MovePlan((), tuple(beginning.blockers))
+    return _Choice(context, beginning).plan()
+
+
+class _Choice:
+    """The moves chosen so far, and the limits on them."""
+
+    def __init__(self, context: SurgeContext, permit: Permit) -> None:
+        self._context, self._permit = context, permit
+        self._limits = context.surge_input.config.surge
+        moves = context.surge_input.records.moves.values()
+        self._in_namespace = Counter(move.namespace for move in moves)
+        self._busy = {move.uid for move in moves}
+        recent = context.surge_input.records.begun_within_hour(context.now)
+        self._left = min(
+            self._limits.max_in_cluster - len(moves), self._limits.max_per_hour - recent
+        )
+        self._with_quota = set(context.surge_input.objects.quotas)
+        self._begin: list[NewMove] = []
+        self._waits: list[Blocker] = []
+
+    def plan(self) -> MovePlan:
+        """Return the moves that begin now, and why other pods of marked nodes are not moved."""
+        blockers = {
+            pod.key: self._context.blockers(pod)
+            for pods in self._context.on.values()
+            for pod in pods
+        }
+        for pod in _in_order(self._context.on, blockers):
+            found = blockers[pod.key] or self._limit(pod)
+            self._waits += found
+            if not found:
+                self._add(pod)
+        return MovePlan(tuple(self._begin), tuple(self._waits))
+
+    def _limit(self, pod: Pod) -> list[Blocker]:
+        """Return why a pod without other reasons must wait."""
+        if self._context.pods_pending:
+            return [Blocker(PENDING, "other pods are unschedulable", pod.key)]
+        deployment = self._context.surge_input.objects.deployment_of(pod)
+        if deployment is not None and deployment.uid in self._busy:
+            return [Blocker(UNDER_WAY, "another pod of its Deployment is moved first", pod.key)]
+        full = self._in_namespace[pod.namespace] >= self._limits.max_in_namespace
+        if full or self._left <= 0:
+            return [Blocker(TURN, "other pods are moved first", pod.key)]
+        return []
+
+    def _add(self, pod: Pod) -> None:
+        surge_input = self._context.surge_input
+        deployment = surge_input.objects.deployment_of(pod)
+        if deployment is None or pod.node is None:
+            return
+        seconds = min(max(deployment.progress_deadline_seconds, 1), DEADLINE_SECONDS_MAX)
+        record = MoveRecord(
+            namespace=pod.namespace,
+            deployment=deployment.name,
+            uid=deployment.uid,
+            original=deployment.replicas,
+            raised=deployment.replicas + 1,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            node=pod.node,
+            leader=surge_input.leader,
+            begun=surge_input.now_seconds,
+            deadline=surge_input.now_seconds + seconds,
+        )
+        self._begin.append(NewMove(record, self._permit))
+        self._busy.add(deployment.uid)
+        self._left -= 1
+        self._in_namespace[pod.namespace] += 1
+        if pod.namespace in self._with_quota:
+            # The next reconciliation sees the quota with the new pod.
+            self._in_namespace[pod.namespace] = self._limits.max_in_namespace
+
+
+def _in_order(
+    on: Mapping[str, Sequence[Pod]], blockers: Mapping[str, Sequence[Blocker]]
+) -> Iterator[Pod]:
+    """Yield the pods node by node: first those of the nodes that will be empty soonest."""
+
+    def stays(pod: Pod) -> bool:
+        return any(blocker.reason in LASTING for blocker in blockers[pod.key])
+
+    def rank(name: str) -> tuple[int, int, str]:
+        many = sum(map(stays, on[name]))
+        return many, len(on[name]) - many, name
+
+    for name in sorted(on, key=rank):
+        yield from sorted(on[name], key=lambda pod: pod.key)

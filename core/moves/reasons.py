@@ -1,0 +1,147 @@
+"""Reasons why a pod is not moved by a surge move now, in addition to those of core.eligibility."""
+
+from typing import Final
+
+from core.eligibility.surge import VOLUME
+from core.marks.wellknown import KEEP_ANNOTATION
+from core.model.reason import Reason
+
+_DESCRIBE: Final = "kubectl -n {namespace} describe deployment {owner}"
+_STATUS: Final = "kubectl -n {namespace} rollout status deployment {owner}"
+
+NO_DEPLOYMENT: Final = Reason(
+    "surge-no-deployment",
+    "The pod does not belong to a Deployment. Only Deployments start a new pod before they delete "
+    "an old one.",
+    "none needed: Ebb waits until the pod terminates",
+    "the pod is gone",
+)
+OWN: Final = Reason(
+    "surge-own",
+    "The pod runs in Ebb's own namespace. Ebb does not move its own pods: with the pod of the "
+    "leader it would lose its state in the middle of the move.",
+    "move it yourself: kubectl -n {namespace} rollout restart deployment {owner}",
+    "the pod is recreated on another node",
+)
+STRATEGY: Final = Reason(
+    "surge-strategy",
+    "The strategy of the Deployment does not allow an additional pod: it is Recreate, or its "
+    "maxSurge is 0.",
+    "set the strategy RollingUpdate with a `maxSurge` of at least 1 in Deployment {owner}",
+    "the strategy is RollingUpdate with a maxSurge of at least 1",
+)
+PAUSED: Final = Reason(
+    "surge-paused",
+    "The Deployment is paused.",
+    "resume it: kubectl -n {namespace} rollout resume deployment {owner}",
+    "the Deployment is not paused",
+)
+KEEP: Final = Reason(
+    "surge-keep",
+    f"The annotation {KEEP_ANNOTATION} on the Deployment or its pod template forbids surge moves.",
+    f"remove the annotation {KEEP_ANNOTATION}",
+    "the annotation is removed",
+)
+ROLLOUT: Final = Reason(
+    "surge-rollout",
+    "A rollout of the Deployment is in progress, or its status describes an earlier spec.",
+    f"wait until the rollout has finished: {_STATUS}",
+    "all pods belong to the current ReplicaSet, and the status describes the current spec",
+)
+UNAVAILABLE: Final = Reason(
+    "surge-unavailable",
+    "Not all replicas of the Deployment are available.",
+    f"check its pods: {_DESCRIBE}",
+    "as many pods are available as the Deployment has replicas",
+)
+HPA_MAXIMUM: Final = Reason(
+    "surge-hpa-maximum",
+    "The Deployment already has the maximum number of replicas of its HorizontalPodAutoscaler.",
+    "raise maxReplicas: kubectl -n {namespace} get hpa",
+    "the Deployment has fewer replicas than the maximum",
+)
+QUOTA: Final = Reason(
+    "surge-quota",
+    "The namespace has no room for another pod: a ResourceQuota forbids it, or the API server "
+    "rejected the last pod of the ReplicaSet.",
+    "raise the quota, or check why pods are rejected: kubectl -n {namespace} describe quota",
+    "the quota has room for another pod, and the Deployment has no condition ReplicaFailure",
+)
+LEFT_ALONE: Final = Reason(
+    "surge-left-alone",
+    "The last move of the Deployment ended recently: something else set its replicas, the new pod "
+    "did not become available, or its HorizontalPodAutoscaler may still count the additional pod.",
+    "if another controller such as Argo CD sets the replicas, let it ignore the field "
+    "`spec.replicas`; otherwise wait",
+    "the time that the message names is over",
+)
+UNDER_WAY: Final = Reason(
+    "surge-under-way",
+    "A move of the Deployment is in progress. A Deployment has at most one at a time.",
+    "none needed",
+    "the move has ended",
+)
+NOT_READY: Final = Reason(
+    "surge-not-ready",
+    "The pod is not Ready.",
+    "check why the pod is not Ready: kubectl -n {namespace} describe pod {name}",
+    "the pod is Ready",
+)
+YOUNG: Final = Reason(
+    "surge-young",
+    "The pod is younger than `surge.minPodAge`, so that no pod is moved twice in a row.",
+    "wait; or lower `surge.minPodAge` in the configuration",
+    "the pod is old enough",
+)
+CHEAPER: Final = Reason(
+    "surge-other-first",
+    "Another pod of the ReplicaSet has a lower pod deletion cost, so it would be deleted in place "
+    "of this pod.",
+    "remove the annotation controller.kubernetes.io/pod-deletion-cost of the other pod",
+    "no other pod of the ReplicaSet has such a cost",
+)
+NO_PLACE: Final = Reason(
+    "surge-no-place",
+    "No node that stays has room for the pod in Ebb's plan.",
+    "see why: ebb explain pod {namespace}/{name}",
+    "another node has room for the pod in Ebb's plan",
+)
+HOST_PORT: Final = Reason(
+    "surge-host-port",
+    "The pod uses host ports, and no node that stays has room for it where they are free.",
+    "use a Service in place of host ports, or add a node",
+    "another node has room for the pod, and its host ports are free there",
+)
+PENDING: Final = Reason(
+    "surge-pending",
+    "Pods are unschedulable. Ebb begins no move until all pods are scheduled.",
+    "check why they are Pending: kubectl get pods -A --field-selector status.phase=Pending",
+    "no pod is unschedulable",
+)
+TURN: Final = Reason(
+    "surge-turn",
+    "The limits on moves are reached.",
+    "none needed; to move more pods, raise the limits in the setting `surge`",
+    "earlier moves have ended",
+)
+REASONS: Final = (
+    NO_DEPLOYMENT,
+    OWN,
+    STRATEGY,
+    PAUSED,
+    KEEP,
+    ROLLOUT,
+    UNAVAILABLE,
+    HPA_MAXIMUM,
+    QUOTA,
+    LEFT_ALONE,
+    UNDER_WAY,
+    NOT_READY,
+    YOUNG,
+    CHEAPER,
+    VOLUME,
+    NO_PLACE,
+    HOST_PORT,
+    PENDING,
+    TURN,
+)

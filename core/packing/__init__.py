@@ -1,1 +1,0 @@
-"""First-fit decreasing: find nodes for pods, with one integer for all resources."""

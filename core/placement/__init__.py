@@ -1,0 +1,1 @@
+"""Find nodes for pods: kube-scheduler's filters, first-fit decreasing, usable capacity."""

@@ -1,0 +1,340 @@
+"""Filter nodes by the node constraints of a pod, as kube-scheduler's Filter plugins do.
+
+A filter reads only the constraints and the node, so nodes with equal values in the fields that
+filters read are checked once. Resources (core.placement) and other pods (core.placement.inter_pod)
+change while pods are placed, so they are checked elsewhere. A constraint that no filter can
+evaluate is listed in Pod.unsupported and makes the pod unmovable.
+
+Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding (for
+bound claims), VolumeZone, NodeDeclaredFeatures (from 1.36; an older scheduler does not know these
+features and may admit a pod that is refused here) and NodeResourcesFit for extended resources that
+a node does not offer at all.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Final
+
+from core.model.constraints import NodeConstraints, SelectorTerm, VolumeTopology
+from core.model.node import Effect, Node, Taint
+from core.placement.matching import is_blocking, matches_requirement, tolerates
+from core.placement.node_index import NAME_FIELD, NodeIndex
+
+UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
+ZONE_LABELS: Final[Mapping[str, str]] = {
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""Labels that bind a volume to a zone or region, and the label that replaces each on a node."""
+
+NodeField = tuple[str, str]
+"""A part of a node that a filter reads: (LABEL, label key), (OFFERS, extended resource), or
+(attribute of Node, empty)."""
+LABEL: Final = "label"
+OFFERS: Final = "offers"
+NAME: Final[NodeField] = ("name", "")
+TAINTS: Final[NodeField] = ("taints", "")
+UNSCHEDULABLE: Final[NodeField] = ("unschedulable", "")
+DECLARED_FEATURES: Final[NodeField] = ("features", "")
+
+
+def value_of(node: Node, field: NodeField) -> object:
+    """Return the value of the field on the node; None for a label that the node does not have."""
+    what, key = field
+    if what == LABEL:
+        return node.labels.get(key)
+    return node.allocatable.offers(key) if what == OFFERS else getattr(node, what)
+
+
+class Filter(ABC):
+    """One kind of reason for which a node refuses a pod.
+
+    To add a filter, write a subclass, add an instance to FILTERS, and extend the generators of
+    tests/core/placement/test_node_index.py so that the filter refuses a generated node.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Return the name of the filter in messages."""
+
+    @abstractmethod
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        """Report whether the node admits pods with these constraints."""
+
+    @abstractmethod
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+        """Return the node fields that decide whether a node admits these constraints.
+
+        Nodes with equal values in these fields must get the same answer.
+        """
+
+    @abstractmethod
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        """Return the nodes of the index that `admits` accepts, one bit for each (see bits).
+
+        The cost must not grow with nodes times requirements: a pod may have a thousand of them.
+        """
+
+
+class VolumeFilter(Filter):
+    """A filter that reads only the volumes of a pod, one at a time.
+
+    NodeClasses keeps the answer for each volume. Each pod of a StatefulSet with local volumes has
+    constraints of its own, and checking every node for every pod would be slow.
+    """
+
+    @abstractmethod
+    def admits_volume(self, node: Node, volume: VolumeTopology) -> bool:
+        """Report whether the node can use the volume."""
+
+    @abstractmethod
+    def volume_reads(self, volume: VolumeTopology) -> Iterable[NodeField]:
+        """Return the node fields that decide whether a node can use this volume."""
+
+    @abstractmethod
+    def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
+        """Return the nodes of the index that can use the volume, one bit for each."""
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        """Report whether the node can use all volumes of the pod."""
+        return all(self.admits_volume(node, volume) for volume in placing.volumes)
+
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+        """Return the node fields that decide whether a node can use the volumes of the pod."""
+        return chain.from_iterable(map(self.volume_reads, placing.volumes))
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        """Return the nodes of the index that can use all volumes of the pod, one bit for each."""
+        nodes = index.all
+        for volume in placing.volumes:
+            nodes &= self.nodes_of_volume(index, volume)
+        return nodes
+
+
+class NodeUnschedulable(Filter):
+    """Refuse cordoned nodes, unless the pod tolerates the taint that represents the cordon."""
+
+    name = "cordoned"
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        return not node.unschedulable or _tolerates_cordon(placing)
+
+    def reads(self, _: NodeConstraints) -> Iterable[NodeField]:
+        return (UNSCHEDULABLE,)
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        return index.all if _tolerates_cordon(placing) else index.all ^ index.unschedulable
+
+
+def _tolerates_cordon(placing: NodeConstraints) -> bool:
+    return any(tolerates(toleration, UNSCHEDULABLE_TAINT) for toleration in placing.tolerations)
+
+
+class TaintToleration(Filter):
+    """Refuse nodes with a NoSchedule or NoExecute taint that the pod does not tolerate."""
+
+    name = "taint"
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        return all(
+            any(tolerates(toleration, taint) for toleration in placing.tolerations)
+            for taint in node.taints
+            if is_blocking(taint)
+        )
+
+    def reads(self, _: NodeConstraints) -> Iterable[NodeField]:
+        return (TAINTS,)
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        return index.taints.tolerated(placing.tolerations)
+
+
+class MatchNodeSelector(Filter):
+    """Refuse nodes without the labels of the pod's nodeSelector and of its operating system.
+
+    The name is from the former predicate of kube-scheduler; the API has a type NodeSelector.
+    """
+
+    name = "node-selector"
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        return all(node.labels.get(key) == value for key, value in placing.labels)
+
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+        return ((LABEL, key) for key, _ in placing.labels)
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        nodes = index.all
+        for key, value in placing.labels:
+            if not nodes:
+                break
+            nodes &= index.label(key).one_of((value,))
+        return nodes
+
+
+class NodeAffinity(Filter):
+    """Refuse nodes that match no term of the pod's required node affinity, if it has any."""
+
+    name = "node-affinity"
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        return placing.affinity is None or _matches_any(node, placing.affinity)
+
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+        return _fields_of(placing.affinity or ())
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        return index.all if placing.affinity is None else _nodes_of_any(index, placing.affinity)
+
+
+class VolumeNodeAffinity(VolumeFilter):
+    """Refuse nodes that match no term of a volume's required node affinity, if it has any."""
+
+    name = "volume-node-affinity"
+
+    def admits_volume(self, node: Node, volume: VolumeTopology) -> bool:
+        return volume.affinity is None or _matches_any(node, volume.affinity)
+
+    def volume_reads(self, volume: VolumeTopology) -> Iterable[NodeField]:
+        return _fields_of(volume.affinity or ())
+
+    def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
+        return index.all if volume.affinity is None else _nodes_of_any(index, volume.affinity)
+
+
+def _matches_any(node: Node, terms: Iterable[SelectorTerm]) -> bool:
+    return any(_matches_term(node, term) for term in terms)
+
+
+def _matches_term(node: Node, term: SelectorTerm) -> bool:
+    if not term.labels and not term.fields:
+        return False  # the API: an empty term matches no object
+    fields = {NAME_FIELD: node.name}
+    return all(matches_requirement(one, node.labels) for one in term.labels) and all(
+        matches_requirement(one, fields) for one in term.fields
+    )
+
+
+def _fields_of(terms: Iterable[SelectorTerm]) -> Iterable[NodeField]:
+    for term in terms:
+        yield from ((LABEL, requirement.key) for requirement in term.labels)
+        if term.fields:
+            yield NAME
+
+
+def _nodes_of_any(index: NodeIndex, terms: Iterable[SelectorTerm]) -> int:
+    nodes = 0
+    for term in terms:
+        nodes |= _nodes_of_term(index, term)
+    return nodes
+
+
+def _nodes_of_term(index: NodeIndex, term: SelectorTerm) -> int:
+    nodes = index.all if term.labels or term.fields else 0
+    for requirement in term.labels:
+        if not nodes:
+            return 0
+        nodes &= index.label(requirement.key).matching(requirement)
+    for requirement in term.fields:
+        nodes &= index.field(requirement.key).matching(requirement)
+    return nodes
+
+
+class VolumeZone(VolumeFilter):
+    """Refuse nodes outside the zone or region of a volume.
+
+    A node without any zone or region label is admitted.
+    """
+
+    name = "volume-zone"
+
+    def admits_volume(self, node: Node, volume: VolumeTopology) -> bool:
+        labels = node.labels
+        if not any(key in labels for key in ZONE_LABELS):
+            return True
+        return all(
+            labels.get(key, labels.get(ZONE_LABELS[key])) in values for key, values in volume.zones
+        )
+
+    def volume_reads(self, _: VolumeTopology) -> Iterable[NodeField]:
+        return ((LABEL, key) for key in ZONE_LABELS)
+
+    def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
+        if not volume.zones:
+            return index.all
+        zoned = 0
+        for key in ZONE_LABELS:
+            zoned |= index.label(key).any
+        nodes = index.all
+        for key, values in volume.zones:
+            old, new = index.label(key), index.label(ZONE_LABELS[key])
+            nodes &= old.one_of(values) | (new.one_of(values) & ~old.any)
+        return nodes | (index.all ^ zoned)
+
+
+class NodeDeclaredFeatures(Filter):
+    """Refuse nodes whose kubelet does not declare a feature that the pod needs."""
+
+    name = "declared-features"
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        return all(feature in node.features for feature in placing.features)
+
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+        return (DECLARED_FEATURES,) if placing.features else ()
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        nodes = index.all
+        for feature in placing.features:
+            nodes &= index.declared_features.one_of((feature,))
+        return nodes
+
+
+class ExtendedResources(Filter):
+    """Refuse nodes that do not offer an extended resource that the pod requests.
+
+    Packing checks whether enough of it is free.
+    """
+
+    name = "extended-resources"
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        return all(map(node.allocatable.offers, placing.extended))
+
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+        return ((OFFERS, name) for name in placing.extended)
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        nodes = index.all
+        for name in placing.extended:
+            nodes &= index.extended_resources.one_of((name,))
+        return nodes
+
+
+Filters = tuple[Filter, ...]
+TAINT_TOLERATION: Final = TaintToleration()
+LABEL_FILTERS: Final[Filters] = (MatchNodeSelector(), NodeAffinity())
+NODE_DECLARED_FEATURES: Final = NodeDeclaredFeatures()
+EXTENDED_RESOURCES: Final = ExtendedResources()
+FILTERS: Final[Filters] = (
+    NodeUnschedulable(),
+    TAINT_TOLERATION,
+    *LABEL_FILTERS,
+    VolumeNodeAffinity(),
+    VolumeZone(),
+    NODE_DECLARED_FEATURES,
+    EXTENDED_RESOURCES,
+)
+"""All filters, in the order of kube-scheduler's default profile."""
+VOLUME_FILTERS: Final = tuple(one for one in FILTERS if isinstance(one, VolumeFilter))
+
+
+def first_failing_filter(
+    node: Node, placing: NodeConstraints, filters: Filters = FILTERS
+) -> str | None:
+    """Return the name of the first filter that refuses the node, or None if all admit it."""
+    return next((one.name for one in filters if not one.admits(node, placing)), None)

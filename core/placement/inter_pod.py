@@ -1,0 +1,111 @@
+"""Evaluate inter-pod rules: host ports, claims, attach limits, pod affinity, topology spread.
+
+Each rule reads a count: the number of certain pods in the node's domain. The domain is the node's
+value of a topology label, or for a host port the node itself. So the whole state consists of
+DomainCounts, which change by one when a pod comes or leaves. A pod that no rule concerns has no
+Group and costs nothing. If all pods are like that, nothing is counted.
+
+The pods on all nodes count, including cordoned nodes. Nodes that the plan removes still count,
+without the pods that have moved but with DaemonSet pods: a marked node exists for a long time.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from core.model.cluster import Cluster
+from core.model.constraints import NO_POD_CONSTRAINTS
+from core.model.node import Node
+from core.model.pod import Pod
+from core.placement.inter_pod_rules import InterPodRules
+from core.placement.tallies import Attachments, Group
+
+
+class PodTopology:
+    """The node of each pod that inter-pod rules concern.
+
+    Pod ids and node ids are those of the Packer. Changes by `try_without` and `try_with` are
+    undone by `undo`; `commit` is permanent.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        nodes: Sequence[Node],
+        movable: Sequence[Pod],
+        constrained: Iterable[Pod] | None = None,
+    ) -> None:
+        """Count all pods of *cluster*.
+
+        *movable*: pods that may be placed. *constrained*: all pods of the cluster with constraints
+        on other pods, if the caller knows them.
+        """
+        self._groups: dict[int, Group] = {}
+        self._node_of: dict[int, int] = {}
+        self._tried: list[tuple[Group, int, int]] = []
+        asking = cluster.pods if constrained is None else constrained
+        pod_constraints = {id(pod.company): pod.company for pod in asking}
+        if all(company == NO_POD_CONSTRAINTS for company in pod_constraints.values()):
+            return
+        limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
+        attached = [cluster.attachments.get(node.name, ()) for node in nodes]
+        rules = InterPodRules(nodes, pod_constraints.values(), Attachments(limits, attached))
+        groups = [rules.group(pod) for pod in movable]
+        rules.write_rules()
+        node_ids = {node.name: number for number, node in enumerate(nodes)}
+        for pod in cluster.pods:
+            if pod.node in node_ids:
+                for tally in rules.adds(rules.group(pod)):
+                    tally.add(node_ids[pod.node], 1)
+        for number, (pod, group) in enumerate(zip(movable, groups, strict=True)):
+            if rules.adds(group) or group.rules:
+                self._groups[number] = group
+                if pod.node is not None:
+                    self._node_of[number] = node_ids[pod.node]
+
+    def group(self, pod: int) -> Group | None:
+        """Return the pod's group, or None if no inter-pod rule concerns it."""
+        return self._groups.get(pod)
+
+    def involves(self, pods: Iterable[int]) -> bool:
+        """Report whether one of the pods has a group."""
+        return bool(self._groups) and not self._groups.keys().isdisjoint(pods)
+
+    def try_without(self, pods: Iterable[int]) -> None:
+        """Remove the pods from their nodes until `undo`."""
+        for pod in pods:
+            if pod in self._node_of:
+                self._try(self._groups[pod], self._node_of[pod], -1)
+
+    def try_with(self, pod: int, node: int) -> None:
+        """Place a removed or pending pod on the node until `undo`."""
+        if pod in self._groups:
+            self._try(self._groups[pod], node, 1)
+
+    def undo(self) -> None:
+        """Undo the tried changes."""
+        for group, node, by in reversed(self._tried):
+            _count(group, node, -by)
+        self._tried.clear()
+
+    def commit(self, placements: Iterable[tuple[int, int]]) -> None:
+        """Move pods to their new nodes; pods without a placement keep theirs."""
+        for pod, node in placements:
+            if pod in self._groups:
+                if pod in self._node_of:
+                    _count(self._groups[pod], self._node_of[pod], -1)
+                self._node_of[pod] = node
+                _count(self._groups[pod], node, 1)
+
+    def remove(self, placements: Iterable[tuple[int, int]]) -> None:
+        """Remove pods from their nodes; *placements*: pairs of pod id and current node."""
+        for pod, node in placements:
+            if self._node_of.pop(pod, None) is not None:
+                _count(self._groups[pod], node, -1)
+
+    def _try(self, group: Group, node: int, by: int) -> None:
+        self._tried.append((group, node, by))
+        _count(group, node, by)
+
+
+def _count(group: Group, node: int, by: int) -> None:
+    for tally in group.adds or ():
+        tally.add(node, by)

@@ -1,0 +1,241 @@
+"""Derive inter-pod rules from the pods: the counts that are needed, and groups of equal pods."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
+from typing import Final
+
+from core.model.constraints import (
+    ANY_IP,
+    NodeConstraints,
+    PodAffinityTerm,
+    PodConstraints,
+    PodSelector,
+    SpreadConstraint,
+)
+from core.model.node import Node
+from core.model.pod import Pod
+from core.placement.filters import LABEL_FILTERS, TAINT_TOLERATION, Filters
+from core.placement.matching import Finder, selects
+from core.placement.node_classes import NodeClasses
+from core.placement.tallies import (
+    AffinityRule,
+    AntiAffinityRule,
+    Attachments,
+    DomainCount,
+    Domains,
+    Group,
+    Rule,
+    SpreadCount,
+    TopologySpreadRule,
+)
+
+TOGETHER_MAX: Final = 16
+"""Maximum number of combined counts that include one anti-affinity term. Beyond it, each term has
+a count of its own."""
+
+
+class InterPodRules:
+    """Groups and rules. Call `group` for all movable pods, then `write_rules`, then `adds`."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        pod_constraints: Collection[PodConstraints],
+        attachments: Attachments,
+    ) -> None:
+        self._nodes, self._attachments = nodes, attachments
+        self._domains: dict[object, Domains] = {}
+        self._keys = {key for node in nodes for key in node.labels}
+        self._tallies: dict[object, DomainCount] = {}
+        self._spread_counts: dict[object, SpreadCount] = {}
+        self._ports: dict[tuple[int, str, str | None], DomainCount] = {}
+        """Counts by port number, protocol and address. The address None stands for the sum
+        over all addresses. A pod with one address reads the counts of this address and of 0.0.0.0;
+        a pod with 0.0.0.0 reads the sum."""
+        self._holders: dict[PodAffinityTerm, list[DomainCount]] = {}
+        """Counts by anti-affinity term; a count includes the pods that have the term."""
+        self._counted: Finder[tuple[DomainCount, bool]] = Finder()
+        """Counts by the pods that they count; True: terminating pods count too."""
+        self._repelled: Finder[PodAffinityTerm] = Finder()
+        """Anti-affinity terms by the pods that they select."""
+        for term in dict.fromkeys(term for company in pod_constraints for term in company.apart):
+            self._repelled.add((term.selector,), term)
+        asked = chain.from_iterable((*one.near, *one.apart) for one in pod_constraints)
+        spread = chain.from_iterable(one.spread for one in pod_constraints)
+        selectors = {*(one.selector for one in asked), *(one.selector for one in spread)}
+        self._read = frozenset(one.key for selector in selectors for one in selector.requirements)
+        """Pod labels that some selector reads."""
+        self._by_object: dict[object, Group] = {}
+        self._by_value: dict[object, Group] = {}
+
+    @cached_property
+    def _each_node(self) -> Domains:
+        return Domains(range(len(self._nodes)))
+
+    def group(self, pod: Pod) -> Group:
+        """Return the group of pods that no inter-pod rule distinguishes from this one."""
+        objects = (
+            id(pod.labels), id(pod.company), id(pod.placing), pod.namespace, pod.terminating
+        )  # fmt: skip
+        # Most pods share these objects with others, so objects are compared first.
+        found = self._by_object.get(objects)
+        if found is None:
+            placing = pod.placing if pod.company.spread else None
+            # Labels that no selector reads do not distinguish pods. Each pod of a StatefulSet has
+            # a label of its own.
+            labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
+            value = (labels, pod.company, placing, pod.namespace, pod.terminating)
+            found = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
+        return found
+
+    def write_rules(self) -> None:
+        """Set the rules of all groups, and create the counts that they read."""
+        groups = list(self._by_value.values())
+        spread = {group.like.placing for group in groups if group.like.company.spread}
+        classes = NodeClasses(self._nodes, spread)
+        for group in groups:
+            group.rules = tuple(self._rules(group.like, classes))
+            group.by_node = all(
+                isinstance(rule, AntiAffinityRule) and rule.tally.domains.by_node
+                for rule in group.rules
+            )
+
+    def adds(self, group: Group) -> tuple[DomainCount, ...]:
+        """Return the counts that change when a pod of the group is placed or removed."""
+        if group.adds is None:
+            pod = group.like
+            found = self._counted.matching(pod)
+            adds = [tally for tally, always in found if always or not pod.terminating]
+            for term in pod.company.apart:
+                adds += self._holders.get(term, ())
+            ports = (
+                (p.port, p.protocol, ip) for p in pod.company.host_ports for ip in (p.ip, None)
+            )
+            adds += [self._ports[port] for port in ports if port in self._ports]
+            # A pod that several terms select counts once: a rule reads only whether there is any.
+            group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
+        return group.adds
+
+    def _rules(self, pod: Pod, classes: NodeClasses) -> list[Rule]:
+        company = pod.company
+        rules: list[Rule] = []
+        for port in company.host_ports:
+            for ip in (None,) if port.ip == ANY_IP else (port.ip, ANY_IP):
+                key = port.port, port.protocol, ip
+                if key not in self._ports:
+                    self._ports[key] = DomainCount(self._each_node)
+                rules.append(
+                    AntiAffinityRule(f"host port {port.port}/{port.protocol}", self._ports[key])
+                )
+        rules += self._attachments.rules(company)
+        rules += (self._topology_spread(pod, one, classes) for one in company.spread)
+        if company.near:
+            selectors = tuple(term.selector for term in company.near)
+            keys = [term.topology_key for term in company.near]
+            own = all(selects(selector, pod) for selector in selectors)
+            tallies = tuple(self._selected(selectors, key) for key in keys)
+            rules.append(AffinityRule(f"pod affinity on {', '.join(keys)}", tallies, own))
+        rules += [
+            AntiAffinityRule(f"pod anti-affinity on {key}", self._selected((term.selector,), key))
+            for key, terms in self._by_key(company.apart)
+            for term in terms
+        ]
+        rules += [
+            AntiAffinityRule(f"another pod's anti-affinity on {key}", tally)
+            for key, terms in self._by_key(self._repelled.matching(pod))
+            for tally in self._holding(terms, key)
+        ]
+        return rules
+
+    def _topology_spread(
+        self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
+    ) -> TopologySpreadRule:
+        return TopologySpreadRule(
+            name=f"topology spread over {constraint.topology_key}",
+            tally=self._spread_count(pod, constraint, classes),
+            own=int(selects(constraint.selector, pod)),
+            max_skew=constraint.max_skew,
+            min_domains=constraint.min_domains,
+        )
+
+    def _by_key(
+        self, terms: Iterable[PodAffinityTerm]
+    ) -> Iterable[tuple[str, tuple[PodAffinityTerm, ...]]]:
+        """Group terms by topology key, without keys that no node has."""
+        found: dict[str, list[PodAffinityTerm]] = {}
+        for term in terms:
+            found.setdefault(term.topology_key, []).append(term)
+        return [(key, tuple(same)) for key, same in found.items() if key in self._keys]
+
+    def _holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> list[DomainCount]:
+        """Return counts of the pods with any of the terms, in one count if possible."""
+        # Ten terms have a thousand combinations, and a pod with all terms would count in each of
+        # them.
+        if any(len(self._holders.get(term, ())) >= TOGETHER_MAX for term in terms):
+            return [self._any_holding((term,), topology_key) for term in terms]
+        return [self._any_holding(terms, topology_key)]
+
+    def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> DomainCount:
+        """Return the count of the pods with any of the terms."""
+        key = ("any holding", *map(id, terms))  # `_repelled` contains one object for each term
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._tallies[key] = DomainCount(self._labelled(topology_key))
+            for term in terms:
+                self._holders.setdefault(term, []).append(found)
+        return found
+
+    def _selected(self, selectors: tuple[PodSelector, ...], topology_key: str) -> DomainCount:
+        key = ("selected", selectors, topology_key)
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._tallies[key] = DomainCount(self._labelled(topology_key))
+            self._counted.add(selectors, (found, True))
+        return found
+
+    def _spread_count(
+        self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
+    ) -> SpreadCount:
+        """Return the number of pods in each domain that a topology spread constraint selects.
+
+        Only nodes with the topology keys of all constraints of the pod count. With
+        `honor_affinity` they must also match the pod's node selector and affinity. With
+        `honor_taints` the pod must tolerate their taints.
+        """
+        placing = NodeConstraints()
+        filters: Filters = ()
+        if constraint.honor_affinity:
+            placing = replace(placing, node_selector=pod.placing.node_selector,
+                              affinity=pod.placing.affinity)  # fmt: skip
+            filters += LABEL_FILTERS
+        if constraint.honor_taints:
+            placing = replace(placing, tolerations=pod.placing.tolerations)
+            filters += (TAINT_TOLERATION,)
+        labels = tuple(sorted({one.topology_key for one in pod.company.spread}))
+        where = (constraint.topology_key, labels, placing, len(filters))
+        domains = self._domains.get(where)
+        if domains is None:
+            allowed = set(classes.allowing_by(placing, filters))
+            domains = self._domains[where] = Domains(
+                [
+                    node.labels[constraint.topology_key]
+                    if number in allowed and all(label in node.labels for label in labels)
+                    else None
+                    for number, node in enumerate(self._nodes)
+                ]
+            )
+        key = (constraint.selector, where)
+        found = self._spread_counts.get(key)
+        if found is None:
+            found = self._spread_counts[key] = SpreadCount(domains)
+            self._counted.add((constraint.selector,), (found, False))
+        return found
+
+    def _labelled(self, topology_key: str) -> Domains:
+        found = self._domains.get(topology_key)
+        if found is None:
+            found = Domains([node.labels.get(topology_key) for node in self._nodes])
+            self._domains[topology_key] = found
+        return found

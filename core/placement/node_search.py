@@ -1,0 +1,130 @@
+"""Find nodes with room for the pods of each equivalence group.
+
+All pods of a group share one search. While free space only shrinks, the search never checks a full
+node again. There are two ways to search:
+
+- for pods without inter-pod rules: a list of nodes with room in first-fit order, which is extended
+  on demand;
+- for pods with inter-pod rules: a bit set of nodes (core.placement.bits), because the rules may
+  admit only one of thousands of nodes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from core.placement.bits import set_bits
+from core.placement.equivalence_groups import EquivalenceGroup
+from core.placement.free_space import BLOCK_NODES, FreeSpace
+
+BLOCK_BITS: Final = (1 << BLOCK_NODES) - 1
+
+
+class Searches(dict[EquivalenceGroup, "NodeSearch"]):
+    """The search of each equivalence group; it begins at its first lookup."""
+
+    def __init__(self, space: FreeSpace) -> None:
+        """Start without searches; later ones search in *space*."""
+        super().__init__()
+        self._space, self._version = space, space.version
+
+    def valid_in(self, space: FreeSpace) -> "Searches":
+        """Return these searches, or new ones if *space* is another or has got room back."""
+        valid = self._space is space and self._version == space.version
+        return self if valid else Searches(space)
+
+    def __missing__(self, group: EquivalenceGroup) -> "NodeSearch":
+        """Begin the search of the group."""
+        found = self[group] = NodeSearch(self._space, group)
+        return found
+
+
+class NodeSearch:
+    """Search for nodes with room for a pod of one equivalence group, while free space shrinks.
+
+    All pods of the group share what the search has found, so no full node is checked again.
+    """
+
+    __slots__ = ("_counted", "_open", "_space", "feasible", "first", "group", "unscanned")
+
+    def __init__(self, space: FreeSpace, group: EquivalenceGroup) -> None:
+        self._space, self.group = space, group
+        self.feasible: list[int] = []
+        """Scanned candidates that had room when they were scanned."""
+        self.first = 0
+        """Position in `feasible`; the nodes before it are full."""
+        self.unscanned = len(group.nodes.candidates)
+        """Number of candidates that have not been scanned; they are the last ones."""
+        self._open: int | None = None
+        """Candidates that were not found full, as bits; None before the first use."""
+        self._counted = (-1, 0, 0)
+        """Latest count of nodes with room: `FreeSpace.changes` at that time, the number at which
+        counting stopped, and the number of nodes found."""
+
+    def skip_full(self) -> int:
+        """Set `first` to the position of the first node that has room now, and return it."""
+        feasible, first, request = self.feasible, self.first, self.group.request
+        free, guard = self._space.free, self._space.guard
+        while first < len(feasible) and (free[feasible[first]] - request) & guard != guard:
+            first += 1
+        self.first = first
+        return first
+
+    def extend(self) -> int:
+        """Append the nodes with room of the next blocks to `feasible`; return the new length."""
+        candidates, known = self.group.nodes.candidates, len(self.feasible)
+        while len(self.feasible) == known and self.unscanned:
+            start = len(candidates) - self.unscanned
+            end = bisect_left(
+                candidates, (candidates[start] // BLOCK_NODES + 1) * BLOCK_NODES, start
+            )
+            self.feasible += self._space.with_room_in_block(
+                candidates[start:end], self.group.request
+            )
+            self.unscanned = len(candidates) - end
+        return len(self.feasible)
+
+    def open_nodes(self) -> int:
+        """Return the candidates that were not found full, as bits."""
+        if self._open is None:
+            self._open = self.group.nodes.candidate_bits
+        return self._open
+
+    def with_room(self, nodes: int) -> Iterator[int]:
+        """Yield those of the *nodes* (bits) with room, ascending; note which ones are full."""
+        space, request = self._space, self.group.request
+        while nodes:
+            start = ((nodes & -nodes).bit_length() - 1) // BLOCK_NODES * BLOCK_NODES
+            block = nodes & BLOCK_BITS << start
+            nodes ^= block
+            if not space.may_fit(start, request):
+                self._note_full(block)
+                continue
+            for offset in set_bits(block >> start):
+                if space.fits(start + offset, request):
+                    yield start + offset
+                else:
+                    self._note_full(1 << start + offset)
+
+    def _note_full(self, nodes: int) -> None:
+        """Remove the nodes (bits) from the open nodes."""
+        self._open = self.open_nodes() & ~nodes
+
+    def has_room_on(self, count: int) -> bool:
+        """Report whether at least *count* nodes have room."""
+        at, counted_to, found = self._counted
+        if at != self._space.changes or counted_to <= found < count:
+            feasible, position, request = self.feasible, self.skip_full(), self.group.request
+            free, guard, found = self._space.free, self._space.guard, 0
+            while found < count and (position < len(feasible) or self.extend() > position):
+                found += (free[feasible[position]] - request) & guard == guard
+                position += 1
+            self._counted = self._space.changes, count, found
+        return found >= count
+
+    def may_fit_beside(self, node: int) -> bool:
+        """Report whether a node other than *node* has room, or some node was not scanned yet."""
+        ahead = self.feasible[self.skip_full() :]
+        return self.unscanned > 0 or any(
+            one != node and self._space.fits(one, self.group.request) for one in ahead
+        )

@@ -1,0 +1,303 @@
+"""Compute the reaches of a cluster: the sets of nodes that its pods can use.
+
+A reach is the set of nodes that the hard constraints of a movable pod admit: selectors, required
+node affinity, taints, declared features and the extended resources that a node must offer.
+Amounts of resources, other pods and volumes do not matter. Transient node properties are ignored:
+cordons, transient taints, and Ebb's own taint. Pods with the same set of nodes have the same
+reach. Free capacity on a node helps only the pods that can use the node, so thresholds apply to
+each reach.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from core.model.constraints import NodeConstraints, Requirement, SelectorTerm, without_volumes
+from core.model.node import Node, Taint
+from core.model.node_lifecycle import is_transient_taint
+from core.model.pod import Pod
+from core.placement.filters import (
+    EXTENDED_RESOURCES,
+    LABEL_FILTERS,
+    NODE_DECLARED_FEATURES,
+    TAINT_TOLERATION,
+)
+from core.placement.matching import is_blocking
+from core.placement.node_classes import NodeClasses
+from core.placement.node_index import Taints
+
+REACHES_MAX: Final = 256
+"""Maximum number of reaches that are tracked; namespaces take turns."""
+NAME_CHARACTERS_MAX: Final = 60
+"""Maximum length of a reach's name."""
+BETWEEN: Final = ", "
+GENERAL: Final = "general"
+"""Name of the reach of pods without node constraints."""
+
+SHOWN_FILTERS: Final = (*LABEL_FILTERS, NODE_DECLARED_FEATURES, EXTENDED_RESOURCES)
+"""Filters whose constraints name a reach, besides taints."""
+
+_Set = tuple[str, tuple[int, ...]]
+"""Text of the constraints and nodes of a reach that has no name yet."""
+Groups = Sequence[Sequence[Pod]]
+"""Groups of pods with equal requests and node constraints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A set of at least two nodes. Thresholds do not apply to pods that can use one node only.
+
+    Examples: the general nodes of a cluster, a pool behind a taint, a zone.
+    """
+
+    key: str
+    """Full text of its constraints. It is stable between reconciliations, unless a pod selects the
+    same nodes in a shorter way (core.engine.reach_keys)."""
+    nodes: tuple[int, ...]
+    """Node ids, ascending."""
+    name: str
+    """Name for people, unique within a cluster."""
+
+
+class Reaches:
+    """Reaches of the movable pods; node ids are positions in *nodes*."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        asked: Mapping[NodeConstraints, Groups],
+        others: Iterable[NodeConstraints] = (),
+        recent: Collection[NodeConstraints] = (),
+    ) -> None:
+        """Compute the reaches; *asked*: the movable pods by node constraints without volumes.
+
+        Virtual nodes are in no reach, because they accept no pods. *others*: constraints that
+        define no reach but are looked up with `members`. *recent*: constraints that pods had
+        recently; their reach is kept even if no pod selects the same nodes now.
+        """
+        self._nodes = nodes
+        self._bare = [bare(node) for node in nodes]
+        self._virtual = frozenset(n for n, node in enumerate(nodes) if node.virtual)
+        self._passing = frozenset(
+            number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
+        )
+        self._classes = NodeClasses(self._bare, chain(asked, others, recent))
+        self._shown = _Shown(self._bare, self._classes)
+        self._members: dict[int, tuple[int, ...]] = {}
+        by_nodes = self._by_members(asked)
+        here = frozenset(by_nodes)
+        for members, templates in self._by_members(recent).items():
+            by_nodes.setdefault(members, templates)
+        self.all: tuple[Reach, ...]
+        """Reaches with at least two nodes, largest first, then by key."""
+        self.untracked: frozenset[NodeConstraints]
+        """Node constraints whose reach is beyond REACHES_MAX."""
+        self.all, self.untracked = self._track(by_nodes, asked)
+        self._by_nodes: dict[tuple[int, ...], Reach] = {one.nodes: one for one in self.all}
+        self._asking = [by_nodes[one.nodes] for one in self.all]
+        tracked = [
+            members for members in by_nodes if len(members) == 1 or members in self._by_nodes
+        ]
+        self.reached: frozenset[int] = frozenset(node for nodes in tracked for node in nodes)
+        """Nodes that at least one movable pod reaches."""
+        self.current_templates: Sequence[NodeConstraints] = [
+            by_nodes[nodes][0] for nodes in tracked if nodes in here
+        ]
+        """One of the node constraints for each set of nodes that pods select now."""
+        self.recent_templates: Sequence[NodeConstraints] = [
+            by_nodes[n][0] for n in tracked if n not in here
+        ]
+        """One of the node constraints for each set of nodes that only recent pods selected."""
+        self.by_node: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
+        """Positions in `all` of the reaches of each node."""
+
+    def _by_members(
+        self, placings: Iterable[NodeConstraints]
+    ) -> dict[tuple[int, ...], list[NodeConstraints]]:
+        """Return the node constraints by the nodes that they admit, if they admit any."""
+        found: dict[tuple[int, ...], list[NodeConstraints]] = {}
+        for placing in placings:
+            if members := self.members(placing):
+                found.setdefault(members, []).append(placing)
+        return found
+
+    def members(self, placing: NodeConstraints) -> tuple[int, ...]:
+        """Return the nodes that the constraints admit if transient node properties are ignored."""
+        ids = self._classes.allowing(without_volumes(placing))
+        found = self._members.get(id(ids))
+        if found is None:
+            found = self._members[id(ids)] = tuple(n for n in ids if n not in self._virtual)
+        return found
+
+    def reach_of(self, placing: NodeConstraints) -> Reach | None:
+        """Return the reach of the constraints; None if untracked or with fewer than two nodes."""
+        return self._by_nodes.get(self.members(placing))
+
+    def templates_of(self, number: int) -> Sequence[NodeConstraints]:
+        """Return the node constraints that define the reach."""
+        return self._asking[number]
+
+    def admitting(self, placing: NodeConstraints) -> list[int]:
+        """Return the nodes that the constraints admit now, apart from cordons; ascending."""
+        ids = self._classes.allowing(placing)
+        if not self._virtual and not self._passing:
+            return ids
+        return [
+            n
+            for n in ids
+            if n not in self._virtual
+            and (n not in self._passing or TAINT_TOLERATION.admits(self._nodes[n], placing))
+        ]
+
+    def unreached_nodes_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
+        """Return the nodes that one of the constraints admits but that no movable pod reaches."""
+        aside = self.reached | self._virtual
+        left = [n for n in range(len(self._nodes)) if n not in aside]
+        asked = {without_volumes(placing) for placing in placings} if left else ()
+        classes = NodeClasses([self._bare[n] for n in left], asked)
+        return frozenset(left[n] for n in chain.from_iterable(map(classes.allowing, asked)))
+
+    def _track(
+        self,
+        by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
+        asked: Mapping[NodeConstraints, Groups],
+    ) -> tuple[tuple[Reach, ...], frozenset[NodeConstraints]]:
+        """Return the tracked reaches, and the node constraints of the untracked ones."""
+        found: list[_Set] = []
+        for nodes, placings in by_nodes.items():
+            if len(nodes) > 1:
+                parts = min(map(self._shown.parts, placings), key=lambda one: (len(one), one))
+                found.append((BETWEEN.join(parts) or GENERAL, nodes))
+        kept = found if len(found) <= REACHES_MAX else _fair(found, by_nodes, asked)
+        gone = {nodes for _, nodes in found} - {nodes for _, nodes in kept}
+        kept = sorted(kept, key=lambda one: (-len(one[1]), one))
+        texts, sets = [key for key, _ in kept], [nodes for _, nodes in kept]
+        keys, names = _numbered(texts), _numbered(map(_short, texts))
+        return tuple(map(Reach, keys, sets, names)), frozenset(
+            one for nodes in gone for one in by_nodes[nodes]
+        )
+
+
+def _by_node(reaches: Sequence[Reach], nodes: int) -> list[tuple[int, ...]]:
+    """Return the positions of the reaches of each node."""
+    of: list[list[int]] = [[] for _ in range(nodes)]
+    for number, reach in enumerate(reaches):
+        for node in reach.nodes:
+            of[node].append(number)
+    return [tuple(numbers) for numbers in of]
+
+
+def _fair(
+    found: list[_Set],
+    by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
+    asked: Mapping[NodeConstraints, Groups],
+) -> list[_Set]:
+    """Choose the tracked reaches, so that no namespace displaces the reaches of another."""
+    counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
+    by_namespace: dict[str, list[tuple[int, _Set]]] = {}
+    for one in found:
+        for namespace, pods in counts[one[1]].items():
+            by_namespace.setdefault(namespace, []).append((-pods, one))
+    best: dict[tuple[int, ...], int] = {}
+    for own in by_namespace.values():
+        for rank, (_, (_, nodes)) in enumerate(sorted(own)):
+            best[nodes] = min(best.get(nodes, rank), rank)
+    last = len(found)  # reaches without current pods belong to no namespace
+    found = sorted(found, key=lambda one: (best.get(one[1], last), -counts[one[1]].total(), one))
+    return found[:REACHES_MAX]
+
+
+def _namespaces(
+    placings: Iterable[NodeConstraints], asked: Mapping[NodeConstraints, Groups]
+) -> Counter[str]:
+    """Count the pods with these node constraints by namespace."""
+    return Counter(
+        pod.namespace for placing in placings for group in asked.get(placing, ()) for pod in group
+    )
+
+
+def bare(node: Node) -> Node:
+    """Return the node without cordon and transient taints."""
+    taints = tuple(taint for taint in node.taints if not is_transient_taint(node, taint))
+    if len(taints) == len(node.taints) and not node.unschedulable:
+        return node
+    return replace(node, taints=taints, unschedulable=False)
+
+
+class _Shown:
+    """Describe node constraints; those that every node of this cluster satisfies are omitted."""
+
+    def __init__(self, bare: Sequence[Node], classes: NodeClasses) -> None:
+        real = [node for node in bare if not node.virtual]
+        found = {taint for node in real for taint in node.taints if is_blocking(taint)}
+        self._by_name = Taints(found)
+        self._classes = classes
+        self._real = classes.classes_of(n for n, node in enumerate(bare) if not node.virtual)
+
+    def parts(self, placing: NodeConstraints) -> list[str]:
+        """Return a text for each excluding constraint, and for each tolerated taint of a node."""
+        parts = [
+            f"{key}={value}"
+            for key, value in placing.labels
+            if not self._anywhere(NodeConstraints(node_selector=((key, value),)))
+        ]
+        affinity = placing.affinity
+        if affinity is not None and not self._anywhere(NodeConstraints(affinity=affinity)):
+            parts.append(" or ".join(map(_term, affinity)))
+        parts += (
+            f"declares {name}"
+            for name in placing.features
+            if not self._anywhere(NodeConstraints(features=(name,)))
+        )
+        parts += (
+            f"requests {name}"
+            for name in placing.extended
+            if not self._anywhere(NodeConstraints(extended=(name,)))
+        )
+        covered = sorted(set(self._by_name.covered(placing.tolerations)), key=_taint)
+        return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
+
+    def _anywhere(self, asked: NodeConstraints) -> bool:
+        return self._classes.allows(asked, self._real, SHOWN_FILTERS)
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _term(term: SelectorTerm) -> str:
+    return " and ".join([*map(_requirement, term.labels), *map(_requirement, term.fields)])
+
+
+def _requirement(asked: Requirement) -> str:
+    key, values = asked.key, "|".join(asked.values)
+    match asked.operator:
+        case "In" if len(asked.values) == 1:
+            return f"{key}={values}"
+        case "Exists":
+            return f"has {key}"
+        case "DoesNotExist":
+            return f"no {key}"
+        case "NotIn":
+            return f"{key} not in {values}"
+        case other:
+            return f"{key} {other.lower()} {values}"
+
+
+def _short(key: str) -> str:
+    """Shorten the key for people; the domain of labels like kubernetes.io/os is dropped."""
+    name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 3]}..."
+
+
+def _numbered(texts: Iterable[str]) -> list[str]:
+    """Append numbers to equal texts: two reaches may have equal texts but different nodes."""
+    found: dict[str, None] = {}
+    for text in texts:
+        number, own = 1, text
+        while own in found:
+            number, own = number + 1, f"{text} #{number + 1}"
+        found[own] = None
+    return list(found)

@@ -1,0 +1,340 @@
+"""Count pods by domain, and evaluate the rules that read these counts.
+
+A domain is a value of a topology label. For host ports and attached volumes the domain is the
+node, for ReadWriteOncePod claims the whole cluster. Source: the filters of kube-scheduler's
+plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread and InterPodAffinity.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+from core.model.constraints import ANY_DRIVER, Disk, PodConstraints
+from core.model.pod import Pod
+from core.placement.bits import bits_of, set_bits
+
+Domain = str | int
+"""Value of a topology label, or the id of a node."""
+
+
+class Domains:
+    """Domains of a topology; sets of nodes are those of core.placement.bits."""
+
+    __slots__ = ("_shared", "any", "count", "of")
+
+    def __init__(self, of: Sequence[Domain | None]) -> None:
+        """Store the domain of each node by its id; None: the node is in no domain."""
+        self.of = of
+        places: dict[Domain, list[int]] = {}
+        for node, domain in enumerate(of):
+            if domain is not None:
+                places.setdefault(domain, []).append(node)
+        self.count = len(places)
+        self.any = bits_of(len(of), (node for nodes in places.values() for node in nodes))
+        """Nodes that are in some domain."""
+        self._shared = {
+            domain: bits_of(len(of), nodes) for domain, nodes in places.items() if len(nodes) > 1
+        }
+
+    @property
+    def by_node(self) -> bool:
+        """Report whether each domain has only one node."""
+        return not self._shared
+
+    def beside(self, node: int) -> int:
+        """Return the nodes in the domain of the node, including the node, as a bit set."""
+        domain = self.of[node]
+        found = self._shared.get(domain) if domain is not None else None
+        return 1 << node if found is None else found
+
+
+class DomainCount:
+    """Number of certain pods in each domain."""
+
+    __slots__ = ("counts", "domains", "there")
+
+    def __init__(self, domains: Domains) -> None:
+        self.domains = domains
+        self.counts: dict[Domain | None, int] = {}
+        """Counts by domain, without zeros."""
+        self.there = 0
+        """Nodes whose domain has at least one such pod, as a bit set."""
+
+    def add(self, node: int, by: int) -> None:
+        """Add *by* (may be negative) to the count of the node's domain, if it has one."""
+        domain = self.domains.of[node]
+        if domain is not None:
+            before = self.counts.get(domain, 0)
+            count = before + by
+            if count:
+                self.counts[domain] = count
+            else:
+                del self.counts[domain]
+            if not before or not count:
+                self.there ^= self.domains.beside(node)
+
+
+class SpreadCount(DomainCount):
+    """Count for topology spread constraints, which also groups the domains by their count."""
+
+    __slots__ = ("_having",)
+
+    def __init__(self, domains: Domains) -> None:
+        super().__init__(domains)
+        self._having = {0: domains.any} if domains.any else {}
+        """Nodes whose domain has a count, as a bit set by count."""
+
+    def add(self, node: int, by: int) -> None:
+        """Add *by* (may be negative) to the count of the node's domain, if it has one."""
+        domain = self.domains.of[node]
+        if domain is not None:
+            before = self.counts.get(domain, 0)
+            super().add(node, by)
+            nodes, having = self.domains.beside(node), self._having
+            having[before] ^= nodes
+            if not having[before]:
+                del having[before]
+            having[before + by] = having.get(before + by, 0) | nodes
+
+    def least(self, min_domains: int) -> int:
+        """Return the smallest count of a domain; 0 if there are fewer than *min_domains*."""
+        if self.domains.count < min_domains:
+            return 0
+        return min(self._having, default=0)
+
+    def having(self, most: int) -> int:
+        """Return the nodes whose domain has a count of at most *most*, as a bit set."""
+        found = 0
+        for count, nodes in self._having.items():
+            if count <= most:
+                found |= nodes
+        return found
+
+
+class Attached(DomainCount):
+    """Pods that use one volume, by node; the volume counts once per node for its driver."""
+
+    __slots__ = ("_held", "_of_driver")
+
+    def __init__(self, of_driver: DomainCount, held: int) -> None:
+        """Start without pods; *held*: nodes whose VolumeAttachment *of_driver* counts already."""
+        super().__init__(of_driver.domains)
+        self._of_driver, self._held = of_driver, held
+
+    def add(self, node: int, by: int) -> None:
+        """Add *by* (may be negative) to the number of pods on the node.
+
+        The first pod on a node attaches the volume, the last one detaches it.
+        """
+        before = self.there
+        super().add(node, by)
+        if before != self.there and not self._held >> node & 1:
+            self._of_driver.add(node, 1 if self.there > before else -1)
+
+
+class AntiAffinityRule(NamedTuple):
+    """No counted pod may be in the domain of the node.
+
+    It is used for host ports, claims, and the anti-affinity of both pods.
+    """
+
+    name: str
+    tally: DomainCount
+
+    def refusing(self, nodes: int) -> int:
+        """Return the refused nodes among *nodes* (a bit set).
+
+        A node without a domain is not refused.
+        """
+        return nodes & self.tally.there
+
+
+class AffinityRule(NamedTuple):
+    """For every term of the pod's affinity, a counted pod must be in the domain of the node."""
+
+    name: str
+    tallies: tuple[DomainCount, ...]
+    own: bool
+    """True if the pod's own affinity selects the pod."""
+
+    def refusing(self, nodes: int) -> int:
+        """Return the refused nodes among *nodes* (a bit set)."""
+        # The first pod of a group with affinity to itself may run wherever there are the labels.
+        first = self.own and not any(tally.there for tally in self.tallies)
+        admitted = nodes
+        for tally in self.tallies:
+            admitted &= tally.domains.any if first else tally.there
+        return nodes ^ admitted
+
+
+class TopologySpreadRule(NamedTuple):
+    """The count of a domain may not exceed the smallest count by more than `max_skew`."""
+
+    name: str
+    tally: SpreadCount
+    own: int
+    """1 if the constraint selects the pod itself, else 0."""
+    max_skew: int
+    min_domains: int
+
+    def refusing(self, nodes: int) -> int:
+        """Return the refused nodes among *nodes* (a bit set), with all that lack the label."""
+        most = self.tally.least(self.min_domains) + self.max_skew - self.own
+        return nodes & ~self.tally.having(most)
+
+
+class VolumeLimitRule(NamedTuple):
+    """A node may not have more attached volumes of a driver than its limit."""
+
+    name: str
+    attached: DomainCount
+    """Attached volumes of the driver by node."""
+    own: tuple[Attached, ...]
+    """Volumes of the driver that the pod uses."""
+    limits: Sequence[int | None]
+    """Limit by node id, or None if there is no limit."""
+
+    def refusing(self, nodes: int) -> int:
+        """Return the refused nodes among *nodes* (a bit set); every node is checked by itself."""
+        places = (node for node in set_bits(nodes) if not self._admits(node))
+        return bits_of(len(self.limits), places)
+
+    def _admits(self, node: int) -> bool:
+        """Report whether the limit admits the pod's volumes that are not attached yet."""
+        limit = self.limits[node]
+        if limit is None:
+            return True
+        domain = self.attached.domains.of[node]
+        # As in kube-scheduler, a node over its limit admits a pod whose volumes are all attached.
+        more = sum(domain not in volume.counts for volume in self.own)
+        return not more or self.attached.counts.get(domain, 0) + more <= limit
+
+
+Rule = AntiAffinityRule | AffinityRule | TopologySpreadRule | VolumeLimitRule
+"""A condition of a pod on the counts in a node's domain; *name* is used in messages."""
+
+
+class Attachments:
+    """Counts of attached volumes, and of claims that only one pod may use.
+
+    Call `rules` for all pods that may be placed, then `adds` for all existing pods.
+    """
+
+    def __init__(
+        self,
+        limits: Sequence[Mapping[str, int | None]],
+        attached: Sequence[Collection[Disk]],
+    ) -> None:
+        """Store the attach limits by node id and driver, and the VolumeAttachments by node id."""
+        self._limits, self._attachments = limits, attached
+        self._sole: dict[str, DomainCount] = {}
+        self._drivers: dict[str, tuple[DomainCount, Sequence[int | None]]] = {}
+        """Attached volumes and limits by node, for each driver that a pod uses."""
+        self._attached: dict[Disk, Attached] = {}
+
+    @cached_property
+    def _cluster(self) -> Domains:
+        return Domains(("",) * len(self._limits))
+
+    @cached_property
+    def _each_node(self) -> Domains:
+        return Domains(range(len(self._limits)))
+
+    def rules(self, company: PodConstraints) -> Iterator[Rule]:
+        """Yield the rules of a pod, and create the counts that they read."""
+        for claim in company.sole:
+            tally = self._sole.setdefault(claim, DomainCount(self._cluster))
+            yield AntiAffinityRule(f"ReadWriteOncePod claim {claim}", tally)
+        for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
+            if driver not in self._drivers:
+                limits = [of_node.get(driver, 0) for of_node in self._limits]
+                self._drivers[driver] = self._counted(driver), limits
+            attached, limits_by_node = self._drivers[driver]
+            own = tuple(map(self._tally, disks))
+            yield VolumeLimitRule(f"attach limit of {driver}", attached, own, limits_by_node)
+
+    def adds(self, company: PodConstraints) -> Iterator[DomainCount]:
+        """Yield the pod's counts; a volume of unknown driver is in all drivers' counts."""
+        for claim in company.sole:
+            if claim in self._sole:
+                yield self._sole[claim]
+        for disk in company.disks:
+            drivers = self._drivers if disk.driver == ANY_DRIVER else (disk.driver,)
+            for driver in drivers:
+                if driver in self._drivers:
+                    yield self._tally(Disk(driver, disk.handle))
+
+    def _counted(self, driver: str) -> DomainCount:
+        """Return the count of the driver's volumes, which starts with its VolumeAttachments."""
+        # As in kube-scheduler, a volume that is attached counts until its VolumeAttachment is
+        # gone, even if no pod uses it any more.
+        found = DomainCount(self._each_node)
+        for disk, nodes in self._held.items():
+            if disk.driver == driver:
+                for node in set_bits(nodes):
+                    found.add(node, 1)
+        return found
+
+    @cached_property
+    def _held(self) -> Mapping[Disk, int]:
+        """Return by volume the nodes with a VolumeAttachment of it, as a bit set."""
+        found: dict[Disk, int] = {}
+        for node, disks in enumerate(self._attachments):
+            for disk in disks:
+                found[disk] = found.get(disk, 0) | 1 << node
+        return found
+
+    def _tally(self, disk: Disk) -> Attached:
+        if disk not in self._attached:
+            of_driver = self._drivers[disk.driver][0]
+            self._attached[disk] = Attached(of_driver, self._held.get(disk, 0))
+        return self._attached[disk]
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Pods that no inter-pod rule distinguishes."""
+
+    like: Pod
+    """One of the pods."""
+    rules: tuple[Rule, ...] = ()
+    """Rules in the order of kube-scheduler's default profile."""
+    adds: tuple[DomainCount, ...] | None = None
+    """Counts that change when a pod of the group is placed or removed; None: not computed yet."""
+    by_node: bool = True
+    """True if each rule refuses a node only because of the pods on this node."""
+
+    @property
+    def monotone(self) -> bool:
+        """Report whether more pods can never make a rule admit a node that it has refused."""
+        return all(isinstance(rule, AntiAffinityRule | VolumeLimitRule) for rule in self.rules)
+
+    def admitted(self, nodes: int) -> int:
+        """Return the nodes among *nodes* (a bit set) that no rule refuses.
+
+        Attach limits are not checked here; see `takes`.
+        """
+        for rule in self.rules:
+            if not nodes:
+                break
+            if not isinstance(rule, VolumeLimitRule):
+                nodes ^= rule.refusing(nodes)
+        return nodes
+
+    def takes(self, node: int) -> bool:
+        """Report whether the attach limits of the node admit the pod; the node is `admitted`."""
+        return not any(
+            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimitRule)
+        )
+
+    def refuses(self, node: int) -> bool:
+        """Report whether a rule refuses the node."""
+        return any(rule.refusing(1 << node) for rule in self.rules)
+
+    def finds_company(self, node: int) -> bool:
+        """Report whether the pod's required affinity is satisfied on the node."""
+        return not any(
+            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, AffinityRule)
+        )

@@ -1,0 +1,66 @@
+"""Represent all resources of a pod or node as one integer, so that one subtraction compares all.
+
+Each resource has a lane of 64 bits. The top bit is a guard: `free - request` clears it if the
+resource does not suffice. A lane of an overcommitted node is 0, so that pods that request nothing
+of the resource still fit, as in kube-scheduler.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from core.model.node import Node
+from core.model.resources import Resources
+from core.placement.usable_capacity import Amount
+
+LANE_BITS: Final = 64
+LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
+
+
+class Vectors:
+    """Lanes of the resources: CPU, memory, pods, ephemeral storage, then extended resources."""
+
+    def __init__(self, requests: Iterable[Resources], nodes: Iterable[Node]) -> None:
+        """Assign a lane to each requested resource that a node has, and one lane to the others."""
+        asked = {name for one in requests for name, _ in one.extended}
+        offered = {name for node in nodes for name, _ in node.allocatable.extended}
+        self._extended = sorted(asked & offered)
+        # Users may request thousands of resources that no node has. They need not be
+        # distinguished.
+        self._nowhere = asked - offered
+        lanes = 4 + len(self._extended) + bool(self._nowhere)
+        self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(lanes))
+
+    def of(self, amount: Resources) -> int:
+        """Return the vector without guard bits; negative amounts become 0, huge ones LANE_MAX."""
+        lanes = [amount.cpu_millis, amount.memory_bytes, amount.pods, amount.ephemeral_bytes]
+        if self._extended:
+            extended = dict(amount.extended)
+            lanes += [extended.get(name, 0) for name in self._extended]
+        if self._nowhere:
+            wanted = (units for name, units in amount.extended if name in self._nowhere)
+            lanes.append(max(wanted, default=0))
+        vector = 0
+        for lane in reversed(lanes):
+            vector = vector << LANE_BITS | min(max(lane, 0), LANE_MAX)
+        return vector
+
+    @staticmethod
+    def amount(vector: int) -> Amount:
+        """Return CPU and memory of a vector, or of a difference of two guarded vectors."""
+        return Amount(vector & LANE_MAX, vector >> LANE_BITS & LANE_MAX)
+
+
+def lane_minimum(one: int, other: int, guard: int) -> int:
+    """Return the minimum of two vectors by lane, with guard bits if *other* has them."""
+    return other ^ ((one ^ other) & _larger(other, one, guard))
+
+
+def lane_maximum(one: int, other: int, guard: int) -> int:
+    """Return the maximum of two vectors by lane, with guard bits if *other* has them."""
+    return other ^ ((one ^ other) & _larger(one, other, guard))
+
+
+def _larger(one: int, other: int, guard: int) -> int:
+    """Return a vector with all bits set in each lane in which *one* is at least *other*."""
+    lanes = (one | guard) - (other & ~guard) & guard
+    return lanes - (lanes >> LANE_BITS - 1)

@@ -1,0 +1,1 @@
+"""Types of settings: `structure` for sections, lists and mappings, `value_types` for values."""

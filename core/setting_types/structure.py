@@ -1,0 +1,240 @@
+"""Annotations for containers of values: sections, lists, mappings by name, dependent fields.
+
+The annotations tell pydantic how to read a value, and state in JSON Schema what is allowed.
+core.setting_types.value_types has the formats of single values.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic_core import CoreSchema, InitErrorDetails, core_schema
+
+from core.setting_types.value_types import ValueFormat, not_allowed, percent
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+RESTART: Final = "x-restart"
+"""Schema keyword that lists the programs that read a setting only when they start."""
+WEBHOOK: Final = "ebb-webhook"
+CONTROLLER: Final = "ebb-controller"
+EXTENDER: Final = "ebb-extender"
+FLATTEN: Final = "*"
+"""Prefix of the alias of a section whose fields belong to the enclosing mapping in the file."""
+FLATTENED: Final = Field(alias=FLATTEN)
+
+
+def is_flattened(alias: str) -> bool:
+    """Return whether the fields of the section with this alias belong to the enclosing mapping."""
+    return alias.startswith(FLATTEN)
+
+
+AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
+
+
+class _BeforeValidator(ABC):
+    """Annotation whose `_checked` sees the value of the file before pydantic reads it."""
+
+    __slots__ = ()
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Call `_checked` before the value is read."""
+        return core_schema.no_info_before_validator_function(self._checked, handler(source))
+
+    @abstractmethod
+    def _checked(self, value: object) -> object:
+        """Return the value to read. Raises: ValueError if it is not allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedList(_BeforeValidator):
+    """Annotation of a list with a maximum length; longer lists are rejected unread."""
+
+    most: int
+    entries: str
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Add the maximum length and a title to the schema."""
+        title = f"a list of at most {self.most} entries {self.entries}"
+        return {**handler(core), "maxItems": self.most, "title": title}
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, list) or len(value) > self.most:
+            raise ValueError
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Annotation of a mapping of names to sections with a maximum size."""
+
+    most: int
+    names: ValueFormat
+    name: str
+    """Placeholder for a name in documentation."""
+    sections: str
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic read the names and the sections."""
+        names = handler.generate_schema(Annotated[str, self.names])
+        read = core_schema.dict_schema(names, handler.generate_schema(get_args(source)[1]))
+        return core_schema.no_info_before_validator_function(self._checked, read)
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the mapping in the schema."""
+        (section,) = handler(core)["patternProperties"].values()
+        return {
+            "type": "object",
+            "title": f"a mapping of at most {self.most} names to {self.sections}",
+            "maxProperties": self.most,
+            "propertyNames": {**self.names.schema},
+            "additionalProperties": section,
+            NAMED: self.name,
+        }
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, dict) or len(value) > self.most:
+            raise ValueError
+        return value
+
+
+NAMED: Final = "x-name"
+"""Schema keyword with the placeholder for names (`Named`)."""
+MISSING: Final = object()
+"""Value of a required field that is missing, so that pydantic reports it with other faults."""
+
+
+class Needs(_BeforeValidator):
+    """Annotation of a section with a flag that, if true, makes other fields required."""
+
+    def __init__(self, flag: str, *fields: str) -> None:
+        self._flag, self._fields = flag, fields
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the requirement in the schema."""
+        flag = {"properties": {self._flag: {"const": True}}, "required": [self._flag]}
+        return {**handler(core), "if": flag, "then": {"required": [*self._fields]}}
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, dict) or value.get(self._flag) is not True:
+            return value
+        missing = [name for name in self._fields if value.get(name) is None]
+        return value | dict.fromkeys(missing, MISSING)
+
+
+class NeedsOne(_BeforeValidator):
+    """Annotation of a section of which at least one of the named fields must be set."""
+
+    def __init__(self, *fields: str) -> None:
+        self._fields = fields
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the requirement in the schema."""
+        filled = {"minItems": 1, "minProperties": 1}
+        one_of = [{"required": [name], "properties": {name: filled}} for name in self._fields]
+        return {**handler(core), "anyOf": one_of}
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, dict) or any(value.get(name) for name in self._fields):
+            return value
+        return value | {self._fields[0]: MISSING}
+
+
+class NeedsWith(_BeforeValidator):
+    """Annotation of a section with a list that certain words in another field require.
+
+    With all other words the list must be empty.
+    """
+
+    def __init__(self, listed: str, field: str, *words: str) -> None:
+        self._listed, self._field, self._words = listed, field, words
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the requirement in the schema."""
+        word = {"properties": {self._field: {"enum": [*self._words]}}}
+        some = {"required": [self._listed], "properties": {self._listed: {"minItems": 1}}}
+        none = {"properties": {self._listed: {"maxItems": 0}}}
+        return {**handler(core), "if": word, "then": some, "else": none}
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, dict) or not isinstance(value.get(self._listed, []), list):
+            return value
+        needed = value.get(self._field) in self._words
+        fits = needed is bool(value.get(self._listed))
+        return value if fits else value | {self._listed: MISSING}
+
+
+def name_of(field_name: str) -> str:
+    """Return the name of a setting in the file: without its unit, in camelCase."""
+    plain = field_name.removesuffix("_seconds").removesuffix("_millis").removesuffix("_bytes")
+    first, *rest = plain.split("_")
+    return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
+
+
+_ACRONYMS: Final = {"ca": "CA", "cpu": "CPU", "gb": "GB"}
+
+
+def filled(given: object, defaults: "DataclassInstance") -> object:
+    """Set fields that are missing in a mapping of the file to the values of *defaults*."""
+    if not isinstance(given, dict):
+        return given
+    return {
+        name_of(field.name): getattr(defaults, field.name) for field in fields(defaults)
+    } | given
+
+
+def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
+    """Reject a value that was read but does not satisfy a condition across its fields."""
+
+    def check(found: Any) -> Any:  # noqa: ANN401 of whatever type it is read as
+        if holds(found):
+            return found
+        raise not_allowed(allowed)
+
+    return AfterValidator(check)
+
+
+def at_least(name: str) -> AfterValidator:
+    """Reject a share below that of the named field, which must be defined before it."""
+
+    def check(found: Fraction | None, info: ValidationInfo) -> Fraction | None:
+        least = info.data.get(name)
+        if found is not None and least is not None and found < least:
+            raise not_allowed(f"at least {name_of(name)}, {percent(least)}")
+        return found
+
+    return AfterValidator(check)
+
+
+def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:
+    """Create one error from several faults: field name, value, and allowed values."""
+    details: list[InitErrorDetails] = [
+        {"loc": (name,), "input": value, "type": not_allowed(allowed)}
+        for name, value, allowed in faults
+    ]
+    return ValidationError.from_exception_data("", details)

@@ -1,0 +1,1 @@
+"""Everything between the API server and the core: client, watches, decoding, stores."""

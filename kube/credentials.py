@@ -1,0 +1,154 @@
+"""Credentials that change while a program runs: tokens and certificates of files and plugins."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from core.model.errors import InvalidInputError, UnavailableError
+from kube import plugin
+from runtime.clock import Clock
+
+BEARER: Final = "BearerToken"
+"""Key under which the kubernetes package stores the token that it sends with every call."""
+TOKEN_CHARACTERS_MAX: Final = 100_000
+CERTIFICATE_BYTES_MAX: Final = 1024 * 1024
+EARLY_SECONDS: Final = 10
+"""Time before the expiration of credentials at which the plugin is run again."""
+RUN_AFTER_SECONDS_MIN: Final = 10.0
+"""Minimum time between two runs of a plugin, regardless of clocks and of answers with 401."""
+
+CERTIFICATE_FIELDS: Final = ("client-certificate-data", "client-key-data")
+
+
+class ClientCertificate(NamedTuple):
+    """A client certificate and its key in PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
+    """Make every call use the current token in *file*.
+
+    While the file is missing, empty or not text, the previous token is used.
+    """
+    # The package reads the token file of a kubeconfig only once. It reads the token file of a pod
+    # again when the wall clock says so, which may jump. Both tokens are valid for about an hour.
+
+    def refresh(settings: Any) -> None:  # noqa: ANN401 the package's own
+        try:
+            with file.open(encoding="utf-8") as opened:
+                found = opened.read(TOKEN_CHARACTERS_MAX).strip()
+        except (OSError, ValueError):
+            return
+        if found and found.isprintable():
+            settings.api_key[BEARER] = f"Bearer {found}"
+
+    settings.refresh_api_key_hook = refresh
+
+
+class Renewed(Protocol):
+    """Credentials that a client renews before each call."""
+
+    reconnect: Callable[[ClientCertificate], None]
+    """Called with each new client certificate. Raises: OSError, ValueError."""
+
+    def refused(self) -> None:
+        """Record that the API server rejected the credentials (status 401)."""
+
+    async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+        """Renew the credentials if necessary. Raises: UnavailableError."""
+
+
+class FromFiles:
+    """The client certificate of a kubeconfig that names files; changed files are read again.
+
+    Source: transport/cert_rotation.go of client-go.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = certificate, key
+        self._used: ClientCertificate | None = None
+        self.reconnect: Callable[[ClientCertificate], None] = lambda _: None
+
+    def refused(self) -> None:
+        """Do nothing: the files are read before each call anyway."""
+
+    async def renew(self, settings: Any) -> None:  # noqa: ANN401, ARG002 the package's own
+        """Use the present files for new connections.
+
+        While the files are missing, or do not belong together, the previous certificate is used.
+        """
+        # Reading two small files costs less than a call, so no clock decides when to read them.
+        with suppress(OSError, ValueError):  # an ssl.SSLError is an OSError
+            found = ClientCertificate(*map(_content, self._files))
+            if found != self._used:
+                self.reconnect(found)
+                self._used = found
+
+
+def _content(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(CERTIFICATE_BYTES_MAX)
+
+
+class FromPlugin:
+    """Credentials of an exec plugin; it is run again before they expire, and after a 401.
+
+    Source: plugin/pkg/client/auth/exec of client-go.
+    """
+
+    def __init__(self, run: plugin.PluginRun, clock: Clock) -> None:
+        self._run, self._clock = run, clock
+        self.reconnect: Callable[[ClientCertificate], None] = lambda _: None
+        self._run_at = clock.monotonic_seconds()
+        self._rejected = False
+        self._running: asyncio.Task[None] | None = None
+
+    def refused(self) -> None:
+        """Record that the API server rejected the credentials (status 401)."""
+        self._rejected = True
+
+    async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+        """Run the plugin if it is due, or wait for a current run; set the token in *settings*.
+
+        Raises: UnavailableError if the plugin fails; the previous token then remains in use until
+        the next run. A new client certificate is used for new connections.
+        """
+        if self._running is None and self._due():
+            self._running = asyncio.create_task(self._run_again(settings))
+        if self._running is not None:
+            # A cancelled caller must not stop the plugin, because other callers wait for it too.
+            await asyncio.shield(self._running)
+
+    def _due(self) -> bool:
+        ends, now = self._run.ends_unix_seconds, self._clock.unix_seconds()
+        ended = ends is not None and now >= ends - EARLY_SECONDS
+        since = self._clock.monotonic_seconds() - self._run_at
+        return (ended or self._rejected) and since >= RUN_AFTER_SECONDS_MIN
+
+    async def _run_again(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+        before = self._run
+        try:
+            run = await plugin.ask(before.given, before.spec)
+        except InvalidInputError as fault:
+            raise UnavailableError(str(fault)) from fault
+        finally:
+            self._running, self._run_at = None, self._clock.monotonic_seconds()
+        if run.certificate is not None and run.certificate != before.certificate:
+            self._use_certificate(run)
+        self._run, self._rejected = run, False
+        if token := run.fields.get("token"):
+            settings.api_key[BEARER] = f"Bearer {token}"
+
+    def _use_certificate(self, run: plugin.PluginRun) -> None:
+        """Use a new client certificate. Raises: UnavailableError if it is invalid."""
+        try:
+            certificate, key = (base64.b64decode(run.fields[name]) for name in CERTIFICATE_FIELDS)
+            self.reconnect(ClientCertificate(certificate, key))
+        except (OSError, ValueError) as fault:  # an ssl.SSLError is an OSError
+            problem = "returned a client certificate that cannot be used"
+            raise UnavailableError(f"plugin {run.given['command']}: {problem}") from fault

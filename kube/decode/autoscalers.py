@@ -1,0 +1,240 @@
+"""Decode NodePools, NodeClaims and the status of Cluster Autoscaler into core.model.node_groups.
+
+Errors name the field. Cluster Autoscaler writes its status every few seconds, as YAML in a
+ConfigMap. The lines that change each time are removed before the YAML is parsed, and equal texts
+are parsed once.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from sys import intern
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from core.model.errors import ConfigError, InvalidInputError
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodeGroup, NodePool
+from kube.decode.fields import NULL, ApiName, Bounded, checked, unix_seconds
+from kube.decode.objects import Name, Struct
+
+LIST_BYTES_MAX: Final = 64 * 1024
+"""Maximum size of a list of conditions or budgets, in JSON; longer ones are not decoded."""
+STATUS_BYTES_MAX: Final = 128 * 1024
+"""Maximum size of a status, after the removal of lines that Ebb does not need.
+
+Some 600 node groups fit in it."""
+GROUPS_MAX: Final = 300
+"""Maximum number of node groups of a status."""
+GROUP_CHARS_MAX: Final = 512
+"""Maximum length of the id of a node group; that of GKE is a URL."""
+NAMES_CHARS_MAX: Final = 18 * 1024
+"""Maximum length of the names of all node groups of a status together."""
+PARSED_MAX: Final = 4
+"""Maximum number of parsed statuses that are kept; there is only one in use."""
+SIZE_MAX: Final = 2**31 - 1
+"""Maximum of a 32-bit number, as in the API."""
+SHOWN_MAX: Final = 80
+"""Maximum length of a text of the status in a message."""
+FIELD: Final = "data.status"
+
+_UNUSED: Final = re.compile(
+    r"^ +(?:lastProbeTime|lastTransitionTime|status|total|ready|notStarted|beingDeleted"
+    r"|resourceUnready|longUnregistered|unregistered|candidates|cloudProviderTarget|maxSize"
+    r"|errorCode|errorMessage):[^\n]*\n|^(?:time|message):[^\n]*\n",
+    re.MULTILINE,
+)
+"""Lines with a field that Ebb does not need; the rest is still YAML of the same structure."""
+_YAML: Final = re.compile(r"^(?:autoscalerStatus|nodeGroups|clusterWide):", re.MULTILINE)
+_OLDER: Final = "Cluster-autoscaler status at "
+"""Beginning of the text that Cluster Autoscaler wrote before 1.30."""
+_ZONE: Final = re.compile(r"/zones/([a-z0-9-]{1,63})/")
+
+
+class NodePoolBudget(Struct):
+    """A budget of a NodePool: how many nodes Karpenter may disrupt at the same time."""
+
+    nodes: ApiName = ""
+    reasons: list[str] | None = None
+    schedule: str | None = None
+
+
+BUDGETS: Final = Bounded[list[NodePoolBudget]](list[NodePoolBudget], bytes_max=LIST_BYTES_MAX)
+
+
+class Disruption(Struct):
+    consolidate_after: str | None = None
+    consolidation_policy: str | None = None
+    budgets: Annotated[msgspec.Raw, BUDGETS] = NULL
+
+
+class NodePoolSpec(Struct):
+    replicas: int | None = None
+    disruption: Disruption | None = None
+
+
+class NodePoolObject(Struct):
+    metadata: Name
+    spec: NodePoolSpec | None = None
+
+
+class DatedCondition(Struct):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+CONDITIONS: Final = Bounded[list[DatedCondition]](list[DatedCondition], bytes_max=LIST_BYTES_MAX)
+
+
+class NodeClaimStatus(Struct):
+    node_name: ApiName | None = None
+    conditions: Annotated[msgspec.Raw, CONDITIONS] = NULL
+
+
+class NodeClaimObject(Struct):
+    metadata: Name
+    status: NodeClaimStatus | None = None
+
+
+class StatusData(Struct):
+    status: str | None = None
+
+
+class StatusObject(Struct):
+    metadata: Name
+    data: StatusData | None = None
+
+
+Parsed = tuple[tuple[NodeGroup, ...], str]
+"""Node groups, or why they are unknown."""
+_PARSED: Final[dict[bytes, Parsed]] = {}
+
+
+def node_pool(obj: NodePoolObject) -> NodePool:
+    """Create a NodePool. Raises: InvalidInputError with the field."""
+    spec = obj.spec or NodePoolSpec()
+    return NodePool(name=checked(obj.metadata.name, "metadata.name"), fixed=_fixed(spec))
+
+
+def _fixed(spec: NodePoolSpec) -> str:
+    """Return why Karpenter removes no empty nodes of the pool; an empty text if it does."""
+    if spec.replicas is not None:
+        nodes = min(max(spec.replicas, 0), SIZE_MAX)
+        return f"keeps a fixed number of nodes (spec.replicas: {nodes})"
+    found = spec.disruption or Disruption()
+    if found.consolidate_after == "Never":
+        return "removes no empty nodes (spec.disruption.consolidateAfter: Never)"
+    budgets = BUDGETS.read(found.budgets, "spec.disruption.budgets")
+    blocked = set(_blocked(budgets or ()))
+    # Karpenter removes an empty node for the reason Empty, or together with other nodes for the
+    # reason Underutilized. With the policy WhenEmpty it has only the reason Empty.
+    ways = {"Empty"} if found.consolidation_policy == "WhenEmpty" else {"Empty", "Underutilized"}
+    if ways <= blocked:
+        return 'removes no empty nodes (spec.disruption.budgets: nodes "0" at all times)'
+    return ""
+
+
+def _blocked(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
+    """Yield the reasons for which the budgets never allow a disruption."""
+    for one in budgets:
+        if one.nodes in ("0", "0%", "00%") and not one.schedule:
+            yield from one.reasons or ("Empty", "Underutilized")
+
+
+def node_claim(obj: NodeClaimObject) -> NodeClaim:
+    """Create a NodeClaim. Raises: InvalidInputError with the field."""
+    status = obj.status or NodeClaimStatus()
+    conditions = CONDITIONS.read(status.conditions, "status.conditions") or ()
+    drifted = next((one for one in conditions if one.type == "Drifted"), None)
+    since = None
+    if drifted is not None and drifted.status == "True":
+        # The API requires the time. If it is missing, the drift counts as old, so that Ebb does
+        # not delay the replacement of the node.
+        since = unix_seconds(drifted.last_transition_time) or 0
+    return NodeClaim(
+        name=checked(obj.metadata.name, "metadata.name"),
+        node=checked(status.node_name, "status.nodeName") if status.node_name else "",
+        drifted_seconds=since,
+    )
+
+
+def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:
+    """Create an AutoscalerStatus from a ConfigMap: the node groups, or why they are unknown.
+
+    Raises: InvalidInputError with the field.
+    """
+    meta, text = obj.metadata, (obj.data and obj.data.status) or ""
+    groups, fault = _groups_in(text)
+    return AutoscalerStatus(
+        namespace=checked(meta.namespace or "default", "metadata.namespace"),
+        name=checked(meta.name, "metadata.name"),
+        groups=groups,
+        fault=fault,
+    )
+
+
+def _groups_in(text: str) -> Parsed:
+    """Return the node groups in the text of a status, or why they are unknown."""
+    if text.startswith(_OLDER):
+        return (), f"{FIELD} has the format of Cluster Autoscaler before 1.30"
+    if not _YAML.search(text):
+        return (), f"{FIELD} is missing, or is no status of Cluster Autoscaler"
+    used = _UNUSED.sub("", text)
+    if len(used) > STATUS_BYTES_MAX:
+        return (), f"{FIELD} is too large: {len(used)} characters; allowed: {STATUS_BYTES_MAX}"
+    return _parsed(used)
+
+
+def _parsed(text: str) -> Parsed:
+    """Return the node groups, or why they are unknown; equal texts are parsed once."""
+    raw = text.encode("utf-8", "replace")
+    digest = sha256(raw).digest()  # the text itself would take more memory than its groups
+    if digest not in _PARSED:
+        if len(_PARSED) >= PARSED_MAX:
+            _PARSED.clear()
+        _PARSED[digest] = _parse(raw)
+    return _PARSED[digest]
+
+
+def _parse(raw: bytes) -> Parsed:
+    """Parse a status, or return why it cannot be parsed."""
+    # Slow to import, and many clusters have no Cluster Autoscaler.
+    from runtime.yaml_text import parse_yaml  # noqa: PLC0415
+
+    try:
+        (document,) = parse_yaml(raw, FIELD, single=True)
+        found = document.get("nodeGroups") if isinstance(document, dict) else None
+        return _groups(found or []), ""
+    except ConfigError as fault:
+        return (), " ".join(str(fault).split())[: 2 * SHOWN_MAX]
+    except InvalidInputError as fault:
+        return (), f"{FIELD}: {fault}"
+
+
+def _groups(entries: object) -> tuple[NodeGroup, ...]:
+    """Return the node groups of a list. Raises: InvalidInputError with the field."""
+    if not isinstance(entries, list) or len(entries) > GROUPS_MAX:
+        raise InvalidInputError("nodeGroups", f"is not a list of at most {GROUPS_MAX} entries")
+    found = tuple(map(_group, sorted(entries, key=repr)))
+    if sum(len(one.name) for one in found) > NAMES_CHARS_MAX:
+        raise InvalidInputError(
+            "nodeGroups", f"has names of more than {NAMES_CHARS_MAX} characters"
+        )
+    return found
+
+
+def _group(entry: Any) -> NodeGroup:  # noqa: ANN401 YAML holds anything
+    """Return a node group. Raises: InvalidInputError with the field."""
+    name = entry.get("name") if isinstance(entry, dict) else None
+    is_name = isinstance(name, str) and name.isascii() and name.isprintable()
+    if not isinstance(name, str) or not is_name or not 0 < len(name) <= GROUP_CHARS_MAX:
+        raise InvalidInputError("nodeGroups.name", f"{name!r:.{SHOWN_MAX}} is not a name")
+    health = entry.get("health")
+    least = health.get("minSize") if isinstance(health, dict) else None
+    if not isinstance(least, int) or isinstance(least, bool) or not 0 <= least <= SIZE_MAX:
+        raise InvalidInputError(
+            "nodeGroups.health.minSize", f"{least!r:.{SHOWN_MAX}} is not a number of nodes"
+        )
+    zone = _ZONE.search(name)
+    return NodeGroup(name.rpartition("/")[2], least, intern(zone[1]) if zone else "")

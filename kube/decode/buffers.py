@@ -1,0 +1,149 @@
+"""Decode CapacityBuffers and PodTemplates into core.model.buffers; errors name the field.
+
+Tenants write buffers, and the controller of an autoscaler writes their status. If either contains
+a fault, Ebb ignores only this buffer, and reports the fault.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated, Final
+
+import msgspec
+
+from core.marks.wellknown import BUFFER_OURS_LABEL
+from core.model.buffers import Buffer, PodTemplate
+from kube.decode import pod
+from kube.decode.fields import NULL, ApiName, checked, shared
+from kube.decode.objects import (
+    CONDITIONS,
+    TEXTS,
+    Condition,
+    Meta,
+    Name,
+    PodMeta,
+    PodObject,
+    PodSpec,
+    Struct,
+    keyed,
+)
+
+ACTIVE: Final = "buffer.x-k8s.io/active-capacity"
+"""Provisioning strategy that keeps room on running nodes; other strategies add nodes later."""
+READY: Final = "ReadyForProvisioning"
+"""Condition that is True if an autoscaler has accepted the buffer."""
+REASON_CHARS_MAX: Final = 80
+REPLICAS_MAX: Final = 2**31 - 1
+"""Maximum of a 32-bit number, as in the API."""
+
+
+class Reference(Struct):
+    kind: ApiName = ""
+    name: ApiName = ""
+
+
+class BufferSpec(Struct):
+    replicas: int | None = None
+    provisioning_strategy: ApiName | None = None
+    scalable_ref: Reference | None = None
+
+
+class BufferStatus(Struct):
+    pod_template_ref: Reference | None = None
+    replicas: int | None = None
+    ready_replicas: int | None = None
+    conditions: Annotated[msgspec.Raw, CONDITIONS] = NULL
+    provisioning_strategy: ApiName | None = None
+
+
+class BufferLabels(Struct):
+    """The labels of a CapacityBuffer that Ebb reads."""
+
+    ours: str | None = keyed(BUFFER_OURS_LABEL)
+
+
+class BufferMeta(Meta):
+    labels: BufferLabels | None = None
+
+
+class BufferObject(Struct):
+    metadata: BufferMeta
+    spec: BufferSpec | None = None
+    status: BufferStatus | None = None
+
+
+class TemplateMeta(Struct):
+    labels: Annotated[msgspec.Raw, TEXTS] = NULL
+
+
+class PodTemplateSpec(Struct):
+    metadata: TemplateMeta | None = None
+    spec: PodSpec | None = None
+
+
+class TemplateObject(Struct):
+    metadata: Name
+    template: PodTemplateSpec | None = None
+
+
+def buffer(obj: BufferObject) -> Buffer:
+    """Create a Buffer. Raises: InvalidInputError."""
+    meta, spec, status = obj.metadata, obj.spec or BufferSpec(), obj.status or BufferStatus()
+    template, scalable = status.pod_template_ref, spec.scalable_ref
+    ours = meta.labels is not None and meta.labels.ours is not None
+    return Buffer(
+        namespace=shared(meta.namespace or "default", "metadata.namespace"),
+        name=checked(meta.name, "metadata.name"),
+        replicas=_replicas(status.replicas),
+        ready=_replicas(status.ready_replicas),
+        template=checked(template.name, "status.podTemplateRef.name") if template else "",
+        scalable=None if template or ours or not scalable else _scalable(scalable),
+        fault=_fault(obj),
+        published=_replicas(spec.replicas) if ours else None,
+    )
+
+
+def _replicas(found: int | None) -> int:
+    return min(max(found or 0, 0), REPLICAS_MAX)
+
+
+def _scalable(found: Reference) -> tuple[str, str]:
+    return (
+        checked(found.kind, "spec.scalableRef.kind"),
+        checked(found.name, "spec.scalableRef.name"),
+    )
+
+
+def _fault(obj: BufferObject) -> str:
+    """Return why Ebb must not keep room for the buffer; empty if the buffer allows it."""
+    spec, status = obj.spec or BufferSpec(), obj.status or BufferStatus()
+    if obj.metadata.deletion_timestamp is not None:
+        return "the buffer is being deleted"
+    strategy = status.provisioning_strategy or spec.provisioning_strategy or ACTIVE
+    if strategy != ACTIVE:
+        return f"its provisioning strategy {_shown(strategy)} keeps no room on existing nodes"
+    return _not_ready(CONDITIONS.read(status.conditions, "status.conditions") or ())
+
+
+def _not_ready(conditions: Iterable[Condition]) -> str:
+    ready = next((one for one in conditions if one.type == READY), None)
+    if ready is None:
+        return "no autoscaler has accepted the buffer"
+    if ready.status != "True":
+        return f"the autoscaler rejects the buffer: {_shown(ready.reason or 'no reason given')}"
+    return ""
+
+
+def _shown(text: str) -> str:
+    cut = text[:REASON_CHARS_MAX]
+    return cut if cut.isascii() and cut.isprintable() else ascii(cut)
+
+
+def template(obj: TemplateObject) -> PodTemplate:
+    """Create a PodTemplate. Raises: InvalidInputError with the field."""
+    meta, found = obj.metadata, obj.template or PodTemplateSpec()
+    labels = found.metadata.labels if found.metadata else TemplateMeta().labels
+    about = PodMeta(name=meta.name, namespace=meta.namespace, labels=labels)
+    made = pod.pod(PodObject(metadata=about, spec=found.spec or PodSpec()))
+    if made is None:
+        raise AssertionError("a pod without a status has not finished")
+    return PodTemplate(namespace=made.namespace, name=made.name, pod=replace(made, node=None))

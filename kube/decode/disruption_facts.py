@@ -1,0 +1,149 @@
+"""Decode the facts that decide whether a pod may be disrupted: volumes, annotations and others."""
+
+from collections.abc import Mapping, Sequence
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from core.eligibility.drainability import NOTES
+from core.marks.wellknown import REMOVAL_DISABLED
+from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
+from kube.decode.byte_lru import ByteBoundedCache
+from kube.decode.containers import Containers
+from kube.decode.fields import NAME_MAX, unix_seconds
+from kube.decode.in_tree import disk_of, mount_of
+from kube.decode.objects import (
+    NO_ANNOTATIONS,
+    Condition,
+    PodAnnotations,
+    PodObject,
+    PodSpec,
+    Volume,
+)
+from kube.decode.pod_limits import VOLUMES_MAX
+
+NOTE_CHARS_MAX: Final = 1024
+"""Maximum length of an annotation that is kept with the pod; the rest is cut."""
+_SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
+"""Shared objects for pods with no other facts than local volumes and running to completion."""
+Notes = tuple[tuple[str, str], ...]
+"""Annotations by key, sorted."""
+DEFERRED: Final = "Deferred"
+"""Reason of the condition PodResizePending if the kubelet retries when the node has room."""
+COMPLETING: Final = frozenset({"Never", "OnFailure"})
+"""Restart policies under which the kubelet does not restart a container that has succeeded."""
+IN_MEMORY: Final = "Memory"
+GRACE_SECONDS: Final = 30
+"""Default of terminationGracePeriodSeconds."""
+OVERDUE_SECONDS: Final = 30
+"""Time after the grace period from which Cluster Autoscaler ignores a pod (LongTerminating)."""
+
+
+def disruption_facts_of(
+    obj: PodObject,
+    containers: Containers,
+    volumes: Sequence[Volume],
+    labels: Mapping[str, str],
+    resizes: Sequence[Condition],
+) -> DisruptionFacts:
+    """Return the facts about a pod; volumes beyond VOLUMES_MAX are ignored.
+
+    *resizes*: conditions of `pending_resizes`.
+    """
+    claims: list[ClaimUse] = []
+    local: list[str] = []
+    disks: list[InlineDisk] = []
+    for volume in volumes[:VOLUMES_MAX]:
+        if volume.empty_dir is not None:
+            if volume.empty_dir.medium != IN_MEMORY:
+                local.append(volume.name)
+        elif volume.persistent_volume_claim is not None:
+            claims.append(ClaimUse(volume.persistent_volume_claim.claim_name))
+        elif volume.host_path is not None:
+            local.append(volume.name)
+        elif volume.ephemeral is not None:
+            claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
+        elif (disk := disk_of(volume) or mount_of(volume)) is not None:
+            disks.append(disk)
+    annotations = obj.metadata.annotations
+    notes: Notes = ()
+    if annotations is not None or REMOVAL_DISABLED in labels:
+        notes = _notes(annotations or NO_ANNOTATIONS, labels)
+    shared = _shared_facts(tuple(local), completes=_completes(obj.spec, containers))
+    resized, gang = bool(resizes) and any(map(_is_deferred, resizes)), _gang(obj.spec)
+    if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
+        return shared
+    return DisruptionFacts(
+        claims=tuple(sorted(set(claims))),
+        disks=tuple(sorted(set(disks))),
+        local_volumes=shared.local_volumes,
+        notes=notes,
+        started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
+        overdue_seconds=_overdue(obj),
+        gang=gang,
+        resize_deferred=resized,
+        completes=shared.completes,
+    )
+
+
+def _gang(spec: PodSpec) -> str:
+    """Return the name of the pod group (gang) of the pod; empty if the pod is in none."""
+    if spec.scheduling_group is not None:
+        return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
+    ref = spec.workload_ref
+    if ref is None or not ref.name:
+        return ""
+    parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
+    return "/".join(part[:NAME_MAX] for part in parts if part)
+
+
+def _is_deferred(resize: Condition) -> bool:
+    """Return whether the kubelet defers a resize until the node has room (KEP-1287)."""
+    return resize.reason == DEFERRED and resize.status == "True"
+
+
+def _completes(spec: PodSpec, containers: Containers) -> bool:
+    """Return whether the pod ends when its containers have succeeded: no restart policy is Always.
+
+    Always is the default.
+    """
+    # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
+    # with restartPolicy: Always) end with the other containers, so they do not count.
+    for _, own, _ in containers.main:
+        if (own or spec.restart_policy) not in COMPLETING:
+            return False
+    return bool(containers.main)
+
+
+def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFacts:
+    """Return one shared object for all pods with local volumes of these names."""
+    if not (volumes or completes):
+        return NO_DISRUPTION_FACTS
+    key = volumes, completes
+    return _SAME[key] or _SAME.made(
+        key,
+        lambda: DisruptionFacts(
+            local_volumes=tuple(sorted(map(intern, volumes))), completes=completes
+        ),
+    )
+
+
+def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> Notes:
+    if found == NO_ANNOTATIONS and REMOVAL_DISABLED not in labels:
+        return ()
+    written: dict[str, str | None] = msgspec.to_builtins(found)
+    if found.removal_disabled is None:
+        written[REMOVAL_DISABLED] = labels.get(REMOVAL_DISABLED)
+    # A note that is no field of the struct raises KeyError, so that none is forgotten.
+    notes = ((key, value) for key in sorted(NOTES) if (value := written[key]) is not None)
+    return tuple((key, value[:NOTE_CHARS_MAX]) for key, value in notes)
+
+
+def _overdue(obj: PodObject) -> int | None:
+    """Return the Unix second by which a terminating pod should have ended, or None."""
+    since = unix_seconds(obj.metadata.deletion_timestamp)
+    if since is None:
+        return None
+    grace = obj.spec.termination_grace_period_seconds
+    return since + (GRACE_SECONDS if grace is None else grace) + OVERDUE_SECONDS

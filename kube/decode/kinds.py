@@ -1,0 +1,377 @@
+"""The kinds of the API that Ebb reads, one entry each; dumps, lists and watches use this table.
+
+A new kind needs an entry here, and a module next to this one that decodes it. Tests check that the
+manifests grant RBAC permissions for these kinds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from core.cluster.namespaces import Namespace
+from core.cluster.volumes import Attachment, Claim, CsiNode, Volume
+from core.config.settings import Config
+from core.model.buffers import Buffer, PodTemplate
+from core.model.cluster import DaemonSet, DisruptionBudget
+from core.model.errors import InvalidInputError
+from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
+from core.model.pod import Pod
+from core.moves.listed import ListedDeployment, ListedReplicaSet
+from core.moves.objects import HorizontalAutoscaler, ResourceQuota
+from kube.decode import (
+    attachments,
+    autoscalers,
+    budget,
+    buffers,
+    daemon_sets,
+    deployments,
+    namespaces,
+    node,
+    placeholders,
+    pod,
+    scaling,
+    storage,
+)
+from kube.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
+from kube.decode.json_depth import decoded
+from kube.decode.objects import NAME_DECODER, PodObject
+from kube.decode.placeholders import Outline
+
+Object = (
+    Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | Namespace | Attachment
+    | PodTemplate | Buffer | NodePool | NodeClaim | AutoscalerStatus | DaemonSet
+    | ListedDeployment | ListedReplicaSet | HorizontalAutoscaler | ResourceQuota
+)  # fmt: skip
+Wire_ = TypeVar("Wire_")
+Model_ = TypeVar("Model_")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Kind(Generic[Wire_, Model_]):
+    """A kind: its name, its path, and how its objects are decoded; errors name the object."""
+
+    # Objects are decoded directly from bytes. Typed decoding skips unknown fields, so a pod of
+    # 5 kB takes microseconds.
+
+    name: str
+    path: str
+    """Path of the list of all objects."""
+    older: tuple[str, ...] = ()
+    """Paths in older versions of the API, for servers that do not serve the current one."""
+    optional: bool = False
+    """The kind has no objects if the API server does not serve it or RBAC does not allow reading
+    it."""
+    in_dumps: bool = True
+    """The command that creates a dump names the kind, because every cluster serves it."""
+    only: Callable[[Config], str] | None = None
+    """Returns namespace/name of the only object that is listed and watched; None: all objects."""
+    needed: Callable[[Config], bool] | None = None
+    """Returns whether a running controller watches the kind; None: it always does."""
+    wire: type[Wire_]
+    make: Callable[[Wire_], Model_]
+    """Creates an object of the model; errors name the field."""
+    field: str
+    """Name of the argument for the objects: of core.cluster.volumes.build_cluster, or, for
+    SURGE_KINDS, of core.moves.listed.surge_objects."""
+    namespaced: bool = False
+    nickname: str = ""
+    """Name of the kind in kubectl; empty if it is that of the resource."""
+    blind: Callable[[Bytes, str], Model_ | None] = placeholders.nothing
+    """Creates a placeholder from the bytes of an object that cannot be decoded, and the reason."""
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[Wire_]:
+        """Return the decoder of the wire format."""
+        return msgspec.json.Decoder(self.wire)
+
+    @cached_property
+    def resource(self) -> str:
+        """Return the name in paths, RBAC rules and metrics."""
+        return self.path.rpartition("/")[2]
+
+    @cached_property
+    def group(self) -> str:
+        """Return the API group; empty for the core group."""
+        _, root, group, *_ = self.path.split("/")
+        return group if root == "apis" else ""
+
+    def is_of(self, api_version: object) -> bool:
+        """Return whether an object with the kind's name and this apiVersion belongs to the kind.
+
+        Other APIs have kinds of the same name: Longhorn and OpenShift have a Node of their own.
+        Without an apiVersion the name alone decides.
+        """
+        if not isinstance(api_version, str) or not api_version:
+            return True
+        return api_version.rpartition("/")[0] == self.group
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths of the list, the preferred path first."""
+        return (self.path, *self.older)
+
+    @property
+    def short(self) -> str:
+        """Return the name of the kind in kubectl."""
+        return self.nickname or self.resource
+
+    def within(self, outer: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 a generic struct
+        """Return a decoder of a page or event with objects in the wire format."""
+        return msgspec.json.Decoder(outer[self.wire])
+
+    def key(self, one: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
+        """Return the name, with the namespace for namespaced kinds."""
+        name: str = one.name
+        return f"{one.namespace or 'default'}/{name}" if self.namespaced else name
+
+    def path_of(self, key: str) -> str:
+        """Return the path of the object with this key."""
+        namespace, _, name = key.rpartition("/")
+        return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
+
+    def read(self, raw: Bytes, source: str = "") -> Model_:
+        """Decode an object; None if it does not count, such as a finished or gated pod.
+
+        Raises: InvalidInputError that names source, object and field.
+        """
+        return self.made(self._decoded(raw, source), source)
+
+    def made(self, obj: Wire_, source: str = "") -> Model_:
+        """Create an object from its wire format. Raises: as `read`."""
+        try:
+            return self.make(obj)
+        except InvalidInputError as fault:
+            meta = obj.metadata  # type: ignore[attr-defined]
+            where = join(where_of(source, self.name, meta.namespace, meta.name), fault.where)
+            raise InvalidInputError(where, fault.problem) from fault
+
+    def taken(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, bytes, or Outline
+        """Create an object or its placeholder. Raises: as `read` if there is no placeholder."""
+        if isinstance(item, Outline):
+            where = where_of("", self.name, item.metadata.namespace, item.metadata.name)
+            return self._instead(item.raw, InvalidInputError(where, TOO_DEEP))
+        try:
+            return self.read(item) if isinstance(item, msgspec.Raw) else self.made(item)
+        except InvalidInputError as fault:
+            # Only the invalid field is known here: read the placeholder from the bytes.
+            raw = item if isinstance(item, msgspec.Raw) else msgspec.json.encode(item)
+            return self._instead(raw, fault)
+
+    def _instead(self, raw: Bytes, fault: InvalidInputError) -> Model_:
+        """Return the placeholder of an undecodable object. Raises: *fault* if there is none."""
+        found = self.blind(raw, str(fault))
+        if found is None:
+            raise fault
+        return found
+
+    def _decoded(self, raw: Bytes, source: str) -> Wire_:
+        """Decode an object; its name is looked up only for errors."""
+        try:
+            return decoded(self.decoder.decode, raw)
+        except FAULTS:
+            where = join(source, self.name)
+            who = strictly(NAME_DECODER.decode, raw, where).metadata
+            if who:
+                where = where_of(source, self.name, who.namespace, who.name)
+            return strictly(self.decoder.decode, raw, where)
+
+
+def in_namespace(path: str, namespace: str) -> str:
+    """Return the path of the part of a list in one namespace."""
+    root, _, resource = path.rpartition("/")
+    return f"{root}/namespaces/{namespace}/{resource}"
+
+
+AnyKind = Kind[Any, Any]
+NODES: Final = Kind(
+    name="Node",
+    path="/api/v1/nodes",
+    wire=node.NodeObject,
+    make=node.node,
+    blind=placeholders.node,
+    field="nodes",
+)
+PODS: Final[Kind[PodObject, Pod | None]] = Kind(
+    name="Pod",
+    path="/api/v1/pods",
+    namespaced=True,
+    wire=PodObject,
+    make=pod.pod,
+    blind=placeholders.pod,
+    field="pods",
+)
+BUDGETS: Final = Kind(
+    name="PodDisruptionBudget",
+    path="/apis/policy/v1/poddisruptionbudgets",
+    nickname="pdb",
+    namespaced=True,
+    wire=budget.BudgetObject,
+    make=budget.budget,
+    field="budgets",
+    needed=lambda config: config.evicts,
+)
+CLAIMS: Final = Kind(
+    name="PersistentVolumeClaim",
+    path="/api/v1/persistentvolumeclaims",
+    nickname="pvc",
+    namespaced=True,
+    wire=storage.ClaimObject,
+    make=storage.claim,
+    field="claims",
+)
+VOLUMES: Final = Kind(
+    name="PersistentVolume",
+    path="/api/v1/persistentvolumes",
+    nickname="pv",
+    wire=storage.VolumeObject,
+    make=storage.volume,
+    field="volumes",
+)
+CSI_NODES: Final = Kind(
+    name="CSINode",
+    path="/apis/storage.k8s.io/v1/csinodes",
+    wire=storage.CsiNodeObject,
+    make=storage.csi_node,
+    field="csi_nodes",
+)
+NAMESPACES: Final = Kind(
+    name="Namespace",
+    path="/api/v1/namespaces",
+    nickname="ns",
+    wire=namespaces.NamespaceObject,
+    make=namespaces.namespace,
+    field="namespaces",
+    optional=True,
+)
+ATTACHMENTS: Final = Kind(
+    name="VolumeAttachment",
+    path="/apis/storage.k8s.io/v1/volumeattachments",
+    wire=attachments.AttachmentObject,
+    make=attachments.attachment,
+    field="attachments",
+    optional=True,
+)
+TEMPLATES: Final = Kind(
+    name="PodTemplate",
+    path="/api/v1/podtemplates",
+    namespaced=True,
+    wire=buffers.TemplateObject,
+    make=buffers.template,
+    field="templates",
+    optional=True,
+    in_dumps=False,
+)
+BUFFERS: Final[Kind[buffers.BufferObject, Buffer | None]] = Kind(
+    name="CapacityBuffer",
+    path="/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
+    older=("/apis/autoscaling.x-k8s.io/v1alpha1/capacitybuffers",),
+    namespaced=True,
+    wire=buffers.BufferObject,
+    make=buffers.buffer,
+    field="buffers",
+    optional=True,
+    in_dumps=False,
+)
+NODE_POOLS: Final = Kind(
+    name="NodePool",
+    path="/apis/karpenter.sh/v1/nodepools",
+    wire=autoscalers.NodePoolObject,
+    make=autoscalers.node_pool,
+    field="node_pools",
+    optional=True,
+    in_dumps=False,
+)
+NODE_CLAIMS: Final = Kind(
+    name="NodeClaim",
+    path="/apis/karpenter.sh/v1/nodeclaims",
+    wire=autoscalers.NodeClaimObject,
+    make=autoscalers.node_claim,
+    field="node_claims",
+    optional=True,
+    in_dumps=False,
+)
+STATUSES: Final = Kind(
+    name="ConfigMap",
+    path="/api/v1/configmaps",
+    namespaced=True,
+    wire=autoscalers.StatusObject,
+    make=autoscalers.autoscaler_status,
+    field="statuses",
+    optional=True,
+    in_dumps=False,
+    only=lambda config: config.cluster_autoscaler.status_key,
+)
+DAEMON_SETS: Final[Kind[daemon_sets.DaemonSetObject, DaemonSet | None]] = Kind(
+    name="DaemonSet",
+    path="/apis/apps/v1/daemonsets",
+    nickname="ds",
+    namespaced=True,
+    wire=daemon_sets.DaemonSetObject,
+    make=daemon_sets.daemon_set,
+    field="daemon_sets",
+    optional=True,
+    in_dumps=False,
+)
+DEPLOYMENTS: Final[Kind[deployments.DeploymentObject, ListedDeployment | None]] = Kind(
+    name="Deployment",
+    path="/apis/apps/v1/deployments",
+    nickname="deploy",
+    namespaced=True,
+    wire=deployments.DeploymentObject,
+    make=deployments.deployment,
+    field="deployments",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+REPLICA_SETS: Final[Kind[deployments.ReplicaSetObject, ListedReplicaSet | None]] = Kind(
+    name="ReplicaSet",
+    path="/apis/apps/v1/replicasets",
+    nickname="rs",
+    namespaced=True,
+    wire=deployments.ReplicaSetObject,
+    make=deployments.replica_set,
+    field="replica_sets",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+HORIZONTAL_AUTOSCALERS: Final[Kind[scaling.AutoscalerObject, HorizontalAutoscaler | None]] = Kind(
+    name="HorizontalPodAutoscaler",
+    path="/apis/autoscaling/v2/horizontalpodautoscalers",
+    nickname="hpa",
+    namespaced=True,
+    wire=scaling.AutoscalerObject,
+    make=scaling.horizontal_autoscaler,
+    field="autoscalers",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+QUOTAS: Final = Kind(
+    name="ResourceQuota",
+    path="/api/v1/resourcequotas",
+    nickname="quota",
+    namespaced=True,
+    wire=scaling.QuotaObject,
+    make=scaling.resource_quota,
+    field="quotas",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+CLUSTER_KINDS: Final[tuple[AnyKind, ...]] = (
+    NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, NAMESPACES, ATTACHMENTS,
+    TEMPLATES, BUFFERS, NODE_POOLS, NODE_CLAIMS, STATUSES, DAEMON_SETS,
+)  # fmt: skip
+"""The kinds of a Cluster in the order of listing, nodes first; without them there is no plan.
+
+If a node is added after the list of nodes, its pods are ignored. In the other order, the node
+would look empty by mistake."""
+SURGE_KINDS: Final[tuple[AnyKind, ...]] = (
+    DEPLOYMENTS, REPLICA_SETS, HORIZONTAL_AUTOSCALERS, QUOTAS
+)  # fmt: skip
+"""The kinds that only surge moves need; without them no move begins."""
+KINDS: Final[tuple[AnyKind, ...]] = (*CLUSTER_KINDS, *SURGE_KINDS)
+BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}
+"""All kinds by the `kind` of their objects in a dump."""

@@ -1,0 +1,27 @@
+"""Decode Namespaces into core.cluster.namespaces; errors name the field."""
+
+from typing import Annotated
+
+import msgspec
+
+from core.cluster.namespaces import Namespace
+from kube.decode import templates
+from kube.decode.fields import NULL, shared
+from kube.decode.objects import TEXTS, Name, Struct
+
+
+class NamespaceMeta(Name):
+    labels: Annotated[msgspec.Raw, TEXTS] = NULL
+
+
+class NamespaceObject(Struct):
+    metadata: NamespaceMeta
+
+
+def namespace(obj: NamespaceObject) -> Namespace:
+    """Create a Namespace. Raises: InvalidInputError with the field."""
+    labels = templates.labels(bytes(obj.metadata.labels))
+    return Namespace(
+        name=shared(obj.metadata.name, "metadata.name"),
+        labels=None if labels is templates.TOO_MANY_LABELS else labels,
+    )

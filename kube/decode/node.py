@@ -1,0 +1,206 @@
+"""Decode Nodes into core.model.node; errors name the field only."""
+
+from sys import intern
+from typing import Annotated, Final
+
+import msgspec
+
+from core.marks.wellknown import (
+    BACKOFF_ANNOTATION,
+    DETAILS_ANNOTATION,
+    GUARD_ANNOTATION,
+    GUARD_OURS_ANNOTATION,
+    KARPENTER_KEEP_ANNOTATION,
+    KEEP_ANNOTATION,
+    REMOVAL_DISABLED,
+    RESERVE_ANNOTATION,
+)
+from core.model.constraints import ASKED_FEATURES
+from core.model.errors import InvalidInputError
+from core.model.node import Node, Taint
+from core.model.requests import resources
+from core.model.resources import ATTACHABLE
+from core.model.virtual import is_virtual
+from kube.decode import pod_limits
+from kube.decode.fields import (
+    NULL,
+    ApiName,
+    Bounded,
+    few_bytes,
+    read_amounts,
+    shared,
+    unix_seconds,
+)
+from kube.decode.objects import (
+    CONDITIONS,
+    Amounts,
+    Meta,
+    Struct,
+    keyed,
+    ready_as_sent,
+    set_keys,
+)
+
+PROVIDER_CHARS_MAX: Final = 32
+"""Length to which the name of the provider is cut."""
+LABELS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=128 * 1024)
+"""Limit on labels. Node Feature Discovery sets some hundreds of labels of up to 100 bytes."""
+AMOUNTS: Final = Bounded[Amounts](Amounts, bytes_max=128 * 1024)
+FEATURES: Final = Bounded[list[str]](list[str], bytes_max=64 * 1024)
+KEPT_BYTES_MAX: Final = 250_000
+"""Maximum memory that a Node takes; a Node that would take more is unreadable."""
+SMALL_BYTES: Final = 12 * 1024
+SMALL_ITEMS: Final = 64
+"""A Node always takes less memory than KEPT_BYTES_MAX if the JSON of its labels and resources has
+at most SMALL_BYTES, and if it has at most SMALL_ITEMS taints."""
+ANNOTATION_CHARS_MAX: Final = 4097
+"""Maximum length of an annotation that is kept with the node; the rest is cut.
+
+It is longer than the longest valid value (core.marks.mark), so that a value that is cut stays
+invalid."""
+
+
+_SUSPENDED: Final = b"Suspended"
+
+
+class TaintObject(Struct):
+    key: ApiName = ""
+    value: ApiName | None = None
+    effect: ApiName = ""
+    time_added: ApiName | None = None
+
+
+TAINTS: Final = Bounded[list[TaintObject]](list[TaintObject], bytes_max=64 * 1024, items_max=1024)
+
+
+class NodeSpec(Struct):
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+    taints: Annotated[msgspec.Raw, TAINTS] = NULL
+    unschedulable: bool | None = None
+
+
+class NodeStatus(Struct):
+    allocatable: Annotated[msgspec.Raw, AMOUNTS] = NULL
+    capacity: Annotated[msgspec.Raw, AMOUNTS] = NULL
+    conditions: Annotated[msgspec.Raw, CONDITIONS] = NULL
+    declared_features: Annotated[msgspec.Raw, FEATURES] = NULL
+
+
+class NodeAnnotations(Struct):
+    """The annotations of a Node that Ebb reads."""
+
+    details: str | None = keyed(DETAILS_ANNOTATION)
+    backoff: str | None = keyed(BACKOFF_ANNOTATION)
+    reserve: str | None = keyed(RESERVE_ANNOTATION)
+    keep: str | None = keyed(KEEP_ANNOTATION)
+    guard: str | None = keyed(GUARD_ANNOTATION)
+    guard_ours: str | None = keyed(GUARD_OURS_ANNOTATION)
+    karpenter_keep: str | None = keyed(KARPENTER_KEEP_ANNOTATION)
+    removal_disabled: str | None = keyed(REMOVAL_DISABLED)
+
+
+class NodeMeta(Meta):
+    labels: Annotated[msgspec.Raw, LABELS] = NULL
+    annotations: NodeAnnotations | None = None
+
+
+class NodeObject(Struct):
+    metadata: NodeMeta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+NO_SPEC: Final = NodeSpec()
+NO_STATUS: Final = NodeStatus()
+
+
+def node(obj: NodeObject) -> Node:
+    """Create a Node; it is unreadable if its kubelet has reported no resources.
+
+    Raises: InvalidInputError with the field.
+    """
+    status, spec, meta = obj.status or NO_STATUS, obj.spec or NO_SPEC, obj.metadata
+    unreadable = ""
+    try:
+        amounts = _allocatable(status)
+    except InvalidInputError as fault:
+        amounts, unreadable = {}, str(fault)
+    labels = LABELS.read(meta.labels, "metadata.labels") or {}
+    taints: tuple[Taint, ...] = ()
+    if spec.taints is not NULL:
+        taints = tuple(map(_taint, TAINTS.read(spec.taints, "spec.taints") or ()))
+    provider_id = spec.provider_id or ""
+    ready, suspended = _ready_and_suspended(status.conditions)
+    found = Node(
+        name=shared(meta.name, "metadata.name"),
+        uid=meta.uid,
+        version=meta.resource_version,
+        labels=labels,
+        annotations=annotations_of(meta.annotations) if meta.annotations else {},
+        taints=taints,
+        unschedulable=bool(spec.unschedulable),
+        allocatable=resources(amounts, pods=amounts.get("pods", 0)),
+        features=_features(status.declared_features),
+        ready=ready,
+        suspended=suspended,
+        unreadable=unreadable,
+        created_seconds=unix_seconds(meta.creation_timestamp),
+        deleting=meta.deletion_timestamp is not None,
+        provider=_provider(provider_id),
+        virtual=is_virtual(labels, [(one.key, one.value) for one in taints], provider_id),
+    )
+    sizes = len(meta.labels) + len(status.allocatable)
+    if sizes > SMALL_BYTES or len(taints) > SMALL_ITEMS:
+        few_bytes(found, KEPT_BYTES_MAX)
+    return found
+
+
+def _features(raw: msgspec.Raw) -> tuple[str, ...]:
+    if raw is NULL:
+        return ()
+    declared = FEATURES.read(raw, "status.declaredFeatures") or ()
+    return tuple(sorted(ASKED_FEATURES.intersection(declared)))
+
+
+def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
+    """Return whether the conditions Ready and Suspended are True.
+
+    A Node without conditions counts as Ready.
+    """
+    if raw is NULL:
+        return True, False
+    written = bytes(raw)
+    if _SUSPENDED not in written and (ready := ready_as_sent(written)) is not None:
+        return ready, False
+    conditions = CONDITIONS.read(raw, "status.conditions") or ()
+    true = {one.type for one in conditions if one.status == "True"}
+    return not conditions or "Ready" in true, "Suspended" in true
+
+
+def annotations_of(found: Struct) -> dict[str, str]:
+    """Return by key the annotations that are set; long values are cut."""
+    return {key: value[:ANNOTATION_CHARS_MAX] for key, value in set_keys(found).items()}
+
+
+def _provider(provider_id: str) -> str:
+    name, separator, _ = provider_id[: 2 * PROVIDER_CHARS_MAX].partition("://")
+    return intern(name[:PROVIDER_CHARS_MAX]) if separator else ""
+
+
+def _taint(found: TaintObject) -> Taint:
+    return Taint(found.key, found.value or "", found.effect, found.time_added or "")
+
+
+def _allocatable(status: NodeStatus) -> dict[str, int]:
+    """Return the allocatable resources; without them the capacity, which is the API's default."""
+    field = "status.allocatable"
+    found = AMOUNTS.read(status.allocatable, field)
+    if not found:
+        field = "status.capacity"
+        found = AMOUNTS.read(status.capacity, field)
+    if not found:
+        problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
+        raise InvalidInputError("status.allocatable", problem)
+    counted = {name: one for name, one in found.items() if not name.startswith(ATTACHABLE)}
+    pod_limits.few("resources", len(counted), pod_limits.NODE_RESOURCES_MAX, field)
+    return read_amounts(counted, field)

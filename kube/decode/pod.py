@@ -1,0 +1,349 @@
+"""Decode Pods into core.model.pod; errors name the field only."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, make_dataclass, replace
+from sys import intern
+from typing import Any, Final
+
+import msgspec
+
+from core.cluster.schedulers import KNOWN, SCHEDULER_FIELD
+from core.model.constraints import (
+    HOST_USERS,
+    NO_DISRUPTION_FACTS,
+    NO_NODE_CONSTRAINTS,
+    OS_LABEL,
+    RESTARTS_ALL,
+    DisruptionFacts,
+    HostPort,
+    NodeConstraints,
+    PodConstraints,
+)
+from core.model.errors import InvalidInputError
+from core.model.pod import (
+    CLAIMS_FIELD,
+    DEFAULT_SCHEDULER,
+    DEVICES_FIELD,
+    SCHEDULER_CHARS_MAX,
+    TOPOLOGY_FIELD,
+    VOLUMES_FIELD,
+    Pod,
+)
+from core.model.workload import DAEMON_SET
+from kube.decode import pod_limits, templates
+from kube.decode.byte_lru import ByteBoundedCache
+from kube.decode.containers import Containers, containers_of
+from kube.decode.disruption_facts import disruption_facts_of
+from kube.decode.fields import (
+    NULL,
+    NULL_BYTES,
+    checked,
+    few_bytes,
+    shared,
+    unix_seconds,
+)
+from kube.decode.objects import (
+    CONDITIONS,
+    FINISHED,
+    NO_ANNOTATIONS,
+    NO_STATUS,
+    OWNERS,
+    PRESENT_LIST,
+    VOLUMES,
+    Condition,
+    PodMeta,
+    PodObject,
+    PodSpec,
+    PodStatus,
+    ready_as_sent,
+)
+from kube.decode.requests import pending_resizes, requests_of
+
+COST_CHARS_MAX: Final = 32
+KUEUE_LABEL: Final = "kueue.x-k8s.io/tas"
+"""Label of pods that Kueue admits with topology-aware scheduling, set until 0.16."""
+NO_SPREAD: Final = (NULL_BYTES, b"[]")
+KEPT_BYTES_MAX: Final = 63_000
+"""Maximum memory that a pod takes; a pod that would take more is unreadable."""
+SMALL_BYTES: Final = 2 * 1024
+SMALL_ITEMS: Final = 16
+"""A pod always takes less memory than KEPT_BYTES_MAX if the JSON of its constraints and labels has
+at most SMALL_BYTES, and if it has at most SMALL_ITEMS claims, disks, local volumes and extended
+resources together."""
+MADE_OF_BYTE: Final = 12
+MADE_OF_KEY: Final = 82
+"""Bytes of memory for each byte and each key of larger JSON, at most.
+
+A short entry of matchLabels has 7 bytes and takes 166 bytes of memory. To measure a pod takes five
+times as long as to decode it, so it is only done if this estimate exceeds KEPT_BYTES_MAX."""
+NO_OWNER: Final = "", ""
+_CONTROLLERS: Final = ByteBoundedCache[bytes, tuple[str, str]]()
+"""Kind and name of the controller, by the JSON of the owner references."""
+_OF_KUBELETS: Final = ByteBoundedCache[
+    tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
+]()
+"""Shared node constraints of pods that require an operating system or node features."""
+_READY: Final = b'"Ready"'
+# The constructor of a frozen class sets each field by a call. That takes 2.6 times as long as to
+# create a _Draft and change its class.
+_Draft: Final[type[Pod]] = make_dataclass(
+    "_Draft", [(one.name, Any) for one in fields(Pod)], kw_only=True, slots=True
+)
+"""A class like Pod, with the same slots, but not frozen and without defaults."""
+
+
+def pod(obj: PodObject) -> Pod | None:
+    """Create a Pod; None for finished and gated pods. Raises: InvalidInputError with the field."""
+    meta, spec, status = obj.metadata, obj.spec, obj.status or NO_STATUS
+    if status.phase in FINISHED or (obj.status is not None and _gated(spec)):
+        return None
+    # Most pods have no pending resize: their conditions are searched, not decoded.
+    conditions = bytes(status.conditions)
+    resizes = pending_resizes(conditions)
+    namespace = shared(meta.namespace or "default", "metadata.namespace")
+    owner_kind, owner_name = _owner(meta)
+    annotations, containers = meta.annotations or NO_ANNOTATIONS, containers_of(spec)
+    daemon = owner_kind == DAEMON_SET or annotations.daemon == "true"
+    mirror = annotations.mirror is not None
+    resident = (daemon or mirror) and bool(spec.node_name)
+    labels = templates.labels(bytes(meta.labels))
+    placing, company, unsupported, ties, too_much = _wants(
+        obj, containers, namespace, labels, resizes, resident=resident
+    )
+    made = _Draft(
+        namespace=namespace,
+        name=checked(meta.name, "metadata.name"),
+        uid=meta.uid,
+        node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
+        requests=requests_of(spec, containers, status, resizes),
+        placing=_for_kubelet(placing, spec, containers),
+        scheduler=_scheduler(spec.scheduler_name),
+        labels=labels,
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        priority=spec.priority or 0,
+        mirror=mirror,
+        daemon=daemon,
+        unsupported=unsupported,
+        too_much=too_much,
+        unreadable="",
+        company=company,
+        own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
+        ties=ties,
+        nominated_node=_nominated_node(spec, status),
+        unschedulable=not spec.node_name and _unschedulable(conditions),
+        ready=bool(spec.node_name) and _ready(conditions),
+        terminating=meta.deletion_timestamp is not None,
+        created_seconds=unix_seconds(meta.creation_timestamp),
+        deletion_cost=_cost(annotations.cost),
+        deletion_cost_ours=_cost(annotations.cost_ours),
+    )
+    made.__class__ = Pod  # frozen from here on
+    made.__post_init__()
+    return _checked_size(made, meta, spec)
+
+
+def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
+    """Return the pod. Raises: InvalidInputError if it takes more than KEPT_BYTES_MAX of memory."""
+    blocks = (
+        *(meta.labels, spec.node_selector, spec.affinity),
+        *(spec.tolerations, spec.topology_spread_constraints),
+    )
+    items, ties = len(made.requests.extended), made.ties
+    if ties is not NO_DISRUPTION_FACTS:
+        items += len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
+    if items > SMALL_ITEMS or (sum(map(len, blocks)) > SMALL_BYTES and _may_be_large(blocks)):
+        few_bytes(made, KEPT_BYTES_MAX)
+    return made
+
+
+def _may_be_large(blocks: Iterable[msgspec.Raw]) -> bool:
+    """Return whether the constraints and labels may take more than KEPT_BYTES_MAX of memory."""
+    estimates = (len(raw) * MADE_OF_BYTE + bytes(raw).count(b":") * MADE_OF_KEY for raw in blocks)
+    return sum(estimates) > KEPT_BYTES_MAX
+
+
+def _nominated_node(spec: PodSpec, status: PodStatus) -> str:
+    """Return the node that kube-scheduler has nominated for a Pending pod; usually empty."""
+    name = status.nominated_node_name
+    return shared(name, "status.nominatedNodeName") if name and not spec.node_name else ""
+
+
+def _gated(spec: PodSpec) -> bool:
+    """Return whether scheduling gates keep the pod from being scheduled (KEP-3521)."""
+    if spec.scheduling_gates is NULL or spec.node_name:
+        return False
+    return bool(PRESENT_LIST.read(spec.scheduling_gates, "spec.schedulingGates"))
+
+
+def _scheduler(name: str | None) -> str:
+    """Return the name of the scheduler, interned; the default scheduler if it is empty."""
+    # No configured name is longer than SCHEDULER_CHARS_MAX, so a cut name equals none of them.
+    return intern(name[: SCHEDULER_CHARS_MAX + 1]) if name else DEFAULT_SCHEDULER
+
+
+def head(meta: PodMeta) -> Pod:
+    """Create a Pod with its identity and its owner only.
+
+    Raises: InvalidInputError with the field.
+    """
+    owner_kind, owner_name = _owner(meta)
+    return Pod(
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        labels=templates.labels(bytes(meta.labels)),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+    )
+
+
+def _owner(meta: PodMeta) -> tuple[str, str]:
+    """Return kind and name of the controller; empty if there is none."""
+    if meta.owner_references is NULL:
+        return NO_OWNER
+    raw = bytes(meta.owner_references)
+    return _CONTROLLERS[raw] or _CONTROLLERS.made(raw, lambda: _controller(raw))
+
+
+def _controller(owners: bytes) -> tuple[str, str]:
+    for owner in OWNERS.read(owners, "metadata.ownerReferences") or ():
+        if owner.controller:
+            return intern(pod_limits.of_owner(owner.kind)), intern(pod_limits.of_owner(owner.name))
+    return NO_OWNER
+
+
+Wants = tuple[NodeConstraints, PodConstraints, tuple[str, ...], DisruptionFacts, str]
+"""Node constraints, pod constraints, fields that cannot be evaluated, disruption facts, exceeded
+limit.
+
+If a limit is exceeded, the constraints are empty, except for host ports and disks."""
+
+
+def _wants(
+    obj: PodObject,
+    containers: Containers,
+    namespace: str,
+    labels: Mapping[str, str],
+    resizes: Sequence[Condition],
+    *,
+    resident: bool,
+) -> Wants:
+    spec = obj.spec
+    selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
+    if (
+        resident
+    ):  # only the tolerations matter: whether a replacement can run in spite of a NoSchedule mark
+        selector = affinity = NULL_BYTES
+    template = templates.template(selector, affinity, bytes(spec.tolerations))
+    too_much = template.too_much
+    if labels is templates.TOO_MANY_LABELS:
+        too_much = f"more than {pod_limits.LABELS_MAX} labels, or very long labels"
+    volumes = VOLUMES.read(spec.volumes, "spec.volumes") or ()
+    if len(volumes) > pod_limits.VOLUMES_MAX:
+        too_much = pod_limits.over("volumes", len(volumes), pod_limits.VOLUMES_MAX)
+    ports = containers.ports
+    if too_much:
+        asked = templates.ports_only(ports, too_much)
+    else:
+        asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
+    ties = disruption_facts_of(obj, containers, volumes, labels, resizes)
+    unsupported = _unsupported(spec, asked.unsupported, ties)
+    annotations = obj.metadata.annotations
+    if KUEUE_LABEL in labels or (annotations is not None and annotations.needs_topology):
+        unsupported = (*unsupported, TOPOLOGY_FIELD)
+    placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
+    return placing, asked.company, unsupported, ties, asked.too_much
+
+
+def _cost(written: str | None) -> str | None:
+    """Return a deletion cost, cut to a length above that of any valid cost (32-bit numbers)."""
+    return written if written is None else written[:COST_CHARS_MAX]
+
+
+def _unschedulable(conditions: bytes) -> bool:
+    """Return whether the scheduler reported the pod as unschedulable."""
+    return any(
+        one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
+        for one in CONDITIONS.read(conditions, "status.conditions") or ()
+    )
+
+
+def _ready(conditions: bytes) -> bool:
+    """Return whether the kubelet reported the pod as Ready; False for invalid conditions."""
+    if (ready := ready_as_sent(conditions)) is not None:
+        return ready
+    if _READY not in conditions:
+        return False
+    try:
+        found = CONDITIONS.read(conditions, "") or ()
+    except InvalidInputError:
+        return False
+    return any(one.type == "Ready" and one.status == "True" for one in found)
+
+
+def _for_kubelet(
+    placing: NodeConstraints, spec: PodSpec, containers: Containers
+) -> NodeConstraints:
+    """Return the node constraints with the operating system and the node features of the pod.
+
+    Most pods require neither. Equal constraints share one object.
+    """
+    shares_users = spec.host_network and spec.host_users is False
+    if not (spec.os or containers.restarts_all or shares_users):
+        return placing
+    # kube-scheduler's plugin NodeDeclaredFeatures derives the same features.
+    features: tuple[str, ...] = (RESTARTS_ALL,) if containers.restarts_all else ()
+    features += (HOST_USERS,) if shares_users else ()
+    system = spec.os.name if spec.os else ""
+    key = placing, system, features
+    size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(system)
+    return _OF_KUBELETS[key] or _OF_KUBELETS.made(
+        key, lambda: replace(_on_system(placing, system), features=features), size
+    )
+
+
+def _on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
+    """Return the constraints with the label that kubelets of this operating system set."""
+    # kube-scheduler ignores spec.os.name, but a kubelet of another system rejects the pod.
+    asked = OS_LABEL, name
+    known = not name or asked in placing.node_selector
+    return placing if known else replace(placing, system=(asked,))
+
+
+def _pod_constraints(
+    obj: PodObject,
+    namespace: str,
+    template: templates.Template,
+    ports: tuple[HostPort, ...],
+    *,
+    resident: bool,
+) -> templates.Constraints:
+    """Return the pod's constraints on other pods; most pods have none."""
+    spec = obj.spec
+    if ports and (
+        too_much := pod_limits.over("host ports", len(ports), pod_limits.HOST_PORTS_MAX)
+    ):
+        return templates.ports_only(ports, too_much)
+    affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
+    if resident:
+        if not ports and b"podAntiAffinity" not in affinity:
+            return templates.NO_CONSTRAINTS
+        company = templates.company_of_resident(affinity, ports, namespace)
+        return templates.Constraints(company, ())
+    if not ports and not template.constrains_pods and spreads == NULL_BYTES:
+        return templates.NO_CONSTRAINTS
+    return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
+
+
+def _unsupported(spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts) -> tuple[str, ...]:
+    """Return the fields with constraints that Ebb cannot evaluate."""
+    found = asked
+    if ties.disks:
+        found += (VOLUMES_FIELD,)
+    if ties.claims:
+        found += (CLAIMS_FIELD,)
+    if PRESENT_LIST.read(spec.resource_claims, "spec.resourceClaims"):
+        found += (DEVICES_FIELD,)
+    if spec.scheduler_name and spec.scheduler_name not in KNOWN:
+        found += (SCHEDULER_FIELD,)
+    return found

@@ -1,0 +1,109 @@
+"""Define limits on the constraints of a pod; a pod that exceeds them is not movable."""
+
+# Each constraint costs time in every reconciliation, for every node, and any user who may create
+# pods can add constraints. Real pods are far below these limits.
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final
+
+from core.model.errors import InvalidInputError
+from kube.decode.objects import (
+    BLOCK_BYTES_MAX,
+    Affinity,
+    Expression,
+    LabelSelector,
+    NodeTerm,
+    PodTerm,
+)
+
+LABELS_MAX: Final = 128
+SELECTORS_MAX: Final = 64
+"""Maximum number of entries of a nodeSelector."""
+NODE_TERMS_MAX: Final = 64
+POD_TERMS_MAX: Final = 64
+"""Maximum number of required terms of pod affinity and anti-affinity together."""
+VALUES_MAX: Final = 1000
+"""Maximum number of values and namespaces in all terms of an affinity."""
+SPREADS_MAX: Final = 16
+TOLERATIONS_MAX: Final = 128
+HOST_PORTS_MAX: Final = 64
+VOLUMES_MAX: Final = 256
+CONTAINERS_MAX: Final = 1024
+"""Maximum number of containers or of init containers; a pod with more is unreadable.
+
+Each container takes some microseconds. With its status, a pod with so many containers would hardly
+fit into etcd."""
+RESOURCES_MAX: Final = 64
+"""Maximum number of resources besides CPU, memory and ephemeral storage.
+
+A pod with more is unreadable, as the resources that it uses are unknown then. Resources with an
+amount of 0 count, because sums are kept by name."""
+NODE_RESOURCES_MAX: Final = 256
+"""Maximum number of resources of a Node; a Node with more is unreadable."""
+OWNER_CHARS_MAX: Final = 253
+"""Maximum length of an owner's kind and name.
+
+No object has a longer name, but the API server does not check owner references. Ebb stores these
+texts as long as it stores facts about the workload."""
+OWNER_CHARS_SHOWN: Final = 80
+"""Length to which a longer text is cut before its digest is appended."""
+
+
+def of_owner(text: str) -> str:
+    """Return the kind or name of an owner, shortened if too long; equal texts stay equal."""
+    if len(text) <= OWNER_CHARS_MAX:
+        return text
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[:OWNER_CHARS_SHOWN]}...{digest}"
+
+
+def over(what: str, count: int, most: int) -> str:
+    """Return a message if there are too many, else an empty text."""
+    return f"{count:,} {what}, the limit is {most:,}" if count > most else ""
+
+
+def few(what: str, count: int, most: int, field: str) -> None:
+    """Check a number. Raises: InvalidInputError with the field if it is too large."""
+    if problem := over(what, count, most):
+        raise InvalidInputError(field, problem)
+
+
+def too_large(**blocks: bytes) -> str:
+    """Return a message about the first block that is too large to decode; empty if none is.
+
+    *blocks*: JSON by name of the field.
+    """
+    found = (over(f"bytes of {field}", len(raw), BLOCK_BYTES_MAX) for field, raw in blocks.items())
+    return next(filter(None, found), "")
+
+
+def too_many_terms(asked: Affinity) -> str:
+    """Return a message about the first limit that an affinity exceeds; empty if there is none."""
+    node_terms = (asked.nodes and asked.nodes.node_selector_terms) or ()
+    pod_terms = (*asked.near, *asked.apart)
+    values = sum(map(_values_of_node_term, node_terms)) + sum(map(_values_of_pod_term, pod_terms))
+    return (
+        over("node affinity terms", len(node_terms), NODE_TERMS_MAX)
+        or over("pod affinity terms", len(pod_terms), POD_TERMS_MAX)
+        or over("values in affinity terms", values, VALUES_MAX)
+    )
+
+
+def _values_of_node_term(term: NodeTerm) -> int:
+    return _values(term.match_expressions or ()) + _values(term.match_fields or ())
+
+
+def _values_of_pod_term(term: PodTerm) -> int:
+    selectors = term.label_selector, term.namespace_selector
+    return len(term.namespaces or ()) + sum(map(_values_of_selector, selectors))
+
+
+def _values_of_selector(selector: LabelSelector | None) -> int:
+    if selector is None:
+        return 0
+    return len(selector.match_labels or ()) + _values(selector.match_expressions or ())
+
+
+def _values(expressions: Iterable[Expression]) -> int:
+    return sum(max(1, len(one.values or ())) for one in expressions)

@@ -1,0 +1,135 @@
+"""Read the times of pods and nodes from their objects, including finished pods.
+
+Only API servers write `creationTimestamp` and `deletionTimestamp`. Kubelets write `startTime` and
+`finishedAt` of their own pods.
+"""
+
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from core.model.pod import Pod
+from kube.decode.fields import NULL, Bounded, Bytes, strictly, unix_seconds
+from kube.decode.kinds import PODS, Kind
+from kube.decode.objects import FINISHED, PRESENT_LIST, PodObject, Struct
+from kube.decode.pod import pod
+
+
+class Ended(Struct):
+    finished_at: str | None = None
+
+
+class ContainerState(Struct):
+    terminated: Ended | None = None
+
+
+class Status(Struct):
+    state: ContainerState | None = None
+
+
+STATES: Final = Bounded[list[Status]](list[Status], items_max=65_536)
+
+
+class Beat(Struct):
+    last_heartbeat_time: str | None = None
+
+
+BEATS: Final = Bounded[list[Beat]](list[Beat], items_max=4096)
+
+
+class TimesMeta(Struct):
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class TimesSpec(Struct):
+    node_name: str | None = None
+    scheduling_gates: Annotated[msgspec.Raw, PRESENT_LIST] = NULL
+
+
+class TimesStatus(Struct):
+    phase: str = ""
+    start_time: str | None = None
+    container_statuses: Annotated[msgspec.Raw, STATES] = NULL
+    conditions: Annotated[msgspec.Raw, BEATS] = NULL
+
+
+class TimesObject(Struct):
+    metadata: TimesMeta
+    spec: TimesSpec | None = None
+    status: TimesStatus | None = None
+
+
+class Times(NamedTuple):
+    """Times of an object in Unix seconds; None if unknown."""
+
+    key: str
+    """The uid; for objects without uid, namespace and name."""
+    created: int | None
+    deleting: int | None
+    """Time by which a terminating object is to be deleted."""
+    started: int | None
+    """Time when the kubelet accepted the pod."""
+    finished: int | None
+    """Time when the last container of the pod ended."""
+    over: bool
+    """The pod has finished and uses no resources any more."""
+    gated: bool
+    """The pod has scheduling gates, so that the scheduler ignores it (KEP-3521)."""
+    newest: int
+    """Latest of all times, including heartbeats of nodes; 0 if there is none."""
+
+
+_DECODER: Final = msgspec.json.Decoder(TimesObject)
+
+
+def times(raw: Bytes, where: str) -> Times:
+    """Read the times of an object. Raises: InvalidInputError."""
+    found = strictly(_DECODER.decode, bytes(raw), where)
+    meta, status = found.metadata, found.status or TimesStatus()
+    spec = found.spec or TimesSpec()
+    statuses = STATES.read(status.container_statuses, f"{where}: status.containerStatuses") or ()
+    states = [one.state for one in statuses]
+    ends = [unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated]
+    finished = max((one for one in ends if one is not None), default=None)
+    conditions = BEATS.read(status.conditions, f"{where}: status.conditions") or ()
+    beats = [unix_seconds(one.last_heartbeat_time) for one in conditions]
+    gates = PRESENT_LIST.read(spec.scheduling_gates, f"{where}: spec.schedulingGates")
+    created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
+    return Times(
+        key=meta.uid or f"{meta.namespace or ''}/{meta.name}",
+        created=created,
+        deleting=unix_seconds(meta.deletion_timestamp),
+        started=started,
+        finished=finished,
+        over=status.phase in FINISHED,
+        gated=bool(gates) and not spec.node_name,
+        newest=max(one or 0 for one in (created, started, finished, *beats)),
+    )
+
+
+def pod_as_it_was(raw: Bytes, where: str) -> Pod:
+    """Decode a pod as it was while running, even if it has finished. Raises: InvalidInputError."""
+    return FINISHED_TOO.made(strictly(PODS.decoder.decode, bytes(raw), where), where)
+
+
+def _without_status(whole: PodObject) -> Pod:
+    whole.status = None
+    made = pod(whole)
+    if made is None:  # a pod without a status has not finished
+        raise AssertionError(whole.metadata.name)
+    return made
+
+
+FINISHED_TOO: Final[Kind[PodObject, Pod]] = Kind(
+    name=PODS.name,
+    path=PODS.path,
+    namespaced=PODS.namespaced,
+    wire=PODS.wire,
+    make=_without_status,
+    field=PODS.field,
+)
+"""Pods including finished pods, decoded as if they were running."""

@@ -1,0 +1,174 @@
+"""Decode the requests of pods; pods of one template are computed once.
+
+The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from core.model.requests import Amounts, Container, PodParts, pod_requests
+from core.model.resources import KNOWN, Resources
+from kube.decode import pod_limits
+from kube.decode.byte_lru import ByteBoundedCache, bytes_in
+from kube.decode.containers import Block, Containers
+from kube.decode.fields import NULL, NULL_BYTES, read_amounts
+from kube.decode.objects import (
+    AMOUNTS,
+    CONDITIONS,
+    NO_STATUS,
+    REQUESTS,
+    RESOURCE_BYTES_MAX,
+    STATUSES,
+    Condition,
+    PodSpec,
+    PodStatus,
+)
+
+RESIZE_PENDING: Final = "PodResizePending"
+_RESIZE_PENDING: Final = RESIZE_PENDING.encode()
+INFEASIBLE: Final = "Infeasible"
+_RESOURCES: Final = b'esources":'
+"""End of the keys `resources` and `allocatedResources`."""
+_NO_PAIR: Final = NULL_BYTES, NULL_BYTES
+
+Allocation = tuple[str, bytes, bytes]
+"""Name of a container, its actual resources, and its allocated resources, from the status."""
+Shape = tuple[
+    tuple[tuple[Block, ...], tuple[Block, ...]],
+    tuple[tuple[Allocation, ...], tuple[Allocation, ...]],
+    tuple[bytes, bytes],
+    tuple[bytes, bytes],
+    bool,
+]
+"""Key of the cache: the arguments of `_counted`."""
+_SHAPES: Final = ByteBoundedCache[Shape, Resources]()
+_SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
+
+
+def requests_of(
+    spec: PodSpec,
+    containers: Containers,
+    status: PodStatus = NO_STATUS,
+    resizes: Sequence[Condition] = (),
+) -> Resources:
+    """Return the requests of a pod. Raises: InvalidInputError with the field.
+
+    *resizes*: conditions of `pending_resizes`.
+    """
+    key = (
+        (containers.main, containers.init),
+        (
+            _allocations(status.container_statuses, "status.containerStatuses"),
+            _allocations(status.init_container_statuses, "status.initContainerStatuses"),
+        ),
+        _pair(spec.overhead, spec.resources),
+        _pair(status.resources, status.allocated_resources),
+        bool(resizes) and any(one.reason == INFEASIBLE for one in resizes),
+    )
+    return _SHAPES[key] or _made(key)
+
+
+def _pair(one: msgspec.Raw, other: msgspec.Raw) -> tuple[bytes, bytes]:
+    return _NO_PAIR if one is NULL and other is NULL else (bytes(one), bytes(other))
+
+
+def _made(key: Shape) -> Resources:
+    size = bytes_in(key)
+    pod_limits.few("bytes of resources", size, RESOURCE_BYTES_MAX, "spec.containers")
+    return _SHAPES.made(key, lambda: _SAME_AMOUNTS.same(_counted(*key), size), size)
+
+
+def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
+    if raw is NULL or _RESOURCES not in bytes(raw):
+        return ()
+    return tuple(
+        [
+            (one.name, bytes(one.resources), bytes(one.allocated_resources))
+            for one in STATUSES.read(raw, field) or ()
+        ]
+    )
+
+
+def pending_resizes(conditions: bytes) -> Sequence[Condition]:
+    """Return the conditions about resizes that the kubelet has not begun; most pods have none.
+
+    Raises: InvalidInputError with the field.
+    """
+    if _RESIZE_PENDING not in conditions:
+        return ()
+    found = CONDITIONS.read(conditions, "status.conditions") or ()
+    return [one for one in found if one.type == RESIZE_PENDING]
+
+
+def _counted(
+    containers: tuple[tuple[Block, ...], tuple[Block, ...]],
+    allocated: tuple[tuple[Allocation, ...], tuple[Allocation, ...]],
+    pod: tuple[bytes, bytes],
+    pod_status: tuple[bytes, bytes],
+    infeasible: bool,  # noqa: FBT001 a part of the key
+) -> Resources:
+    statuses = {
+        **_statuses(allocated[0], "status.containerStatuses"),
+        **_statuses(allocated[1], "status.initContainerStatuses"),
+    }
+    overhead, pod_level = pod
+    parts = PodParts(
+        containers=_containers(containers[0], statuses, "spec.containers"),
+        init_containers=_containers(containers[1], statuses, "spec.initContainers"),
+        overhead=_amounts(overhead, "spec.overhead"),
+        pod_level=_requests(pod_level, "spec.resources"),
+        pod_level_allocated=_both(*pod_status, "status"),
+        infeasible=infeasible,
+    )
+    # Check before summing: the sum over sidecars is quadratic in their number.
+    pod_limits.few("resources", _named(parts), pod_limits.RESOURCES_MAX, "spec.containers")
+    return pod_requests(parts)
+
+
+def _named(parts: PodParts) -> int:
+    """Return the number of different resources besides CPU, memory, ephemeral storage and pods."""
+    containers = (*parts.containers, *parts.init_containers)
+    amounts = [part for one in containers for part in (one.requests, *one.allocated)]
+    amounts += (parts.overhead, parts.pod_level, *parts.pod_level_allocated)
+    return len(set().union(*amounts).difference(KNOWN))
+
+
+def _containers(
+    blocks: tuple[Block, ...], statuses: dict[str, tuple[Amounts, ...]], field: str
+) -> list[Container]:
+    return [
+        Container(
+            _requests(raw, f"{field}[{number}].resources"),
+            restartable=policy == "Always",
+            allocated=statuses.get(name, ()),
+        )
+        for number, (name, policy, raw) in enumerate(blocks)
+    ]
+
+
+def _statuses(allocations: tuple[Allocation, ...], field: str) -> dict[str, tuple[Amounts, ...]]:
+    return {
+        name: _both(running, allocated, f"{field}[{number}]")
+        for number, (name, running, allocated) in enumerate(allocations)
+    }
+
+
+def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
+    """Return actual and allocated amounts; as in kube-scheduler, none without actual resources."""
+    if running == NULL_BYTES:
+        return ()
+    return (
+        _requests(running, f"{field}.resources"),
+        _amounts(allocated, f"{field}.allocatedResources"),
+    )
+
+
+def _requests(raw: bytes, field: str) -> Amounts:
+    found = REQUESTS.read(raw, field)
+    return read_amounts((found and found.requests) or {}, f"{field}.requests")
+
+
+def _amounts(raw: bytes, field: str) -> Amounts:
+    return read_amounts(AMOUNTS.read(raw, field) or {}, field)

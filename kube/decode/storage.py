@@ -1,0 +1,224 @@
+"""Decode PersistentVolumeClaims, PersistentVolumes and CSINodes into core.cluster.volumes.
+
+Errors name the field; the caller adds the object.
+"""
+
+from collections.abc import Mapping
+from sys import intern
+from typing import Annotated, Final
+
+import msgspec
+
+from core.cluster.volumes import Claim, CsiNode, Volume
+from core.model.constraints import EVERYWHERE, Disk, InlineDisk, VolumeTopology
+from core.placement.filters import ZONE_LABELS
+from kube.decode.byte_lru import ByteBoundedCache
+from kube.decode.fields import NULL, ApiName, Bounded, checked, few_bytes
+from kube.decode.in_tree import BETWEEN_ZONES, affinity_of, disk_of
+from kube.decode.objects import (
+    BLOCK_BYTES_MAX,
+    InTreeSources,
+    Meta,
+    NodeSelector,
+    Present,
+    Struct,
+    keyed,
+    set_keys,
+)
+from kube.decode.selectors import node_terms
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+"""Annotation of a claim whose volume is bound permanently."""
+BOUND: Final = "Bound"
+SUPPORTED: Final = "csi, local, hostPath, nfs, iscsi, fc, rbd, cephfs, and in-tree cloud volumes"
+HANDLE_MAX: Final = 4096
+"""Maximum length of a volume handle; those of file shares have some hundred characters."""
+KEPT_BYTES_MAX: Final = 50_000
+"""Maximum memory that a volume or a CSINode takes; beyond it, the object is unreadable."""
+SMALL_BYTES: Final = 3 * 1024
+"""Size of a node affinity or a list of drivers in JSON up to which they always take less memory
+than KEPT_BYTES_MAX."""
+
+
+class ClaimOwner(Struct):
+    controller: bool | None = None
+    uid: ApiName = ""
+
+
+OWNERS: Final = Bounded[list[ClaimOwner]](list[ClaimOwner], items_max=1024)
+MODES: Final = Bounded[list[str]](list[str], bytes_max=1024)
+
+
+class ClaimAnnotations(Struct):
+    """The annotations of a claim that Ebb reads."""
+
+    bind_completed: str | None = keyed(BIND_COMPLETED)
+
+
+class ClaimMeta(Meta):
+    annotations: ClaimAnnotations | None = None
+    owner_references: Annotated[msgspec.Raw, OWNERS] = NULL
+
+
+class ClaimSpec(Struct):
+    access_modes: Annotated[msgspec.Raw, MODES] = NULL
+    volume_name: ApiName | None = None
+
+
+class ClaimStatus(Struct):
+    phase: str = ""
+
+
+class ClaimObject(Struct):
+    metadata: ClaimMeta
+    spec: ClaimSpec | None = None
+    status: ClaimStatus | None = None
+
+
+class CsiSource(Struct):
+    driver: ApiName = ""
+    volume_handle: Annotated[str, msgspec.Meta(max_length=HANDLE_MAX)] = ""
+
+
+class VolumeAffinity(Struct):
+    required: NodeSelector | None = None
+
+
+AFFINITY: Final = Bounded[VolumeAffinity](VolumeAffinity, bytes_max=BLOCK_BYTES_MAX)
+
+
+class VolumeSpec(InTreeSources):
+    """Spec of a volume: its node affinity and its source."""
+
+    node_affinity: Annotated[msgspec.Raw, AFFINITY] = NULL
+    csi: CsiSource | None = None
+    local: Present | None = None
+    host_path: Present | None = None
+    nfs: Present | None = None
+    fc: Present | None = None
+    azure_file: Present | None = None
+    cephfs: Present | None = None
+
+
+class VolumeLabels(Struct):
+    """The labels of a volume that Ebb reads, those of ZONE_LABELS."""
+
+    zone: ApiName | None = keyed("topology.kubernetes.io/zone")
+    region: ApiName | None = keyed("topology.kubernetes.io/region")
+    older_zone: ApiName | None = keyed("failure-domain.beta.kubernetes.io/zone")
+    older_region: ApiName | None = keyed("failure-domain.beta.kubernetes.io/region")
+
+
+class VolumeMeta(Meta):
+    labels: VolumeLabels | None = None
+
+
+class VolumeObject(Struct):
+    metadata: VolumeMeta
+    spec: VolumeSpec = msgspec.field(default_factory=VolumeSpec)
+
+
+class Allocatable(Struct):
+    """Maximum number of volumes of a driver on a node."""
+
+    count: int | None = None
+
+
+class Driver(Struct):
+    name: ApiName = ""
+    allocatable: Allocatable | None = None
+
+
+DRIVERS: Final = Bounded[list[Driver]](list[Driver], bytes_max=BLOCK_BYTES_MAX)
+
+
+class CsiNodeSpec(Struct):
+    drivers: Annotated[msgspec.Raw, DRIVERS] = NULL
+
+
+class CsiNodeObject(Struct):
+    metadata: Meta
+    spec: CsiNodeSpec | None = None
+
+
+_TOPOLOGIES: Final = ByteBoundedCache[VolumeTopology, VolumeTopology]()
+"""Shared objects for equal topologies."""
+
+
+def claim(obj: ClaimObject) -> Claim:
+    """Create a Claim. Raises: InvalidInputError with the field."""
+    meta, spec = obj.metadata, obj.spec or ClaimSpec()
+    complete = meta.annotations is not None and meta.annotations.bind_completed is not None
+    bound = complete and obj.status is not None and obj.status.phase == BOUND
+    owners = OWNERS.read(meta.owner_references, "metadata.ownerReferences") or ()
+    owner = next((one for one in owners if one.controller), None)
+    modes = MODES.read(spec.access_modes, "spec.accessModes") or ()
+    return Claim(
+        namespace=checked(meta.namespace or "default", "metadata.namespace"),
+        name=checked(meta.name, "metadata.name"),
+        volume=(spec.volume_name or "") if bound else "",
+        modes=tuple(sorted(map(intern, set(modes)))),
+        deleting=meta.deletion_timestamp is not None,
+        owner_uid=owner.uid if owner else "",
+    )
+
+
+def volume(obj: VolumeObject) -> Volume:
+    """Create a Volume. Raises: InvalidInputError with the field."""
+    spec, labels = obj.spec, set_keys(obj.metadata.labels or VolumeLabels())
+    found = AFFINITY.read(spec.node_affinity, "spec.nodeAffinity")
+    required = found.required if found else None
+    terms = None if required is None else node_terms(required)
+    reach = VolumeTopology(affinity=affinity_of(spec, terms, labels), zones=_zones(labels))
+    size = len(spec.node_affinity)
+    if size > SMALL_BYTES:
+        few_bytes(reach, KEPT_BYTES_MAX)
+    in_tree = None if spec.csi else disk_of(spec, labels)
+    disk = Disk(spec.csi.driver, spec.csi.volume_handle) if spec.csi else None
+    if in_tree is not None and not in_tree.fault:
+        disk = Disk(in_tree.driver, in_tree.handle)
+    return Volume(
+        name=checked(obj.metadata.name, "metadata.name"),
+        disk=disk,
+        reach=_TOPOLOGIES.same(reach, size) if reach != EVERYWHERE else EVERYWHERE,
+        fault=_fault(spec, reach, in_tree),
+    )
+
+
+def _fault(spec: VolumeSpec, reach: VolumeTopology, in_tree: InlineDisk | None) -> str:
+    """Return why a volume cannot be evaluated; empty if it can."""
+    if any(term.fields for term in reach.affinity or ()):
+        return "uses matchFields in its node affinity"
+    if spec.csi is not None and not (spec.csi.driver and spec.csi.volume_handle):
+        return "has no CSI driver or no volume handle"
+    if spec.host_path is not None and reach.affinity is None:
+        return "is a hostPath without node affinity, so its node is unknown"
+    if in_tree is not None:
+        return in_tree.fault
+    # Volumes of these types are mounted over the network: no attach limit counts them.
+    network = spec.nfs or spec.iscsi or spec.fc or spec.azure_file or spec.cephfs or spec.rbd
+    known = spec.csi or spec.local or spec.host_path or network
+    return "" if known else f"has an unsupported type; supported: {SUPPORTED}"
+
+
+def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the zone labels; like kube-scheduler, ignore a label with an empty zone."""
+    found = (
+        (key, tuple(sorted({zone.strip() for zone in labels[key].split(BETWEEN_ZONES)})))
+        for key in sorted(ZONE_LABELS)
+        if key in labels
+    )
+    return tuple((key, zones) for key, zones in found if all(zones))
+
+
+def csi_node(obj: CsiNodeObject) -> CsiNode:
+    """Create a CsiNode. Raises: InvalidInputError with the field."""
+    raw = obj.spec.drivers if obj.spec else NULL
+    drivers = DRIVERS.read(raw, "spec.drivers") or ()
+    found = CsiNode(
+        name=checked(obj.metadata.name, "metadata.name"),
+        limits={one.name: one.allocatable.count if one.allocatable else None for one in drivers},
+    )
+    if len(raw) > SMALL_BYTES:
+        few_bytes(found, KEPT_BYTES_MAX)
+    return found

@@ -1,0 +1,264 @@
+"""Decode the constraints that all pods of a pod template share; equal JSON is decoded once.
+
+The keys of the caches (kube.decode.byte_lru) are the JSON as sent. Values are in canonical
+order, so that constraints that differ only in the order of entries are equal.
+"""
+
+from collections.abc import Iterable, Mapping
+from sys import intern
+from typing import Final, NamedTuple
+
+from core.model.constraints import (
+    NO_NODE_CONSTRAINTS,
+    NO_POD,
+    NO_POD_CONSTRAINTS,
+    HostPort,
+    NamespaceChoice,
+    NodeConstraints,
+    PodAffinityTerm,
+    PodConstraints,
+    SpreadConstraint,
+    Toleration,
+)
+from kube.decode import pod_limits
+from kube.decode.byte_lru import ByteBoundedCache, bytes_in
+from kube.decode.fields import NULL_BYTES
+from kube.decode.objects import (
+    AFFINITY,
+    SPREADS,
+    TEXTS,
+    TOLERATIONS,
+    Affinity,
+    LabelSelector,
+    PodTerm,
+    Spread,
+)
+from kube.decode.objects import Toleration as WireToleration
+from kube.decode.selectors import known, node_terms, ordered, pods_of
+
+
+class Template(NamedTuple):
+    """Node constraints of a pod, and whether it has required pod affinity or anti-affinity."""
+
+    placing: NodeConstraints
+    constrains_pods: bool
+    """The pod has required pod affinity or anti-affinity; see `company`."""
+    too_much: str = ""
+    """The limit that the constraints exceed; they are not decoded then."""
+
+
+class Constraints(NamedTuple):
+    """Constraints of a pod on other pods."""
+
+    company: PodConstraints
+    unsupported: tuple[str, ...]
+    """Field paths of constraints that cannot be evaluated."""
+    too_much: str = ""
+    """The limit that the constraints exceed; only host ports are decoded then."""
+
+
+NO_CONSTRAINTS: Final = Constraints(NO_POD_CONSTRAINTS, ())
+NO_AFFINITY: Final = Affinity()
+TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
+"""Value for labels that exceed the limits."""
+NO_LABELS: Final = LabelSelector()
+_HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
+
+
+_TEMPLATES: Final = ByteBoundedCache[tuple[bytes, bytes, bytes], Template]()
+_POD_CONSTRAINTS: Final = ByteBoundedCache[
+    tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Constraints
+]()
+_LABELS: Final = ByteBoundedCache[bytes, Mapping[str, str]]()
+_SAME_PLACINGS: Final = ByteBoundedCache[NodeConstraints, NodeConstraints]()
+_SAME_POD_CONSTRAINTS: Final = ByteBoundedCache[PodConstraints, PodConstraints]()
+
+
+def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
+    """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
+    key = selector, affinity, tolerations
+    return _TEMPLATES[key] or _TEMPLATES.made(key, lambda: _template(*key))
+
+
+def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
+    too_much = pod_limits.too_large(
+        nodeSelector=selector, affinity=affinity, tolerations=tolerations
+    )
+    if too_much:
+        return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
+    asked = _affinity(affinity)
+    texts = TEXTS.read(selector, "spec.nodeSelector") or {}
+    tolerated = TOLERATIONS.read(tolerations, "spec.tolerations") or ()
+    too_much = (
+        pod_limits.too_many_terms(asked)
+        or pod_limits.over("entries of nodeSelector", len(texts), pod_limits.SELECTORS_MAX)
+        or pod_limits.over("tolerations", len(tolerated), pod_limits.TOLERATIONS_MAX)
+    )
+    if too_much:
+        return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
+    placing = NodeConstraints(
+        node_selector=tuple(sorted(texts.items())),
+        affinity=None if asked.nodes is None else node_terms(asked.nodes),
+        tolerations=ordered(map(_toleration, tolerated)),
+    )
+    size = len(selector) + len(affinity) + len(tolerations)
+    return Template(
+        _SAME_PLACINGS.same(placing, size), constrains_pods=bool(asked.near or asked.apart)
+    )
+
+
+def company(
+    affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, labels: bytes
+) -> Constraints:
+    """Decode the constraints on other pods. Raises: InvalidInputError with the field."""
+    if spreads == NULL_BYTES or b"matchLabelKeys" not in spreads:
+        labels = NULL_BYTES  # pods that differ only in their labels share the entry
+    key = affinity, spreads, ports, namespace, labels
+    return _POD_CONSTRAINTS[key] or _POD_CONSTRAINTS.made(key, lambda: _company(*key))
+
+
+def _company(
+    affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, own: bytes
+) -> Constraints:
+    too_much = pod_limits.too_large(topologySpreadConstraints=spreads)
+    if too_much:
+        return ports_only(ports, too_much)
+    asked, unsupported = _affinity(affinity), set[str]()
+    where = "spec.topologySpreadConstraints"
+    constraints = SPREADS.read(spreads, where) or ()
+    too_much = pod_limits.over(
+        "topology spread constraints", len(constraints), pod_limits.SPREADS_MAX
+    )
+    if too_much:
+        return ports_only(ports, too_much)
+    found = PodConstraints(
+        near=_pod_terms(asked.near, namespace, "podAffinity", unsupported),
+        apart=_pod_terms(asked.apart, namespace, "podAntiAffinity", unsupported),
+        spread=ordered(
+            _constraint(one, namespace, labels(own), unsupported)
+            for one in constraints
+            if one.when_unsatisfiable != "ScheduleAnyway"
+        ),
+        host_ports=ordered(ports),
+    )
+    size = len(affinity) + len(spreads) + bytes_in(ports)
+    return Constraints(_same_company(found, size), tuple(sorted(unsupported)))
+
+
+def ports_only(ports: tuple[HostPort, ...], too_much: str) -> Constraints:
+    """Return only the host ports, up to the limit, of a pod that exceeds a limit."""
+    ports = ports[: pod_limits.HOST_PORTS_MAX]
+    company = _same_company(PodConstraints(host_ports=ordered(ports)), bytes_in(ports))
+    return Constraints(company, (), too_much)
+
+
+def company_of_resident(
+    affinity: bytes, ports: tuple[HostPort, ...], namespace: str
+) -> PodConstraints:
+    """Return the constraints of a DaemonSet or static pod that affect other pods.
+
+    Ebb never places such a pod, so its other constraints do not matter.
+    """
+    # The affinity of a DaemonSet pod names its node, so each pod has another affinity. Only the
+    # result is cached.
+    asked = NO_AFFINITY if pod_limits.too_large(affinity=affinity) else _affinity(affinity)
+    terms = () if pod_limits.too_many_terms(asked) else asked.apart
+    apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
+    size = len(affinity) + bytes_in(ports)
+    return _same_company(PodConstraints(apart=apart, host_ports=ordered(ports)), size)
+
+
+def labels(raw: bytes) -> Mapping[str, str]:
+    """Decode a pod's labels to one shared mapping for equal labels; never modify it.
+
+    Labels that exceed the limits are TOO_MANY_LABELS.
+    """
+    found = _LABELS[raw]
+    return _LABELS.made(raw, lambda: _labels(raw)) if found is None else found
+
+
+def _labels(raw: bytes) -> Mapping[str, str]:
+    if pod_limits.too_large(labels=raw):
+        return TOO_MANY_LABELS
+    found = TEXTS.read(raw, "metadata.labels") or {}
+    if len(found) > pod_limits.LABELS_MAX:
+        return TOO_MANY_LABELS
+    return {intern(key): intern(value) for key, value in found.items()}
+
+
+def _affinity(raw: bytes) -> Affinity:
+    return AFFINITY.read(raw, "spec.affinity") or NO_AFFINITY
+
+
+def _pod_terms(
+    terms: Iterable[PodTerm], namespace: str, kind: str, unsupported: set[str]
+) -> tuple[PodAffinityTerm, ...]:
+    """Return the terms, and record the fields that cannot be evaluated."""
+    # A term with such a field still applies. It selects too many pods, never too few, so Ebb never
+    # places a pod that its anti-affinity would repel.
+    found = []
+    for term in terms:
+        namespaces: tuple[str, ...] | None = tuple(sorted(set(term.namespaces or (namespace,))))
+        chosen, by_label = term.namespace_selector, None
+        if chosen is not None:
+            if chosen.match_labels or chosen.match_expressions:
+                unsupported.add(f"spec.affinity.{kind}.namespaceSelector")
+                names = tuple(sorted(set(term.namespaces or ())))
+                by_label = NamespaceChoice(names, pods_of(chosen, None).requirements)
+            namespaces = None
+        if not known(term.label_selector):
+            unsupported.add(f"spec.affinity.{kind}.labelSelector")
+        # The API server adds matchLabelKeys and mismatchLabelKeys to the selector when the pod is
+        # created (mutatePodAffinity of pkg/registry/core/pod); the scheduler reads only that.
+        selector = pods_of(term.label_selector, namespaces)
+        if selector.namespaces == ():
+            by_label = None  # a missing label selector selects no pod in any namespace
+        found.append(PodAffinityTerm(selector, term.topology_key, by_label))
+    return ordered(found)
+
+
+def _constraint(
+    found: Spread, namespace: str, own: Mapping[str, str], unsupported: set[str]
+) -> SpreadConstraint:
+    """Return the constraint, and record the fields that cannot be evaluated."""
+    selector = found.label_selector
+    keys = [key for key in found.match_label_keys or () if key in own]
+    if keys and selector is None:
+        selector = NO_LABELS
+    affinity = _HONOR.get(found.node_affinity_policy or "Honor")
+    taints = _HONOR.get(found.node_taints_policy or "Ignore")
+    faults = {
+        "whenUnsatisfiable": found.when_unsatisfiable != "DoNotSchedule",
+        "maxSkew": found.max_skew is None or found.max_skew < 1,
+        "minDomains": found.min_domains is not None and found.min_domains < 1,
+        "nodeAffinityPolicy": affinity is None,
+        "nodeTaintsPolicy": taints is None,
+        "labelSelector": not known(selector),
+    }
+    where = "spec.topologySpreadConstraints"
+    unsupported.update(f"{where}.{field}" for field, wrong in faults.items() if wrong)
+    counted = pods_of(selector, (namespace,), {key: own[key] for key in keys})
+    return SpreadConstraint(
+        # Unlike pod affinity, the scheduler counts no pods for an empty selector.
+        selector=counted if counted.requirements else NO_POD,
+        topology_key=found.topology_key,
+        max_skew=found.max_skew or 1,
+        min_domains=found.min_domains or 1,
+        honor_affinity=affinity is not False,
+        honor_taints=taints is True,
+    )
+
+
+def _toleration(found: WireToleration) -> Toleration:
+    return Toleration(
+        found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
+    )
+
+
+def _same_company(found: PodConstraints, size: int) -> PodConstraints:
+    """Return one shared object for equal constraints, NO_POD_CONSTRAINTS for none."""
+    return (
+        NO_POD_CONSTRAINTS
+        if found == NO_POD_CONSTRAINTS
+        else _SAME_POD_CONSTRAINTS.same(found, size)
+    )

@@ -1,0 +1,222 @@
+"""Decode dumps into a Cluster: output of `kubectl get -o json`, lists or a single object."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from core.cluster.read_options import ReadOptions
+from core.model.cluster import Cluster
+from core.model.errors import InvalidInputError
+from core.model.node import Node
+from core.model.pod import Pod
+from core.moves.objects import SurgeObjects
+from kube.decode.fields import FAULTS, Bytes, join, strictly, where_of
+from kube.decode.json_depth import legible
+from kube.decode.kinds import (
+    BY_NAME,
+    CLUSTER_KINDS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    AnyKind,
+    Object,
+)
+from kube.decode.objects import (
+    HEAD_DECODER,
+    LINES_DECODER,
+    LIST_META_DECODER,
+    AnyObject,
+    ListMeta,
+)
+from kube.dump_time import DumpTime
+from kube.inventory import Inventory
+
+COMMAND: Final = (
+    f"kubectl get {','.join(kind.short for kind in CLUSTER_KINDS if kind.in_dumps)} -A -o json"
+)
+"""Command that creates a dump. kubectl fails if the cluster does not serve one of the kinds, so
+the command names only kinds that every cluster serves; a second dump can contain the others."""
+HOW_TO: Final = f"create it with: {COMMAND}"
+LIST: Final = "List"
+"""Suffix of the kind of a list, such as PodList; its items need not name their kind."""
+
+
+_TEXT: Final = re.compile(rb"\S")
+
+
+class Dumped(NamedTuple):
+    """The content of dumps."""
+
+    cluster: Cluster
+    kinds: frozenset[str]
+    """Names of the kinds that the dumps contain."""
+    surge_objects: SurgeObjects | None
+    """The objects that surge moves depend on; None without Deployments and ReplicaSets."""
+
+
+def from_dumps(
+    dumps: Sequence[tuple[str, bytes]],
+    options: ReadOptions,
+    refused: list[str],
+    time: DumpTime | None = None,
+) -> Dumped:
+    """Merge dumps, given as (source, bytes).
+
+    An object that cannot be decoded is replaced by a placeholder, and its name, field and fault
+    are added to *refused*. *time* collects times of the dumps. A dump without pods is rejected:
+    every node would look empty.
+
+    Raises: InvalidInputError that names the source.
+    """
+    found: dict[str, list[Object]] = {}
+    for source, raw in dumps:
+        for name, one in objects(raw, source, refused, time):
+            known = found.setdefault(name, [])
+            if one is not None:
+                known.append(one)
+    names = frozenset(found)
+    sources = ", ".join(source for source, _ in dumps)
+    for kind in (NODES, PODS):
+        if kind.name not in names:
+            raise InvalidInputError(sources, f"contains no {kind.resource}; {HOW_TO}")
+    inventory = Inventory()
+    for name, known in found.items():
+        if name in BY_NAME:
+            _fill(inventory, BY_NAME[name], known, sources)
+    surge = {DEPLOYMENTS.name, REPLICA_SETS.name} <= names
+    return Dumped(
+        inventory.snapshot(options)(), names, inventory.surge_snapshot()() if surge else None
+    )
+
+
+def _fill(inventory: Inventory, kind: AnyKind, found: Sequence[Object], sources: str) -> None:
+    """Add the objects of a kind. Raises: InvalidInputError for nodes or pods with one name."""
+    inventory.replaced(kind, found)
+    if kind in (NODES, PODS) and len(inventory.of(kind)) < len(found):
+        counts = Counter(map(kind.key, found))
+        repeated = next(key for key, count in counts.items() if count > 1)
+        where = f"{sources}: {kind.name.lower()} {repeated}"
+        raise InvalidInputError(where, "occurs more than once in the input")
+
+
+def objects(
+    raw: bytes, source: str, refused: list[str], time: DumpTime | None = None
+) -> Iterator[tuple[str, Object | None]]:
+    """Yield the kind of each object, and the object or its placeholder.
+
+    None: the object does not count, such as a finished pod, or Ebb does not know its kind.
+
+    Raises: InvalidInputError if the dump is not JSON.
+    """
+    for name, raw_item, where in items(raw, source, refused):
+        found = _object(name, raw_item, where, refused)
+        if time is not None and isinstance(found, Node):
+            time.add_node(found.name, raw_item)
+        elif time is not None and name == PODS.name and found is None:
+            time.add_finished(raw_item)
+        elif time is not None and isinstance(found, Pod) and found.node is None:
+            time.add_without_node(raw_item)
+        yield name, found
+
+
+def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
+    """Yield the kind of each object, its bytes, and its place in the source.
+
+    A dump may be one object, one list, a list of lists, or several of these, one on each line.
+    Objects of other APIs are skipped if their kind has the name of a kind that Ebb knows.
+
+    Raises: as `objects`; also if a list is incomplete.
+    """
+    if not _TEXT.search(raw):
+        raise InvalidInputError(source, f"is empty; {HOW_TO}")
+    if lines := _lines(raw):
+        for line in lines:
+            yield from _items(bytes(line), source, refused)
+    else:
+        yield from _items(raw, source, refused)
+
+
+def _lines(raw: bytes) -> Sequence[Bytes]:
+    """Return the lines of a dump that has one JSON value on each; empty for any other dump."""
+    end = raw.find(b"\n")
+    # Without copies: a dump may have gigabytes, and nearly all have one value.
+    if (
+        end < 0
+        or not raw[max(0, end - 2) : end].rstrip().endswith(b"}")
+        or not _TEXT.search(raw, end)
+    ):
+        return ()
+    try:
+        return LINES_DECODER.decode_lines(raw)
+    except FAULTS:
+        return ()
+
+
+def _items(
+    raw: bytes, source: str, refused: list[str], *, nested: bool = False
+) -> Iterator[tuple[str, Bytes, str]]:
+    try:
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
+    except InvalidInputError:
+        raw = legible(raw)
+        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
+    if head.items is None:
+        if not _is_of_another(head):
+            yield head.kind, raw, source
+        return
+    of_list = AnyObject(head.kind.removesuffix(LIST), head.api_version)
+    known = of_list.kind in BY_NAME
+    if known or not of_list.kind:
+        _check_whole(head, source)
+    for number, item in enumerate(head.items):
+        try:
+            where = f"{source}: items[{number}]"
+            one = of_list if known else strictly(HEAD_DECODER.decode, item, where)
+        except InvalidInputError as fault:
+            refused.append(str(fault))
+        else:
+            if one.items is not None and one is not of_list and not nested:
+                yield from _items(bytes(item), where, refused, nested=True)
+            elif not _is_of_another(one):
+                yield one.kind, item, source
+
+
+def _check_whole(head: AnyObject, source: str) -> None:
+    """Check that a list is not only one page. Raises: InvalidInputError.
+
+    Source: Kubernetes API concepts, "Retrieving large results sets in chunks".
+    """
+    try:
+        meta = LIST_META_DECODER.decode(head.metadata) or ListMeta()
+    except FAULTS:
+        return
+    if not (meta.continue_ or meta.remaining_item_count):
+        return
+    more = f", {meta.remaining_item_count:,} more items" if meta.remaining_item_count else ""
+    what = head.kind or LIST
+    problem = f"is incomplete: its {what} is one page, and the API server has more{more}"
+    raise InvalidInputError(source, f"{problem}; {HOW_TO}")
+
+
+def _is_of_another(one: AnyObject) -> bool:
+    """Return whether the object belongs to another API whose kind has the name of a known kind."""
+    kind = BY_NAME.get(one.kind)
+    return kind is not None and not kind.is_of(one.api_version)
+
+
+def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | None:
+    kind = BY_NAME.get(name)
+    if kind is None:
+        return None
+    try:
+        found: Object | None = kind.read(raw, source)
+    except InvalidInputError as fault:
+        message = str(fault)
+        refused.append(message)
+        placeholder: Object | None = kind.blind(raw, message.removeprefix(f"{source}: "))
+        return placeholder
+    if isinstance(found, Node) and found.unreadable:
+        refused.append(join(where_of(source, name, None, found.name), found.unreadable))
+    return found

@@ -1,0 +1,225 @@
+"""The known state of a cluster; dumps, lists and watches update it with the same four methods."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from core.cluster.assumptions import Assumed, assume
+from core.cluster.default_spread import Spread, with_default_spread
+from core.cluster.read_options import READ_DEFAULTS, ReadOptions
+from core.cluster.schedulers import Judged, judged_by
+from core.cluster.volumes import build_cluster
+from core.model.cluster import Cluster
+from core.model.cluster_pods import Completed, SortedPods, same_objects
+from core.model.node import Node
+from core.model.node_lifecycle import LeavingNodes, name_leaving_taints
+from core.model.pod import Pod
+from core.model.sorted_objects import BY_NAME, BY_NAMESPACE_AND_NAME, SortedObjects
+from core.moves.listed import surge_objects
+from core.moves.objects import SurgeObjects
+from kube.decode.kinds import CLUSTER_KINDS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
+
+Captured = dict[str, Any]
+"""Objects for `build_cluster`, by the name of its argument: ClusterPods for pods, else a tuple."""
+Undecodable = tuple[str, str]
+"""Key of an object that cannot be decoded, and the reason."""
+
+
+class Inventory:
+    """Objects by kind and key, and the reasons why objects cannot be decoded.
+
+    Methods that update the inventory return new reasons, with the key of the object.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[AnyKind, dict[str, Any]] = {kind: {} for kind in KINDS}
+        self.unreadable: dict[AnyKind, dict[str, str]] = {kind: {} for kind in KINDS}
+        """Reasons by key of the object. While a Node or a Pod cannot be decoded, its placeholder
+        keeps the node from being marked."""
+        self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
+        """Version of a kind, which increases with every change."""
+        self._sorted: dict[AnyKind, SortedPods | SortedObjects[Any]] = {}
+        """The known objects, sorted, of each kind that a snapshot has read since its last list."""
+        self._captured: dict[AnyKind, tuple[int, Any]] = {}
+        """Objects of each kind in the latest snapshot, and the version of the kind then."""
+        self._made: tuple[Captured, _Steps, Cluster | None] = {}, _Steps(READ_DEFAULTS), None
+        """Latest Cluster, and the objects and steps that it was created from."""
+        self._surge: tuple[Sequence[Sequence[Any]], SurgeObjects] = (), SurgeObjects()
+        """Latest SurgeObjects, and the objects that they were created from."""
+
+    def of(self, kind: AnyKind) -> dict[str, Any]:
+        """Return the known objects of a kind by key."""
+        return self._known[kind]
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """Return the nodes by name."""
+        return self._known[NODES]
+
+    @property
+    def pods(self) -> dict[str, Pod]:
+        """Return the pods by namespace/name."""
+        return self._known[PODS]
+
+    def replaced(
+        self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[Undecodable] = ()
+    ) -> Sequence[Undecodable]:
+        """Replace all objects of a kind by those of a list.
+
+        *refused*: keys and reasons of objects without a placeholder.
+        """
+        known, before = self._known[kind], self.unreadable[kind]
+        known.clear()
+        known.update((kind.key(one), one) for one in objects)
+        self._sorted.pop(kind, None)
+        odd = {key: why for key, one in known.items() if (why := _unreadable(one))}
+        odd.update(refused)
+        self.unreadable[kind] = odd
+        self.versions[kind] += 1
+        self.relisted(kind)
+        return [(key, why) for key, why in odd.items() if before.get(key) != why]
+
+    def changed(self, kind: AnyKind, one: Any) -> Sequence[Undecodable]:  # noqa: ANN401 by kind
+        """Add or update an object."""
+        key, known = kind.key(one), self._known[kind]
+        before = known.get(key)
+        if before is not None and _unchanged(kind, before, one):
+            return ()  # most events of pods change only fields that Ebb does not read
+        known[key] = one
+        self._update(kind, key, before, one)
+        if why := _unreadable(one):
+            return self._note(kind, key, why)
+        self.unreadable[kind].pop(key, None)
+        return ()
+
+    def deleted(self, kind: AnyKind, key: str) -> None:
+        """Remove an object."""
+        self.unreadable[kind].pop(key, None)
+        self._forget(kind, key)
+
+    def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[Undecodable]:
+        """Remove an object that cannot be decoded and has no placeholder; record the reason."""
+        self._forget(kind, key)
+        return self._note(kind, key, reason)
+
+    def _forget(self, kind: AnyKind, key: str) -> None:
+        before = self._known[kind].pop(key, None)
+        if before is not None:
+            self._update(kind, key, before, None)
+
+    def _update(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
+        self.versions[kind] += 1
+        if kind in self._sorted:
+            self._sorted[kind].update(before, after)
+        self.became(kind, key, before, after)
+
+    def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[Undecodable]:
+        before = self.unreadable[kind].get(key)
+        self.unreadable[kind][key] = reason
+        return () if before == reason else ((key, reason),)
+
+    def relisted(self, kind: AnyKind) -> None:
+        """Handle a new list of all objects of a kind; subclasses override this."""
+
+    def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
+        """Handle a change of one object; subclasses override this.
+
+        *before*, *after*: None if the object did or does not exist.
+        """
+
+    def snapshot(self, options: ReadOptions) -> Callable[[], Cluster]:
+        """Capture the known state; the returned function creates a Cluster from it, in any thread.
+
+        With 150,000 pods the function can take seconds, for example if all of them have volumes.
+        That is too long for the event loop, which must renew the Lease.
+        """
+        objects = {kind.field: self._capture(kind) for kind in CLUSTER_KINDS}
+        return partial(self._made_of, objects, options)
+
+    def surge_snapshot(self) -> Callable[[], SurgeObjects]:
+        """Capture the objects that surge moves depend on; as `snapshot`."""
+        return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
+
+    def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured
+        """Return the objects of a kind; the result is never changed."""
+        version, found = self._captured.get(kind, (None, None))
+        if version != self.versions[kind]:
+            # The extender takes no snapshots, so it needs no sorted objects.
+            if kind not in self._sorted:
+                self._sorted[kind] = _sorted(kind, self._known[kind].values())
+            found = self._sorted[kind].snapshot()
+            self._captured[kind] = self.versions[kind], found
+        return found
+
+    def _surge_of(self, objects: Sequence[Sequence[Any]]) -> SurgeObjects:
+        """Return the same SurgeObjects as before if all objects in it are the same."""
+        before, made = self._surge
+        if len(before) != len(objects) or any(
+            a is not b for a, b in zip(before, objects, strict=True)
+        ):
+            made = surge_objects(
+                **{kind.field: found for kind, found in zip(SURGE_KINDS, objects, strict=True)}
+            )
+            self._surge = objects, made
+        return made
+
+    def _made_of(self, objects: Captured, options: ReadOptions) -> Cluster:
+        """Return a Cluster of these objects: the latest one if nothing has changed."""
+        before, steps, made = self._made
+        if steps.options != options:
+            steps, made = _Steps(options), None
+        if made is None or any(before.get(field) is not now for field, now in objects.items()):
+            made = steps.cluster(objects)
+            self._made = objects, steps, made
+        return made
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The steps that create a Cluster, each with its latest result.
+
+    A step reuses its result, so that unchanged pods and nodes are the same objects in the next
+    Cluster. The results are valid only for these options.
+    """
+
+    options: ReadOptions
+    judged: Judged = field(default_factory=dict)
+    spread: Spread = field(default_factory=dict)
+    leaving: LeavingNodes = field(default_factory=dict)
+    assumed: Assumed = field(default_factory=dict)
+    completed: Completed = field(default_factory=dict)
+
+    def cluster(self, objects: Captured) -> Cluster:
+        """Return a Cluster of these objects."""
+        options = self.options
+        pods, self.judged = judged_by(options.schedulers, objects[PODS.field], self.judged)
+        pods, self.spread = with_default_spread(options.default_spread, pods, self.spread)
+        nodes, self.leaving = name_leaving_taints(
+            options.leaving_taints, objects[NODES.field], self.leaving
+        )
+        pods, self.assumed = assume(nodes, pods, self.assumed)
+        made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
+        same_pods, self.completed = same_objects(pods.all, made.pods, self.completed)
+        return replace(made, pods=same_pods)
+
+
+def _sorted(kind: AnyKind, objects: Iterable[Any]) -> SortedPods | SortedObjects[Any]:
+    if kind is PODS:
+        return SortedPods(objects)
+    return SortedObjects(BY_NAMESPACE_AND_NAME if kind.namespaced else BY_NAME, objects)
+
+
+def _unchanged(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind
+    """Return whether no field that Ebb reads has changed; always False for Nodes."""
+    # Equal Nodes may have different resource versions, and a write needs the latest.
+    if kind is NODES or before != one:
+        return False
+    # Readiness does not count when pods are compared.
+    return kind is not PODS or before.ready == one.ready
+
+
+def _unreadable(one: Any) -> str:  # noqa: ANN401 by kind
+    """Return why an object is only a placeholder; empty for others."""
+    why: str = getattr(one, "unreadable", "")
+    return why

@@ -1,0 +1,217 @@
+"""Read a list of one kind, page by page, with a placeholder for each undecodable object."""
+
+# Each page is decoded before the next one is requested, because raw pages are large. A page is
+# decoded in one pass. Only if that fails, it is decoded item by item, to separate invalid objects
+# from the others. If a page is nested too deeply, fewer objects are requested, until the object
+# that causes it is alone on its page.
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from core.config.settings import Config
+from core.model.errors import GarbledError, InvalidInputError
+from kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
+from kube.decode.fields import FAULTS
+from kube.decode.json_depth import decoded, pruned
+from kube.decode.kinds import KINDS, AnyKind, in_namespace
+from kube.decode.objects import Name
+from kube.decode.placeholders import MEMBERS, outline
+from runtime.heap import growing
+
+Object_ = TypeVar("Object_")
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    token: str | None = msgspec.field(default=None, name="continue")
+
+
+class Page(msgspec.Struct, Generic[Object_]):
+    """A page of a list as the API server sends it."""
+
+    metadata: _ListMeta
+    items: list[Object_] | None = None
+
+
+class About(msgspec.Struct):
+    """Metadata of any object; code and message are those of a Status."""
+
+    metadata: Name = msgspec.field(default_factory=Name)
+    code: int = 0
+    message: str = ""
+
+
+ABOUT: Final = msgspec.json.Decoder(About)
+_RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
+ABSENT: Final = frozenset((403, 404))
+"""HTTP statuses if the API server does not serve a kind, or RBAC does not allow reading it.
+
+Without permission the status is 403 in both cases."""
+FEWER: Final = 4
+"""Divisor for the number of objects if a page is too large or too deeply nested."""
+_ONE: Final = re.compile(
+    rb'\{%b"metadata":(\{[^{}]*+\}),%b"items":\[(.*)\]\}\s*+' % (MEMBERS, MEMBERS), re.DOTALL
+)
+"""A page with one object."""
+_META: Final = msgspec.json.Decoder(_ListMeta)
+_PAGES: Final = {kind: kind.within(Page) for kind in KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a list that is read: by label, or one object by its key."""
+
+    label_selector: str | None = None
+    only: str = ""
+    """namespace/name of the only object to read; empty: all objects."""
+
+    def path(self, path: str) -> str:
+        """Return the path of the list, in the namespace of the only object."""
+        namespace, _, _ = self.only.rpartition("/")
+        return in_namespace(path, namespace) if namespace else path
+
+    @property
+    def field_selector(self) -> str | None:
+        """Return the field selector of the only object, so that RBAC can allow its name only."""
+        return f"metadata.name={self.only.rpartition('/')[2]}" if self.only else None
+
+    @staticmethod
+    def of(kind: AnyKind, config: Config) -> "Part":
+        """Return the part of a kind that the configuration needs."""
+        return Part(only=kind.only(config)) if kind.only else WHOLE
+
+
+WHOLE: Final = Part()
+
+
+@dataclass(slots=True)
+class Listed:
+    """The content of a list."""
+
+    objects: list[Any] = field(default_factory=list)
+    """Decoded objects, with placeholders for objects that cannot be decoded."""
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """Key of each object that is left out of `objects`, and why it cannot be decoded."""
+    version: str = ""
+    token: str | None = None
+    """Continue token of the next page."""
+    path: str = ""
+    """Path of the list."""
+    absent: ApiError | None = None
+    """Answer of the API server if it does not serve the kind, or RBAC does not allow reading it;
+    else None."""
+    finished: Callable[[Any], None] | None = None
+    """Called with finished pods, in their wire format; None if nobody needs them."""
+
+    async def read(self, client: Client, kind: AnyKind, part: Part = WHOLE) -> None:
+        """Read the complete list, or a part of it; optional kinds may be absent.
+
+        Raises: ApiError and related errors; GarbledError if the answer is not a list.
+        """
+        for path in kind.paths:
+            self.path, self.absent = part.path(path), None
+            try:
+                return await self._read(client, kind, part)
+            except ApiError as fault:
+                if not kind.optional or fault.status not in ABSENT:
+                    raise
+                self.absent = fault
+        return None
+
+    async def _read(self, client: Client, kind: AnyKind, part: Part) -> None:
+        self.objects.clear()
+        self.refused.clear()
+        self.token = None
+        objects = PAGE_OBJECTS
+        with growing():
+            while True:
+                asked = client.page(
+                    self.path,
+                    label_selector=part.label_selector,
+                    field_selector=part.field_selector,
+                    token=self.token,
+                    objects=objects,
+                )
+                try:
+                    raw = await asked
+                    if objects > 1:
+                        self.take(kind, raw)
+                    else:
+                        await self._take_one(kind, raw)
+                except TooLargeError:
+                    if objects == 1:
+                        raise
+                    objects = max(1, objects // FEWER)
+                    continue
+                if len(raw) * FEWER < client.answer_bytes_max:
+                    objects = min(PAGE_OBJECTS, objects * 2)
+                if not self.token:
+                    return
+
+    def take(self, kind: AnyKind, raw: bytes) -> None:
+        """Add a page.
+
+        Raises: GarbledError if it is not a page; TooLargeError if it is nested too deeply. The
+        caller may then request fewer objects.
+        """
+        self._add(kind, _page(kind, raw))
+
+    async def _take_one(self, kind: AnyKind, raw: bytes) -> None:
+        """Add a page with one object, or with its placeholder. Raises: as `take`."""
+        try:
+            self.take(kind, raw)
+        except TooLargeError:
+            page = _outlined(raw) or _page(kind, await asyncio.to_thread(pruned, raw))
+            self._add(kind, page)
+
+    def _add(self, kind: AnyKind, page: Page[Any]) -> None:
+        for item in page.items or ():
+            try:
+                found = kind.taken(item)
+            except InvalidInputError as fault:
+                self.refused.append((kind.key(_who(item)), str(fault)))
+            else:
+                if found is not None:
+                    self.objects.append(found)
+                elif self.finished is not None:
+                    self.finished(item)
+        self.version, self.token = page.metadata.resource_version, page.metadata.token
+
+
+def version_of(raw: bytes) -> str:
+    """Return the resourceVersion of a page. Raises: GarbledError if it is not a page."""
+    return answered(_RAW_PAGE, raw).metadata.resource_version
+
+
+def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
+    """Decode a page. Raises: as `Listed.take`."""
+    try:
+        page: Page[Any] = decoded(_PAGES[kind].decode, raw)
+    except RecursionError as fault:
+        raise TooLargeError(f"API server: a page {fault}") from fault
+    except FAULTS:
+        return answered(_RAW_PAGE, raw)
+    return page
+
+
+def _outlined(raw: bytes) -> Page[Any] | None:
+    """Return a page with the placeholder of its single object, or None."""
+    found = _ONE.fullmatch(raw)
+    meta = answered(_META, found[1]) if found else _ListMeta()
+    # Without a continue token the page may have more objects: some servers ignore the limit.
+    item = outline(found[2]) if found and meta.token else None
+    return Page(meta, [item]) if item else None
+
+
+def _who(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or not
+    if not isinstance(item, msgspec.Raw):
+        return item.metadata
+    try:
+        return answered(ABOUT, item).metadata
+    except GarbledError:
+        return Name()

@@ -1,0 +1,130 @@
+"""Read and write the Secret with the CA, and the caBundles of the webhook configuration."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from core.model.errors import ConflictError, UnavailableError
+from kube.client import ApiError, Client
+
+REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """The data and annotations of a Secret."""
+
+    data: Mapping[str, bytes]
+    annotations: Mapping[str, str]
+    whole: Mapping[str, Any]
+    """The object as read, for a write that preserves all other fields."""
+
+
+class SecretStore:
+    """The store of one Secret at the API server."""
+
+    # The manifests create the Secret. RBAC lets the webhook update this Secret by name; a
+    # permission to create Secrets could not be limited to a name.
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self._client = client
+        self._path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+        self._name = f"{namespace}/{name}"
+
+    async def read(self) -> Secret:
+        """Return the Secret. Raises: UnavailableError, also if the Secret does not exist."""
+        raw = await self._client.find(self._path)
+        if raw is None:
+            problem = "does not exist: apply manifests/, or set webhook.certFile and keyFile"
+            raise UnavailableError(f"Secret {self._name} {problem}")
+        return _secret(raw)
+
+    async def write(
+        self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
+    ) -> Secret:
+        """Write the data and annotations, and return the Secret as stored.
+
+        Raises: ConflictError if the Secret has changed since it was read; UnavailableError.
+        """
+        written = {name: base64.b64encode(value).decode() for name, value in data.items()}
+        metadata = {**read.whole["metadata"], "annotations": dict(annotations)}
+        body = {**read.whole, "data": written, "metadata": metadata}
+        return _secret(await self._client.ask("PUT", self._path, body))
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The content of a MutatingWebhookConfiguration."""
+
+    bundles: list[bytes]
+    """The caBundle of each webhook."""
+    whole: Mapping[str, Any]
+    """The object as read."""
+
+
+class Registration:
+    """The store of one MutatingWebhookConfiguration; Ebb writes only its caBundles."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self._path = client, f"{REGISTRATIONS}/{name}"
+
+    async def read(self) -> Registered | None:
+        """Return the configuration, or None if it does not exist. Raises: UnavailableError."""
+        raw = await self._client.find(self._path)
+        if raw is None:
+            return None
+        found = _object(raw)
+        return Registered(_bundles(found), found)
+
+    async def write(self, read: Registered, wanted: bytes) -> None:
+        """Write the caBundle of every webhook.
+
+        Raises: ConflictError if the configuration has been changed or deleted since it was read;
+        UnavailableError.
+        """
+        text = base64.b64encode(wanted).decode()
+        webhooks = [
+            {**one, "clientConfig": {**(one.get("clientConfig") or {}), "caBundle": text}}
+            for one in read.whole.get("webhooks") or ()
+        ]
+        metadata = {"resourceVersion": read.whole["metadata"]["resourceVersion"]}
+        body = {"metadata": metadata, "webhooks": webhooks}
+        try:
+            await self._client.ask("PATCH", self._path, body)
+        except ApiError as fault:
+            if fault.status == 404:
+                problem = "the MutatingWebhookConfiguration has been deleted"
+                raise ConflictError(problem) from fault
+            raise
+
+
+def _bundles(found: Mapping[str, Any]) -> list[bytes]:
+    clients = (webhook.get("clientConfig") or {} for webhook in found.get("webhooks") or ())
+    return [_decoded(client.get("caBundle") or "") for client in clients]
+
+
+def _secret(raw: bytes) -> Secret:
+    found = _object(raw)
+    data = {name: _decoded(value or "") for name, value in (found.get("data") or {}).items()}
+    return Secret(data, found["metadata"].get("annotations") or {}, found)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = orjson.loads(raw)
+        found["metadata"]["resourceVersion"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as fault:
+        raise UnavailableError(f"API server: not an object: {fault}") from fault
+    return found
+
+
+def _decoded(text: str) -> bytes:
+    """Decode base64. Invalid base64 is returned as it is, and fails as a certificate or key."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode()

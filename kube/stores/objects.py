@@ -1,0 +1,158 @@
+"""Read one Node or Pod, decide on it, and write it only if it has not changed since."""
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, Protocol
+
+from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
+from core.model.node import Node
+from core.model.pod import Pod
+from core.writes.write import DEFERRABLE, Object, Write
+from kube.client import CALL_TRIES_MAX, ApiError, Client, answered, one_line
+from kube.decode.kinds import NODES, PODS, Kind
+from kube.decode.pod_times import FINISHED_TOO
+
+TRIES_MAX: Final = 5
+"""Maximum number of attempts to write an object that others change at the same time."""
+FOR_ALL: Final = frozenset((401, 429))
+"""Status codes of errors about the client or its rate of calls. They concern all objects, unless
+admission answers with such a code for one object."""
+FORBIDDEN_MAX: Final = 20
+"""Number of RBAC errors in a row after which the permission counts as missing for all objects.
+
+Writes alternate between namespaces. So a permission that is missing in a single namespace does not
+cause so many errors in a row."""
+
+Versioned = tuple[Object, str]
+"""An object, and its resourceVersion."""
+
+
+class Written(NamedTuple, Generic[Object]):
+    """A successful write."""
+
+    write: Write[Object]
+    stored: Versioned[Object]
+    """The object as stored by the API server, after admission."""
+
+
+class Objects(Protocol[Object]):
+    """Reads and writes objects of one kind."""
+
+    async def get(self, key: str) -> Versioned[Object] | None:
+        """Return an object as stored; None if it does not exist, or is a finished Pod.
+
+        Raises: UnavailableError.
+        """
+
+    async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
+        """Write an object if it still has this resourceVersion, and return it as stored.
+
+        Raises: ConflictError if the object has changed or does not exist, UnavailableError.
+        """
+
+
+class Store(Generic[Object]):
+    """The objects of one kind at the API server."""
+
+    def __init__(self, client: Client, kind: Kind[Any, Object] | Kind[Any, Object | None]) -> None:
+        self._client, self._kind = client, kind
+
+    async def get(self, key: str) -> Versioned[Object] | None:
+        """Return an object as stored; None if it does not exist, or is a finished Pod."""
+        raw = await self._client.find(self._kind.path_of(key))
+        return None if raw is None else self._read(raw)
+
+    async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
+        """Write an object if it still has this resourceVersion, and return it as stored.
+
+        A throttled write is retried only if it is DEFERRABLE.
+        """
+        path, patch = self._kind.path_of(write.key), write.merge_patch(version)
+        tries_max = CALL_TRIES_MAX if write.kind in DEFERRABLE else 1
+        try:
+            raw = await self._client.ask("PATCH", path, patch, tries_max=tries_max)
+        except ApiError as fault:
+            if fault.status == 404:
+                raise ConflictError(str(fault)) from fault  # deleted since it was read
+            raise
+        if (stored := self._read(raw)) is None:
+            raise ConflictError(f"{write.key} has finished")
+        return stored
+
+    def _read(self, raw: bytes) -> Versioned[Object] | None:
+        try:
+            found = answered(self._kind.decoder, raw)
+            made = self._kind.made(found)
+        except (GarbledError, InvalidInputError) as fault:
+            problem = f"API server: not a {self._kind.name}: {one_line(str(fault))}"
+            raise UnavailableError(problem) from fault
+        return None if made is None else (made, found.metadata.resource_version)
+
+
+def nodes(client: Client) -> Store[Node]:
+    """Return the Nodes, by name."""
+    return Store(client, NODES)
+
+
+def pods(client: Client, *, finished: bool = False) -> Store[Pod]:
+    """Return the Pods, by namespace/name. *finished*: include finished Pods."""
+    return Store(client, FINISHED_TOO if finished else PODS)
+
+
+async def write_as_decided(
+    objects: Objects[Object],
+    key: str,
+    decide: Callable[[Object], Write[Object] | None],
+    latest: Callable[[], Versioned[Object] | None] = lambda: None,
+) -> Written[Object] | None:
+    """Make the write that *decide* returns; decide again if others have changed the object.
+
+    *decide*: returns the write for the current object, or None. *latest*: returns the object as
+    known from a watch, which saves a read. Returns: None if nothing was written.
+    Raises: UnavailableError; ConflictError if others changed the object during each attempt.
+    """
+    tried = {""}
+    for _ in range(TRIES_MAX):
+        found = latest()
+        if found is None or found[1] in tried:
+            found = await objects.get(key)
+        write = decide(found[0]) if found else None
+        if found is None or write is None:
+            return None
+        try:
+            return Written(write, await objects.write(write, found[1]))
+        except ConflictError:
+            tried.add(found[1])
+    raise ConflictError(
+        f"{key}: others changed the object during {TRIES_MAX} attempts to write it"
+    )
+
+
+class Failures:
+    """Decides after a failed write whether to continue with other objects."""
+
+    def __init__(self) -> None:
+        self._forbidden = 0
+
+    def end(self, fault: UnavailableError | None) -> bool:
+        """Record a write, and return whether the next write would most likely fail too.
+
+        *fault*: the error; None for a successful write.
+        """
+        if fault is None:
+            self._forbidden = 0
+            return False
+        forbidden = isinstance(fault, ApiError) and fault.forbidden
+        self._forbidden = self._forbidden + 1 if forbidden else 0
+        return self._forbidden >= FORBIDDEN_MAX or not _is_specific(fault)
+
+
+def is_for_all(fault: UnavailableError) -> bool:
+    """Return whether the API server would refuse the write of any object with this error."""
+    return isinstance(fault, ApiError) and fault.status in FOR_ALL and not fault.denied
+
+
+def _is_specific(fault: UnavailableError) -> bool:
+    """Return whether the error may be specific to the object."""
+    if isinstance(fault, ApiError):
+        return fault.denied or (400 <= fault.status < 500 and not is_for_all(fault))
+    return isinstance(fault, ConflictError)

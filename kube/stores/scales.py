@@ -1,0 +1,86 @@
+"""Read and write the replicas of Deployments by their subresource `scale`.
+
+Source: k8s.io/api autoscaling/v1.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from core.model.errors import ConflictError
+from core.moves.objects import MANAGER
+from kube.client import ApiError, Client, answered
+from kube.decode.objects import Meta, Struct
+
+CALL_SECONDS_MAX: Final = 10.0
+PATCH_SCALE: Final[Mapping[str, str]] = MappingProxyType(
+    {"verb": "patch", "group": "apps", "resource": "deployments", "subresource": "scale"}
+)
+"""The access that a write needs, as an access review names it."""
+
+
+class Scale(NamedTuple):
+    """The scale of a Deployment."""
+
+    uid: str
+    version: str
+    """resourceVersion of the Deployment."""
+    replicas: int
+
+
+class ScaleStore:
+    """The scales of Deployments at the API server."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def read(self, namespace: str, name: str) -> Scale | None:
+        """Return the scale; None if the Deployment does not exist. Raises: UnavailableError."""
+        raw = await self._client.find(_path(namespace, name), seconds_max=CALL_SECONDS_MAX)
+        return None if raw is None else _decoded(raw)
+
+    async def write(self, namespace: str, name: str, version: str, replicas: int) -> Scale:
+        """Write the replicas of this version of the Deployment, as the field manager MANAGER.
+
+        Raises: ConflictError if the Deployment has changed or does not exist, UnavailableError.
+        """
+        patch = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
+        try:
+            raw = await self._client.ask(
+                "PATCH",
+                _path(namespace, name),
+                patch,
+                query={"fieldManager": MANAGER},
+                seconds_max=CALL_SECONDS_MAX,
+                tries_max=1,
+            )
+        except ApiError as fault:
+            if fault.status == 404:
+                raise ConflictError(str(fault)) from fault
+            raise
+        return _decoded(raw)
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"
+
+
+class _Spec(Struct):
+    replicas: int | None = None
+
+
+class _Scale(Struct):
+    metadata: Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_DECODER: Final = msgspec.json.Decoder(_Scale)
+
+
+def _decoded(raw: bytes) -> Scale:
+    found = answered(_DECODER, raw)
+    meta = found.metadata
+    # The API server omits 0.
+    return Scale(meta.uid, meta.resource_version, found.spec.replicas or 0)

@@ -1,0 +1,76 @@
+"""Start a program: command line, configuration, logs, and errors in one line each."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.config.settings import Config
+from core.model.errors import EbbError
+from runtime import files, logs
+from runtime.changes import Changes
+
+FAULT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The inputs of a program at its start."""
+
+    config: Config
+    config_path: str | None
+    """Path of the configuration file; None if the defaults are used."""
+    changes: Changes
+    """Changes of the configuration file."""
+    kubeconfig: str | None
+    """Path of a kubeconfig; None inside a cluster."""
+
+    @classmethod
+    def read(cls, config_path: str | None, kubeconfig: str | None) -> "Start":
+        """Read the configuration. Raises: ConfigError."""
+        changes = Changes([config_path] if config_path else ())
+        return cls(files.read_config(config_path), config_path, changes, kubeconfig)
+
+
+Serve = Callable[[Start], Coroutine[Any, Any, None]]
+"""Runs the program until SIGTERM."""
+
+
+def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -> int:
+    """Run a program until SIGTERM. Returns: 0, or 2 after errors on standard error."""
+    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser.add_argument(
+        "--config", metavar="FILE", help="configuration file (kind: EbbConfiguration)"
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="kubeconfig for use outside a cluster"
+    )
+    arguments = parser.parse_args(argv)
+    logs.start()
+    try:
+        asyncio.run(serve(Start.read(arguments.config, arguments.kubeconfig)))
+    except (EbbError, OSError) as fault:
+        return _report(name, [fault])
+    except ExceptionGroup as several:
+        if several.split(EbbError)[1] is not None:
+            raise  # a bug: show the traceback
+        return _report(name, _single(several))
+    return 0
+
+
+def _report(name: str, faults: Iterable[Exception]) -> int:
+    lines = [line for fault in faults for line in str(fault).splitlines()]
+    for line in dict.fromkeys(lines):  # several tasks may report the same fault
+        print(f"{name}: {line}", file=sys.stderr)
+    return FAULT
+
+
+def _single(several: ExceptionGroup[Exception]) -> Iterator[Exception]:
+    """Yield the exceptions of nested groups."""
+    for one in several.exceptions:
+        if isinstance(one, ExceptionGroup):
+            yield from _single(one)
+        else:
+            yield one

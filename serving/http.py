@@ -1,0 +1,242 @@
+"""HTTP server of every program: health, metrics, error responses, graceful shutdown."""
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final, cast
+
+import orjson
+from aiohttp import web
+
+from core.model.errors import InvalidInputError
+from runtime.clock import Clock
+from runtime.logs import RateLimitedLog, fields
+from runtime.metrics import CONTENT_TYPE, Metrics
+from serving.connections import Connection, ConnectionLimiter, TooMuchError
+from serving.fast_path import Answer, FastPath
+from serving.limits import LIMITS, PortLimits
+
+REASON_CHARACTERS_MAX: Final = 300
+"""Maximum length of the reason for a rejected request, in the response and the log."""
+DRAIN_SECONDS: Final = 5.0
+"""Time after SIGTERM in which Kubernetes removes the program from the endpoints of its Service."""
+SHUTDOWN_SECONDS: Final = 10.0
+"""Time after DRAIN_SECONDS in which running requests may finish."""
+SCRAPE_SECONDS: Final = 0.25
+"""Time for which the metrics text is cached.
+
+The text takes a millisecond or more of the event loop, which also answers calls and reviews."""
+
+log = logging.getLogger("ebb.http")
+
+Ready = Callable[[], str | None]
+"""Returns None if the program is ready, else the reason why it is not."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Health:
+    """Readiness from named checks, and whether the program is shutting down."""
+
+    def __init__(self) -> None:
+        self.leaving = False
+        self.checks: dict[str, Ready] = {
+            "shutdown": lambda: "shutting down" if self.leaving else None
+        }
+
+    def report(self) -> tuple[bool, str]:
+        """Return the readiness and a line for each check, as Kubernetes' ?verbose does."""
+        found = {name: check() for name, check in self.checks.items()}
+        lines = [f"[+]{n} ok" if why is None else f"[-]{n} {why}" for n, why in found.items()]
+        ready = all(why is None for why in found.values())
+        return ready, "\n".join([*lines, "ready" if ready else "not ready", ""])
+
+
+class _Series:
+    """The metrics text, created at most once per SCRAPE_SECONDS."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics, self._clock = metrics, clock
+        self._made, self._text = -math.inf, b""
+
+    async def answer(self, _: web.Request) -> web.Response:
+        now = self._clock.monotonic_seconds()
+        if now - self._made >= SCRAPE_SECONDS:
+            self._made, self._text = now, self._metrics.text()
+        return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})
+
+
+def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
+    """Return an application with health checks and optional metrics; programs add their routes."""
+    faults = _Faults(clock)
+    app = web.Application(middlewares=[faults.answer])
+    app[_FAULTS] = faults
+
+    async def live(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(request: web.Request) -> web.Response:
+        good, report = health.report()
+        text = report if not good or "verbose" in request.query else "ok"
+        return web.Response(text=text, status=200 if good else 503)
+
+    app.router.add_get("/livez", live)
+    app.router.add_get("/readyz", ready)
+    app.router.add_get("/healthz", ready)
+    if metrics is not None:
+        app.router.add_get("/metrics", _Series(metrics, clock).answer)
+    return app
+
+
+def answer_at_once(
+    app: web.Application,
+    path: str,
+    body_bytes_max: int,
+    answer: Callable[[bytes, str, asyncio.BaseTransport], bytes | None],
+    abandoned: Callable[[], None],
+) -> None:
+    """Answer POST requests of *path* before aiohttp processes them, if their headers are usual.
+
+    *answer* returns JSON of at most LARGE_BYTES for a body and the address of its sender. If it
+    returns None, the handler of the application answers. *abandoned*: see `FastPath`.
+    """
+    faults = app[_FAULTS]
+
+    def answered(body: bytes, address: str, transport: asyncio.BaseTransport) -> Answer | None:
+        try:
+            found = answer(body, address, transport)
+        except InvalidInputError as fault:
+            return Answer(HTTPStatus.BAD_REQUEST, faults.rejection(path, fault))
+        return None if found is None else Answer(HTTPStatus.OK, found)
+
+    app[_FAST_PATH] = FastPath(path, body_bytes_max, answered, abandoned)
+
+
+async def read_body(request: web.Request, most_bytes: int) -> bytes:
+    """Return the body of a request. Raises: as `Connection.body`; `_Faults` answers then."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        raise TypeError("read_body() needs a request that was received by serving.http.Server")
+    return await connection.body(request, most_bytes)
+
+
+def json_response(body: bytes, status: int = 200) -> web.Response:
+    """Return a response with a complete body, so that Content-Length is set."""
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+class _Faults:
+    """Answer invalid requests with the error, and log them at a limited rate."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._warnings = RateLimitedLog(
+            log, "rejected an invalid request", clock.monotonic_seconds
+        )
+
+    @web.middleware
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer invalid input with status 400 and the reason, and overload with 503."""
+        try:
+            return await handler(request)
+        except InvalidInputError as fault:
+            return json_response(self.rejection(request.path, fault), HTTPStatus.BAD_REQUEST)
+        except TooMuchError as fault:
+            raise web.HTTPServiceUnavailable(text=str(fault)) from fault
+
+    def rejection(self, path: str, fault: InvalidInputError) -> bytes:
+        """Log an invalid request; return the body of the response."""
+        reason = str(fault)[:REASON_CHARACTERS_MAX]
+        self._warnings.warn(path=path, reason=reason)
+        return orjson.dumps({"error": reason})
+
+
+_FAULTS: Final = web.AppKey("_FAULTS", _Faults)
+_FAST_PATH: Final = web.AppKey("_FAST_PATH", FastPath)
+
+
+class Server:
+    """One listening port of an application."""
+
+    def __init__(
+        self,
+        app: web.Application,
+        listen: str,
+        tls: ssl.SSLContext | None = None,
+        limits: PortLimits = LIMITS,
+        *,
+        setting: str = "listen",
+        failed: Callable[[OSError], None] = lambda _: None,
+    ) -> None:
+        """Create a server.
+
+        *setting*: name of the setting with the address, for errors. *failed* is called for failed
+        handshakes.
+        """
+        self._listen, self._setting = listen, setting
+        self._fast_path = app.get(_FAST_PATH)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            handler_cancellation=True,  # else handlers for closed peers accumulate
+        )
+        host, _, port = listen.rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
+        self._tls, self._limits, self._failed = tls, limits, failed
+        self._limiter: ConnectionLimiter | None = None
+        self.port = 0
+        """The bound port; known after start."""
+
+    async def start(self) -> None:
+        """Listen. Raises: InvalidInputError if the address cannot be used."""
+        await self._runner.setup()
+        server = cast("web.Server", self._runner.server)
+        self._limiter = ConnectionLimiter(
+            server, self._tls, self._limits, self._failed, self._fast_path
+        )
+        try:
+            self.port = await self._limiter.open(self._host, self._port)
+        except (
+            OSError,
+            UnicodeError,
+        ) as fault:  # UnicodeError: the host name is not valid in IDNA
+            problem = f"{self._listen!r}: {_why_not(fault)}; allowed: a free host:port"
+            raise InvalidInputError(self._setting, problem) from fault
+        log.info("listening", extra=fields(host=self._host, port=self.port, tls=bool(self._tls)))
+
+    async def stop(self) -> None:
+        """Finish running requests and close."""
+        if self._limiter is not None:
+            await self._limiter.close()
+        await self._runner.cleanup()
+        if self._limiter is not None:
+            self._limiter.abort()
+
+
+def _why_not(fault: Exception) -> str:
+    """Return the operating system's message; asyncio's text depends on the Python version."""
+    if isinstance(fault, OSError) and fault.errno is not None:
+        known = not isinstance(fault, socket.gaierror)
+        message = os.strerror(fault.errno) if known else fault.strerror or str(fault)
+        return message[:1].lower() + message[1:]
+    return str(fault)
+
+
+async def until_signal() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
+    """Report the program as not ready, and serve for *seconds* more while clients notice."""
+    health.leaving = True
+    log.info("shutting down", extra=fields(drain_seconds=seconds))
+    await asyncio.sleep(seconds)

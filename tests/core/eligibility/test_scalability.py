@@ -1,0 +1,157 @@
+"""Whether an autoscaler removes a node: one row a rule."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from core.config.settings import Config
+from core.eligibility.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
+from core.engine.snapshot import ClusterSnapshot
+from core.model.cluster import Cluster
+from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
+from tests.support.builders import node
+from tests.support.reference_scalable import group_of, is_fixed
+
+EKS, GKE = "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool"
+AKS, MODE = "kubernetes.azure.com/agentpool", "kubernetes.azure.com/mode"
+ZONE, KARPENTER = "topology.kubernetes.io/zone", "karpenter.sh/nodepool"
+UUID = "0dc7f2a6-5c1e-4d2b-9f5e-3b1f0a7c9e11"
+NAME = "cluster-autoscaler-status"
+YES, NO, UNKNOWN = Scalability.SCALABLE, Scalability.NOT_SCALABLE, Scalability.UNKNOWN
+
+
+def status(*groups: NodeGroup, fault: str = "") -> AutoscalerStatus:
+    return AutoscalerStatus(namespace="kube-system", name=NAME, groups=groups, fault=fault)
+
+
+POOLS = {
+    "general": NodePool(name="general"),
+    "static": NodePool(name="static", fixed="keeps a fixed number of nodes (spec.replicas: 2)"),
+}
+WEB = NodeGroup(f"eks-web-{UUID}", 1)
+WEB_LARGE = NodeGroup(f"eks-web-large-{UUID}", 1)
+
+
+def verdict(
+    labels: Mapping[str, str],
+    found: AutoscalerStatus | None = None,
+    pools: Mapping[str, NodePool] | None = None,
+    provider: str = "",
+) -> NodeScalability:
+    one = replace(node("n", labels=dict(labels)), provider=provider)
+    autoscalers = Autoscalers(found, pools or {})
+    answer = autoscalers.verdict(one)
+    assert autoscalers.verdicts([one]) == {"n": answer}
+    cluster = replace(
+        Cluster.of([one], []),
+        autoscaler_statuses=() if found is None else (found,),
+        node_pools=tuple((pools or {}).values()),
+    )
+    assert is_fixed(one, cluster, Config()) is (answer.state is NO)
+    assert group_of(one, cluster, Config()) == answer.group
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("labels", "found", "pools", "state", "evidence"),
+    [
+        ({}, None, {}, UNKNOWN, "no label names its node group"),
+        ({MODE: "system"}, None, {}, NO, f"label {MODE}=system"),
+        ({MODE: "user"}, None, {}, UNKNOWN, "no label"),
+        ({MODE: "system", AKS: "a"}, status(NodeGroup("aks-a-1-vmss", 0)), {}, NO, "system pool"),
+        ({EKS: "web"}, None, {}, UNKNOWN, "no autoscaler was found for its node group"),
+        ({EKS: "web"}, None, POOLS, NO, f"({EKS}=web) is fixed"),
+        ({AKS: "web"}, None, POOLS, NO, "is fixed"),
+        ({GKE: "web"}, None, POOLS, NO, "is fixed"),
+        ({EKS: "web"}, status(), POOLS, UNKNOWN, "no node group in ConfigMap"),
+        ({EKS: "web"}, status(WEB), {}, YES, f"eks-web-{UUID} (minimum 1)"),
+        ({EKS: "web"}, status(WEB), POOLS, YES, "(minimum 1)"),
+        ({EKS: "web"}, status(fault="odd"), {}, UNKNOWN, f"ConfigMap kube-system/{NAME}: odd"),
+        ({KARPENTER: "general"}, None, POOLS, YES, "NodePool general"),
+        ({KARPENTER: "general", EKS: "web"}, None, POOLS, YES, "NodePool general"),
+        ({KARPENTER: "static"}, None, POOLS, NO, "spec.replicas: 2"),
+        ({KARPENTER: "static"}, status(WEB), POOLS, NO, "spec.replicas: 2"),
+        ({KARPENTER: "gone"}, None, POOLS, UNKNOWN, "NodePool gone is not known"),
+        ({}, None, POOLS, UNKNOWN, "no label"),
+    ],
+)
+def test_scalability_of_node(
+    labels: Mapping[str, str],
+    found: AutoscalerStatus | None,
+    pools: Mapping[str, NodePool],
+    state: Scalability,
+    evidence: str,
+) -> None:
+    answer = verdict(labels, found, pools)
+    assert answer.state is state
+    assert evidence in answer.evidence
+
+
+def test_machines_of_k3s_are_not_scaled() -> None:
+    assert verdict({}, provider="k3s").state is NO
+    assert verdict({}, provider="aws").state is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "group", "own"),
+    [
+        (EKS, "web", f"eks-web-{UUID}", True),
+        (EKS, "web", "eks-web-1234", True),
+        (EKS, "web", "web", True),
+        (EKS, "web", "eks-web-large-1234", False),
+        (EKS, "web", f"eks-web-large-{UUID}", False),
+        (EKS, "web", f"eks-my-web-{UUID}", False),
+        (EKS, "web", "eks-web", False),
+        (EKS, "web", "eks-web-feed", False),
+        (EKS, "web", f"eks-website-{UUID}", False),
+        (EKS, "web-2", f"eks-web-2-{UUID}", True),
+        (EKS, "web", f"eks-web-2-{UUID}", False),
+        (EKS, "w.b", f"eks-web-{UUID}", False),
+        (AKS, "pool1", "aks-pool1-12345678-vmss", True),
+        (AKS, "pool1", "aks-pool12-12345678-vmss", False),
+        (AKS, "win", "akswin", True),
+        (AKS, "win", "akswin2", False),
+        (GKE, "web", "gke-prod-web-0a1b2c3d-grp", True),
+        (GKE, "web", "gke-prod-web-large-0a1b2c3d-grp", False),
+        (GKE, "default-pool", "gke-my-cluster-default-pool-0a1b2c3d-grp", True),
+        (GKE, "web", "gke-web-0a1b2c3d-grp", False),
+        (GKE, "web", "aks-web-12345678-vmss", False),
+    ],
+)
+def test_which_group_a_node_is_of(label: str, value: str, group: str, own: bool) -> None:
+    answer = verdict({label: value}, status(NodeGroup(group, 2)))
+    assert answer.state is (YES if own else UNKNOWN)
+    assert answer.group == (NodeGroup(group, 2) if own else None)
+
+
+def test_zonal_group_matches_nodes_of_its_zone() -> None:
+    groups = [NodeGroup(f"gke-c-web-{zone}0-grp", 1, zone) for zone in "ab"]
+    for number, zone in enumerate("ab"):
+        assert verdict({GKE: "web", ZONE: zone}, status(*groups)).group == groups[number]
+    for elsewhere in ({ZONE: "c"}, {}):
+        assert verdict({GKE: "web", **elsewhere}, status(*groups)).state is UNKNOWN
+
+
+def test_several_groups_are_unknown() -> None:
+    both = status(NodeGroup("gke-a-web-0a-grp", 1), NodeGroup("gke-b-a-web-0b-grp", 1))
+    answer = verdict({GKE: "web"}, both)
+    assert answer.state is UNKNOWN
+    assert "2 node groups" in answer.evidence
+
+
+def test_only_what_is_not_scalable_keeps_a_node() -> None:
+    nodes = [node("a", labels={MODE: "system"}), node("b", labels={EKS: "web"}), node("c")]
+    blockers = ClusterSnapshot(Cluster.of(nodes, []), Config()).blockers
+    assert [one.reason for one in blockers["a"]] == [NOT_SCALABLE]
+    assert not blockers["b"]
+    assert not blockers["c"]
+
+
+def test_status_is_read_from_configured_configmap() -> None:
+    other = replace(status(WEB), namespace="autoscaler")
+    cluster = replace(
+        Cluster.of([node("n", labels={EKS: "web"})], []), autoscaler_statuses=(other,)
+    )
+    assert not Autoscalers.of(cluster, Config().cluster_autoscaler.status_key).found
+    assert Autoscalers.of(cluster, f"autoscaler/{NAME}").status == other

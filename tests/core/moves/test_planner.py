@@ -1,0 +1,300 @@
+"""Which pods are moved, in which order, and why others are not: one row for each rule."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.config.schedule import Window
+from core.config.settings import Config, Mode, UsabilityMode
+from core.config.surge import SurgeConfig, SurgeMode
+from core.config.thresholds import Thresholds
+from core.eligibility.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from core.engine import reconcile
+from core.engine.maintenance_gate import ALWAYS
+from core.marks.wellknown import REMOVAL_DISABLED
+from core.model.cluster import Cluster
+from core.model.constraints import DisruptionFacts, HostPort, PodConstraints
+from core.model.node import Node
+from core.model.pod import Pod
+from core.moves.objects import HorizontalAutoscaler, ResourceQuota, SurgeObjects, resolved_surge
+from core.moves.planner import MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
+from core.moves.records import MoveRecords, Pause
+from core.moves.steps import marked_nodes
+from tests.support import builders
+from tests.support.builders import UNLIMITED, node
+from tests.support.surge import NOW, deployment, make_pod, make_record
+
+CONFIG = Config(
+    mode=Mode.ENFORCE,
+    thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
+    usability=UsabilityMode.NONE,
+    budgets=UNLIMITED,
+    surge=SurgeConfig(mode=SurgeMode.ENABLED),
+)
+POD = make_pod("old")
+OTHERS = make_pod("a", "n"), make_pod("b", "n")
+HPA = HorizontalAutoscaler(namespace="d", name="hpa", target="web", replicas_max=3)
+OURS = "ebb-system"
+QUOTA = ResourceQuota(namespace="d", name="q", hard={"pods": 3}, used={"pods": 3})
+
+
+def marked_node(name: str) -> Node:
+    return builders.marked(node(name), "soft", NOW - 60, 1, deadline=NOW + 10**6)
+
+
+def objects(*deployments: Any, **others: Any) -> SurgeObjects:
+    found = deployments or (deployment(),)
+    return SurgeObjects(
+        deployments={one.key: one for one in found},
+        owners={(one.namespace, one.replica_set): one.key for one in found}
+        | {("d", "web-0"): "d/web"},
+        **others,
+    )
+
+
+def chosen(
+    pods: Sequence[Pod] = (POD, *OTHERS),
+    of: SurgeObjects | None = None,
+    *,
+    nodes: Sequence[Node] = (marked_node("m"), node("n")),
+    records: MoveRecords | None = None,
+    **changes: Any,
+) -> MovePlan:
+    """Return the moves for a cluster with the marked node m and the node n."""
+    cluster = Cluster.of(nodes, pods)
+    config = changes.pop("config", CONFIG)
+    surge_input = SurgeInput(
+        cluster=cluster,
+        plan=reconcile.plan(cluster, config),
+        config=config,
+        objects=of or objects(),
+        records=records or MoveRecords(),
+        leader="a",
+        own_namespace=OURS,
+        now_seconds=NOW,
+        **changes,
+    )
+    return plan_moves(SurgeContext(surge_input))
+
+
+def test_own_pod_is_not_moved() -> None:
+    pods = [replace(pod, namespace=OURS) for pod in (POD, *OTHERS)]
+    of = SurgeObjects(
+        deployments={f"{OURS}/web": deployment(namespace=OURS)},
+        owners={(OURS, "web-1"): f"{OURS}/web"},
+    )
+    assert codes(chosen(pods, of)) == {"surge-own"}
+
+
+def test_no_move_begins_on_leaving_node_but_moves_continue_there() -> None:
+    leaving = replace(marked_node("m"), deleting=True)
+    assert chosen(nodes=[leaving, node("n")]) == MovePlan((), ())
+    assert marked_nodes([leaving, node("n")]) == {"m"}
+
+
+def codes(found: MovePlan) -> set[str]:
+    assert not found.begin
+    return {blocker.code for blocker in found.waits}
+
+
+def test_pod_on_marked_node_is_moved() -> None:
+    assert chosen() == MovePlan((NewMove(make_record(), ALWAYS),), ())
+
+
+def test_deadline_is_progress_deadline_of_deployment_when_it_is_shorter() -> None:
+    found = chosen(of=objects(deployment(progress_deadline_seconds=120)))
+    assert found.begin == (NewMove(make_record(deadline=NOW + 120), ALWAYS),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"strategy": "Recreate"}, "surge-strategy"),
+        ({"max_surge": 0}, "surge-strategy"),
+        ({"paused": True}, "surge-paused"),
+        ({"keep": True}, "surge-keep"),
+        ({"generation": 2}, "surge-rollout"),
+        ({"updated": 2}, "surge-rollout"),
+        ({"pods": 4}, "surge-rollout"),
+        ({"available": 2}, "surge-unavailable"),
+        ({"replica_failure": "exceeded quota"}, "surge-quota"),
+    ],
+)
+def test_pod_stays_when_deployment_must_not_get_another_pod(
+    changes: Mapping[str, Any], code: str
+) -> None:
+    assert codes(chosen(of=objects(deployment(**changes)))) == {code}
+
+
+def test_pod_stays_when_hpa_is_at_its_maximum() -> None:
+    assert codes(chosen(of=objects(autoscalers={"d/web": HPA}))) == {"surge-hpa-maximum"}
+    higher = replace(HPA, replicas_max=4)
+    assert chosen(of=objects(autoscalers={"d/web": higher})).begin
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "code"),
+    [
+        ({"pods": 3}, {"pods": 3}, {"surge-quota"}),
+        ({"requests.cpu": 1000}, {"requests.cpu": 950}, {"surge-quota"}),
+        ({"requests.cpu": 1000}, {"requests.cpu": 900}, set()),
+        ({"limits.cpu": 1}, {"limits.cpu": 1}, set()),
+    ],
+)
+def test_pod_stays_when_quota_has_no_room(hard: Any, used: Any, code: set[str]) -> None:
+    quota = replace(QUOTA, hard=hard, used=used)
+    found = chosen(of=objects(quotas={"d": (quota,)}))
+    assert {blocker.code for blocker in found.waits} == code
+    assert bool(found.begin) is not bool(code)
+
+
+def noted(key: str, value: str) -> dict[str, DisruptionFacts]:
+    return {"ties": DisruptionFacts(notes=((key, value),), started_seconds=NOW)}
+
+
+PORTS = PodConstraints(host_ports=(HostPort(80),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"owner_kind": "Job", "owner_name": "job"}, "surge-no-deployment"),
+        ({"owner_name": "unknown"}, "surge-no-deployment"),
+        ({"owner_name": "web-0"}, "surge-rollout"),
+        ({"ready": False}, "surge-not-ready"),
+        ({"terminating": True}, "pod-terminating"),
+        ({"created_seconds": NOW - 599}, "surge-young"),
+        ({"deletion_cost": "5"}, "pod-foreign-cost"),
+        ({"ties": DisruptionFacts(one_node_volumes=("data",))}, "surge-volume"),
+        ({"ties": DisruptionFacts(local_volumes=("cache",))}, "pod-local-storage"),
+        ({"ties": DisruptionFacts(gang="group")}, "pod-gang"),
+        (noted(SAFE_TO_EVICT, "false"), "pod-not-safe-to-evict"),
+        (noted(DO_NOT_DISRUPT, "true"), "pod-do-not-disrupt"),
+        (noted(REMOVAL_DISABLED, "true"), "pod-removal-disabled"),
+    ],
+)
+def test_pod_stays_when_it_must_not_be_replaced(changes: Mapping[str, Any], code: str) -> None:
+    assert codes(chosen((replace(POD, **changes), *OTHERS))) == {code}
+
+
+def test_pod_with_local_storage_is_moved_when_settings_allow_it() -> None:
+    pod = replace(POD, ties=DisruptionFacts(local_volumes=("cache",)))
+    surge = replace(CONFIG.surge, keep_local_storage=False)
+    assert chosen((pod, *OTHERS), config=replace(CONFIG, surge=surge)).begin
+
+
+def test_pod_stays_when_another_would_be_deleted_first() -> None:
+    cheap = replace(OTHERS[0], deletion_cost="-200000000")
+    assert codes(chosen((POD, cheap, OTHERS[1]))) == {"surge-other-first"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [({}, "surge-no-place"), ({"company": PORTS}, "surge-host-port")]
+)
+def test_pod_stays_when_no_node_that_stays_has_room(changes: Any, code: str) -> None:
+    full = make_pod("full", "n", of="other", requests=replace(POD.requests, cpu_millis=3800))
+    assert codes(chosen((replace(POD, **changes), *OTHERS, full))) == {code}
+
+
+def test_deployment_is_left_alone_until_its_pause_ends() -> None:
+    pause = Pause("d", "web", "uid-web", NOW + 5)
+    found = chosen(records=MoveRecords(pauses={"uid-web": pause}))
+    assert codes(found) == {"surge-left-alone"}
+    assert [blocker.until for blocker in found.waits] == [NOW + 5]
+    ended = pause._replace(until=NOW)
+    assert chosen(records=MoveRecords(pauses={"uid-web": ended})).begin
+
+
+def test_deployment_has_one_move_at_a_time() -> None:
+    two = (POD, make_pod("z"), OTHERS[0])
+    found = chosen(two)
+    assert [move.record.pod for move in found.begin] == ["old"]
+    assert [blocker.code for blocker in found.waits] == ["surge-under-way"]
+    records = MoveRecords().with_move(make_record())
+    assert codes(chosen(two, records=records)) == {"surge-under-way"}
+
+
+def test_no_move_begins_when_pods_are_pending() -> None:
+    waiting = make_pod("waits", None, of="other", unschedulable=True, ready=False)
+    big = replace(waiting, requests=replace(POD.requests, cpu_millis=3800))
+    assert "surge-pending" in codes(chosen((POD, big)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"allowed": False},
+        {"config": replace(CONFIG, mode=Mode.OBSERVE)},
+        {"config": replace(CONFIG, surge=SurgeConfig())},
+        {"nodes": (node("m"), node("n"))},
+    ],
+    ids=["removed", "observe", "disabled", "no mark"],
+)
+def test_no_move_begins_when_moves_are_off(changes: Mapping[str, Any]) -> None:
+    assert chosen(**changes) == MovePlan((), ())
+
+
+DEPLOYMENTS = [deployment(f"d{n}", replicas=1, pods=1, updated=1, available=1) for n in range(6)]
+
+
+def of_each(*nodes: str) -> list[Pod]:
+    """Return a pod of another Deployment on each of these nodes."""
+    return [make_pod(f"p{number}", name, of=f"d{number}-1") for number, name in enumerate(nodes)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "begun", "moves"),
+    [
+        ({}, {}, 4),
+        ({"max_in_cluster": 3}, {}, 3),
+        ({"max_in_namespace": 2}, {}, 2),
+        ({"max_per_hour": 3}, {NOW - 3660: 9, NOW - 3600: 1, NOW: 1, NOW + 301: 9}, 1),
+    ],
+)
+def test_moves_keep_limits(limits: Any, begun: dict[int, int], moves: int) -> None:
+    config = replace(CONFIG, surge=replace(CONFIG.surge, **limits))
+    pods = of_each("m", "m", "m", "m")
+    records = MoveRecords(begun=begun)
+    found = chosen(pods, objects(*DEPLOYMENTS), config=config, records=records)
+    assert len(found.begin) == moves
+    assert len(found.waits) == 4 - moves
+
+
+def test_one_move_at_once_begins_in_namespace_with_quota() -> None:
+    quota = replace(QUOTA, hard={"pods": 100})
+    found = chosen(of_each("m", "m"), objects(*DEPLOYMENTS, quotas={"d": (quota,)}))
+    assert len(found.begin) == 1
+
+
+def test_nodes_that_are_empty_soonest_come_first() -> None:
+    """Node a has a pod that stays, c fewer pods than b."""
+    nodes = [*map(marked_node, "abc"), node("n"), node("o")]
+    pods = [*of_each("a", "b", "b", "c"), make_pod("job", "a", of="job", owner_kind="Job")]
+    found = chosen(pods, objects(*DEPLOYMENTS), nodes=nodes)
+    assert [move.record.node for move in found.begin] == ["c", "b", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("max_surge", "replicas", "pods"),
+    [("25%", 1, 1), ("25%", 4, 1), ("25%", 5, 2), ("0%", 5, 0), (2, 5, 2), (0, 5, 0), ("x", 5, 0)],
+)
+def test_max_surge_is_rounded_up(max_surge: int | str, replicas: int, pods: int) -> None:
+    assert resolved_surge(max_surge, replicas) == pods
+
+
+def test_no_move_begins_while_nothing_may_begin() -> None:
+    window = Window(start="30 0 * * *", duration_seconds=60)
+    found = chosen(config=replace(CONFIG, schedule=(window,)))
+    assert not found.begin
+    assert [(one.code, one.until) for one in found.waits] == [("schedule", NOW + 1800)]
+    found = chosen(config=replace(CONFIG, pause_until_seconds=NOW + 1))
+    assert [(one.code, one.until) for one in found.waits] == [("paused", NOW + 1)]
+    assert chosen(config=replace(CONFIG, pause_until_seconds=NOW)).begin
+
+
+def test_permit_of_move_ends_with_its_window() -> None:
+    window = Window(start="0 0 * * *", duration_seconds=60)
+    (move,) = chosen(config=replace(CONFIG, schedule=(window,))).begin
+    assert move.permit.until == NOW + 60

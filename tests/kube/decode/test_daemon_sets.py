@@ -1,0 +1,50 @@
+"""Decode which nodes get the pods of a DaemonSet."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from core.model.cluster import DaemonSet
+from core.model.constraints import NodeConstraints, Toleration
+from kube.decode.daemon_sets import ADDED, ADDED_ON_HOST
+from kube.decode.kinds import DAEMON_SETS
+from kube.decode.pod_limits import TOLERATIONS_MAX
+from kube.decode.selectors import ordered
+
+
+def read(metadata: dict[str, Any] | None = None, **spec: Any) -> DaemonSet | None:
+    body = {
+        "metadata": {"name": "agent", "namespace": "d", **(metadata or {})},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"spec": spec}},
+    }
+    return DAEMON_SETS.read(orjson.dumps(body))
+
+
+def test_daemon_set_has_the_constraints_of_its_pods() -> None:
+    own = {"key": "gpu", "operator": "Exists"}
+    found = read(nodeSelector={"pool": "a"}, tolerations=[own])
+    assert found is not None
+    assert found.key == "d/agent"
+    assert found.placing == NodeConstraints(
+        node_selector=(("pool", "a"),),
+        tolerations=ordered((Toleration("gpu", "Exists"), *ADDED)),
+    )
+
+
+@pytest.mark.parametrize("host", [False, True])
+def test_daemon_set_has_the_tolerations_that_its_controller_adds(*, host: bool) -> None:
+    found = read(hostNetwork=host)
+    assert found is not None
+    assert set(found.placing.tolerations) == {*ADDED, *([ADDED_ON_HOST] if host else [])}
+
+
+def test_daemon_set_is_ignored_when_it_is_being_deleted() -> None:
+    assert read({"deletionTimestamp": "2026-01-01T00:00:00Z"}) is None
+
+
+def test_daemon_set_selects_all_nodes_when_its_constraints_exceed_a_limit() -> None:
+    many = [{"key": f"k{n}", "operator": "Exists"} for n in range(TOLERATIONS_MAX + 1)]
+    found = read(nodeSelector={"pool": "a"}, tolerations=many)
+    assert found is not None
+    assert found.placing == NodeConstraints(tolerations=ordered(ADDED))

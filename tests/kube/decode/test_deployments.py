@@ -1,0 +1,220 @@
+"""Deployments, ReplicaSets, HorizontalPodAutoscalers and ResourceQuotas: a row for each field."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from core.model.errors import InvalidInputError
+from core.moves.listed import surge_objects
+from core.moves.objects import HorizontalAutoscaler, ObservedDeployment
+from kube.decode.deployments import CONDITIONS_BYTES_MAX, MANAGED_BYTES_MAX
+from kube.decode.kinds import (
+    DEPLOYMENTS,
+    HORIZONTAL_AUTOSCALERS,
+    QUOTAS,
+    REPLICA_SETS,
+)
+from kube.decode.scaling import QUOTA_BYTES_MAX
+from tests.support.fake_objects import Json, merged
+
+META: Json = {"name": "web", "namespace": "d", "uid": "u", "resourceVersion": "7"}
+
+
+def owned(*managers: str | tuple[str, str]) -> list[Json]:
+    pairs = [one if isinstance(one, tuple) else (one, "") for one in managers]
+    fields: Json = {"f:spec": {"f:replicas": {}, "f:template": {}}}
+    return [{"manager": name, "time": time, "fieldsV1": fields} for name, time in pairs]
+
+
+def deployment(**patch: Any) -> ObservedDeployment:
+    found = DEPLOYMENTS.read(orjson.dumps(merged({"metadata": META}, patch)))
+    assert found is not None
+    return found.observed
+
+
+@pytest.mark.parametrize(
+    ("patch", "field", "value"),
+    [
+        ({}, "version", "7"),
+        ({}, "replicas", 1),
+        ({"spec": {"replicas": 0}}, "replicas", 0),
+        ({"spec": {"replicas": 2**40}}, "replicas", 2**31 - 1),
+        ({"spec": {"strategy": {"type": "Recreate"}}}, "strategy", "Recreate"),
+        ({"spec": {"replicas": 5}}, "max_surge", 2),
+        ({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0}}}}, "max_surge", 0),
+        ({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3}}}}, "max_surge", 3),
+        ({"spec": {"strategy": {"rollingUpdate": {"maxSurge": "0%"}}}}, "max_surge", 0),
+        ({"spec": {"strategy": {"rollingUpdate": {"maxSurge": "x"}}}}, "max_surge", 0),
+        ({"spec": {"paused": True}}, "paused", True),
+        ({"spec": {"minReadySeconds": 4}}, "min_ready_seconds", 4),
+        ({"spec": {"progressDeadlineSeconds": 4}}, "progress_deadline_seconds", 4),
+        ({"metadata": {"generation": 3}}, "generation", 3),
+        ({"status": {"observedGeneration": 2}}, "observed_generation", 2),
+        ({"status": {"replicas": 2}}, "pods", 2),
+        ({"status": {"updatedReplicas": 2}}, "updated", 2),
+        ({"status": {"availableReplicas": 2}}, "available", 2),
+        ({"metadata": {"annotations": {"kube-ebb.io/keep": "true"}}}, "keep", True),
+        ({"metadata": {"annotations": {"kube-ebb.io/keep": "false"}}}, "keep", False),
+        (
+            {"spec": {"template": {"metadata": {"annotations": {"kube-ebb.io/keep": "true"}}}}},
+            "keep",
+            True,
+        ),
+        ({"metadata": {"managedFields": owned("kubectl")}}, "replicas_manager", "kubectl"),
+        ({"metadata": {"managedFields": owned("kube-ebb")}}, "replicas_manager", "kube-ebb"),
+        (
+            {
+                "metadata": {
+                    "managedFields": owned(("kube-ebb", "2026-01-02"), ("a", "2026-01-01"))
+                }
+            },
+            "replicas_manager",
+            "a",
+        ),
+        (
+            {"metadata": {"managedFields": owned(("b", "2026-01-02"), ("c", "2026-01-01"))}},
+            "replicas_manager",
+            "b",
+        ),
+        (
+            {"metadata": {"managedFields": [{"manager": "x", "fieldsV1": {"f:status": {}}}]}},
+            "replicas_manager",
+            "",
+        ),
+        (
+            {"metadata": {"managedFields": owned(*["m"] * (MANAGED_BYTES_MAX // 50))}},
+            "replicas_manager",
+            "",
+        ),
+        ({"metadata": {"managedFields": 7}}, "replicas_manager", ""),
+        (
+            {
+                "status": {
+                    "conditions": [
+                        {"type": "Available", "status": "True"},
+                        {"type": "ReplicaFailure", "status": "True", "message": "m" * 999},
+                    ]
+                }
+            },
+            "replica_failure",
+            "m" * 200,
+        ),
+        (
+            {"status": {"conditions": [{"type": "ReplicaFailure", "status": "False"}]}},
+            "replica_failure",
+            "",
+        ),
+    ],
+)
+def test_field_of_deployment_is_decoded(patch: Json, field: str, value: object) -> None:
+    assert getattr(deployment(**patch), field) == value
+
+
+def test_deployment_is_unreadable_when_its_conditions_are_too_large() -> None:
+    conditions = [{"type": "x" * CONDITIONS_BYTES_MAX}]
+    with pytest.raises(InvalidInputError, match=r"status\.conditions"):
+        deployment(status={"conditions": conditions})
+
+
+def test_deployment_that_is_being_deleted_does_not_count() -> None:
+    gone = {"metadata": {**META, "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert DEPLOYMENTS.read(orjson.dumps(gone)) is None
+
+
+def replica_set(name: str, revision: str, *, owner: Json | None = None, **patch: Any) -> Any:
+    usual = {"kind": "Deployment", "name": "web", "uid": "u", "controller": True}
+    meta = {
+        "name": name,
+        "namespace": "d",
+        "annotations": {"deployment.kubernetes.io/revision": revision},
+        "ownerReferences": [{"kind": "Thing", "name": "t"}, {**usual, **(owner or {})}],
+    }
+    return REPLICA_SETS.read(orjson.dumps(merged({"metadata": meta}, patch)))
+
+
+@pytest.mark.parametrize(
+    ("owner", "patch"),
+    [
+        ({"kind": "Rollout"}, {}),
+        ({"controller": False}, {}),
+        ({}, {"spec": {"replicas": 0}}),
+        ({}, {"spec": {"replicas": 0}, "status": {"replicas": 0}}),
+    ],
+)
+def test_replica_set_does_not_count_without_deployment_or_pods(owner: Json, patch: Json) -> None:
+    assert replica_set("web-1", "1", owner=owner, **patch) is None
+
+
+def test_current_replica_set_has_revision_of_deployment() -> None:
+    meta = {**META, "annotations": {"deployment.kubernetes.io/revision": "2"}}
+    found = DEPLOYMENTS.read(orjson.dumps({"metadata": meta}))
+    assert found is not None
+    made = surge_objects(
+        [found],
+        [
+            replica_set("web-1", "1", spec={"replicas": 0}, status={"replicas": 1}),
+            replica_set("web-2", "2"),
+            replica_set("web-3", "2", owner={"uid": "of an earlier Deployment"}),
+            replica_set("db-1", "1", owner={"name": "db"}),
+        ],
+    )
+    assert made.deployments["d/web"].replica_set == "web-2"
+    assert made.owners == {("d", "web-1"): "d/web", ("d", "web-2"): "d/web"}
+
+
+def autoscaler(**spec: Any) -> HorizontalAutoscaler | None:
+    usual = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+    meta = {"name": "h", "namespace": "d"}
+    found = {"metadata": meta, "spec": merged({**usual, "maxReplicas": 5}, spec)}
+    return HORIZONTAL_AUTOSCALERS.read(orjson.dumps(found))
+
+
+def test_autoscaler_is_decoded() -> None:
+    rules = {"scaleDown": {"stabilizationWindowSeconds": 60}, "scaleUp": {"policies": [{}]}}
+    usual = HorizontalAutoscaler(namespace="d", name="h", target="web", replicas_max=5)
+    assert autoscaler() == usual
+    found = autoscaler(minReplicas=2, behavior=rules)
+    assert found is not None
+    assert (found.replicas_min, found.window_seconds) == (2, 60)
+
+
+@pytest.mark.parametrize("target", [{"kind": "StatefulSet"}, {"apiVersion": "argoproj.io/v1"}])
+def test_autoscaler_does_not_count_when_it_scales_no_deployment(target: Json) -> None:
+    assert autoscaler(scaleTargetRef=target) is None
+
+
+def test_strictest_autoscaler_of_deployment_applies() -> None:
+    one, other = autoscaler(maxReplicas=9), autoscaler(maxReplicas=3)
+    assert one is not None
+    assert other is not None
+    found = surge_objects([], [], [one, other]).autoscalers["d/web"]
+    assert found.replicas_max == 3
+
+
+def quota(**found: Any) -> Any:
+    return QUOTAS.read(orjson.dumps({"metadata": {"name": "q", "namespace": "d"}, **found}))
+
+
+def test_amounts_of_quota_are_decoded() -> None:
+    hard = {"pods": "3", "requests.cpu": "1500m", "limits.cpu": 2, "cpu": "1", "memory": "1Gi"}
+    made = quota(spec={"hard": {"pods": "9"}}, status={"hard": hard, "used": {"pods": "2"}})
+    assert made.hard == {
+        "pods": 3,
+        "requests.cpu": 1500,
+        "limits.cpu": 2000,
+        "cpu": 1000,
+        "memory": 2**30,
+    }
+    assert made.used == {"pods": 2}
+    assert quota(spec={"hard": {"pods": "9"}}).hard == {"pods": 9}, "not counted yet"
+
+
+@pytest.mark.parametrize(
+    "hard",
+    [{"pods": "many"}, {"x" * QUOTA_BYTES_MAX: "1"}, {f"count/{n:0200}": "1" for n in range(120)}],
+)
+def test_quota_is_unreadable_when_an_amount_is_invalid_or_too_large(hard: Json) -> None:
+    spec = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+    with pytest.raises(InvalidInputError):
+        quota(**spec)
