@@ -36,7 +36,8 @@ from tests.support.fake_objects import Json, node_object, pod_object
 from tests.support.following import opened
 
 ROOT = Path(__file__).parents[1]
-OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|runtime|serving|kube|webhook|controller|extender)/.+\.py)")
+ROOMS = "core|runtime|serving|kube|webhook|controller|extender"
+OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:{ROOMS})/.+\.py)")
 FILES_MAX = 18
 """Maximum number of files on a path, so that readers can follow it."""
 EVENT_ENDS: Final = {
@@ -166,5 +167,5 @@ async def test_files_of_prioritize_call_match_architecture_page() -> None:
 
 def test_paths_on_architecture_page_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    named = re.findall(r"`((?:core|runtime|serving|kube|webhook|controller|extender|cli|tests)/[^`]*)`", page)
+    named = re.findall(rf"`((?:{ROOMS}|cli|tests)/[^`]*)`", page)
     assert [one for one in named if not (ROOT / one).exists()] == []
