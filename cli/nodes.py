@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from core.config.settings import Config
 from core.engine.plan import Plan
 from core.engine.zones import ZONE_LABEL
-from core.marks.mark import EFFECT_OF, mark_of
+from core.marks.mark import mark_of
 from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.node import Node
@@ -101,8 +101,7 @@ def _codes(blockers: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _effect(node: Node) -> str:
-    mark = mark_of(node.labels)
-    return EFFECT_OF[mark] if mark is not None else ""
+    return mark_of(node.labels) or ""
 
 
 def _share(used: Any, node: Node) -> Fraction:  # noqa: ANN401 core.model.resources.Resources

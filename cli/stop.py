@@ -1,4 +1,4 @@
-"""Stop the controller, so that it marks no node while everything is released."""
+"""Stop the controller, so that it marks no node while `ebb cleanup` runs."""
 
 import asyncio
 from typing import Final

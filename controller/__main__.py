@@ -18,11 +18,11 @@ from controller.decisions import DecisionLog
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
 from controller.evictor import Evictor
-from controller.leader_report import LeaderFacts, facts_of, with_account
+from controller.leader_report import LeaderFacts, facts_of, with_figures
 from controller.loop import STALE_SECONDS, Loop
 from controller.metrics import Metrics
-from controller.move_book import MoveBook
-from controller.mover import Mover, MoveStores, Surroundings
+from controller.move_book import MoveRecordCache
+from controller.mover import Mover, MoverDependencies, MoveStores
 from controller.publisher import Publisher
 from controller.reconciler import PodActions, Reconciler
 from controller.report_server import ReportServer
@@ -175,11 +175,11 @@ class _Controller:
 
     def _surge_mover(self, clock: Clock) -> Mover:
         stores = MoveStores(
-            book=MoveBook(MoveRecordStore(self._client, self._namespace)),
+            book=MoveRecordCache(MoveRecordStore(self._client, self._namespace)),
             scales=ScaleStore(self._client),
             pods=objects.pods(self._client),
         )
-        surroundings = Surroundings(
+        surroundings = MoverDependencies(
             leader=self._elector.identity,
             namespace=self._namespace,
             leading=lambda: self._elector.leading,
@@ -272,7 +272,7 @@ class _Controller:
             stale_because=self._loop.why_stale(),
             now_seconds=self._clock.unix_seconds(),
         )
-        return with_account(facts, self._reconciler.account)
+        return with_figures(facts, self._reconciler.figures)
 
     async def _lead(self) -> None:
         await self._taint_key.record()

@@ -21,7 +21,7 @@ class Decision(NamedTuple):
     name: str
     """Name of the object, with its namespace if it has one."""
     action: str
-    """The reason of the Event about the decision, such as DrainMarked."""
+    """The reason of the Event about the decision, such as NodeMarked."""
     reason: str
     written: bool
     """False in mode observe, where the decision is only reported."""

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from controller.metrics import Metrics
 from controller.writers import RecordEvent, for_each
 from core.config.settings import Config
-from core.eviction.context import DrainInput
-from core.eviction.planner import NOTHING, DrainDecision, keep_marks, plan_drain
-from core.eviction.state import REFUSED_SECONDS_MAX, DrainState, PlannedEviction
+from core.eviction.context import EvictionInput
+from core.eviction.planner import NOTHING, EvictionDecision, keep_marks, plan_evictions
+from core.eviction.state import REFUSED_SECONDS_MAX, EvictionState, PlannedEviction
 from core.model.node import Node
 from core.model.now import Now
 from kube.stores.access_review import AccessReview
@@ -34,11 +34,11 @@ FORBIDDEN_NOTE: Final = (
 log = logging.getLogger("ebb.evictor")
 
 
-class PlannedDrain(NamedTuple):
+class PlannedEvictions(NamedTuple):
     """A decision about evictions, with the state that it is based on."""
 
-    before: DrainState
-    drain: DrainDecision
+    before: EvictionState
+    drain: EvictionDecision
     node: Node | None
     """The node that is being drained."""
 
@@ -69,28 +69,28 @@ class Evictor:
     def begin(self) -> None:
         """Forget all drains when this replica starts leading."""
         # Another leader may have evicted pods since.
-        self._state, self._busy = DrainState(), False
+        self._state, self._busy = EvictionState(), False
 
-    def restart_drain(self) -> None:
+    def restart_evictions(self) -> None:
         """Restart the current drain, because new pods may have been scheduled to its node."""
         self._state = self._state.released(self._state.failed)
 
-    def plan(self, drain_input: DrainInput) -> PlannedDrain:
+    def plan(self, eviction_input: EvictionInput) -> PlannedEvictions:
         """Decide which pods to evict now. Any thread may call this."""
         before, drain, allowed = self._state, NOTHING, self._access.allowed
         if allowed:
-            drain = plan_drain(drain_input, before)
+            drain = plan_evictions(eviction_input, before)
         elif allowed is None:
             # Until the access review is answered, NoSchedule marks of the previous leader stay.
             # Otherwise the pods that it evicted could return to their node.
-            drain = keep_marks(drain_input, before)
+            drain = keep_marks(eviction_input, before)
         name = drain.state.node
-        nodes = (node for node in drain_input.cluster.nodes if node.name == name)
-        return PlannedDrain(before, drain, next(nodes, None))
+        nodes = (node for node in eviction_input.cluster.nodes if node.name == name)
+        return PlannedEvictions(before, drain, next(nodes, None))
 
     async def carry_out(
         self,
-        planned: PlannedDrain,
+        planned: PlannedEvictions,
         config: Config,
         halted: Callable[[], str | None],
         record_event: RecordEvent,
@@ -100,7 +100,7 @@ class Evictor:
         If the state of drains has changed since the decision, nothing is evicted.
         """
         if not config.evicts:
-            self._state = DrainState()
+            self._state = EvictionState()
             self._access.forget()
             return
         await self._review_access()
@@ -152,7 +152,7 @@ class Evictor:
         until = self._clock.unix_seconds() + round(pause * (1 + self._jitter()))
         self._state = self._state.refusing(eviction.pod, answer.why, until=until)
 
-    def _report_failed(self, planned: PlannedDrain) -> None:
+    def _report_failed(self, planned: PlannedEvictions) -> None:
         """Count and log drains that have just failed; the release of the mark writes an Event."""
         for name, why in planned.drain.state.failed.items():
             if name not in planned.before.failed:

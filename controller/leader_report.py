@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from controller.decisions import Decision as LoggedDecision
-from controller.figures.figures import Account
+from controller.figures.figures import Figures
 from controller.figures.pending import Cause
 from core.config.settings import API_VERSION, Config
 from core.engine.leader_state import LeaderState, watched_until
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.model.now import Now
 from core.moves.records import MoveRecord
 from core.placement.usable_capacity import Amount
@@ -163,7 +163,7 @@ class Report(_Part):
 
 
 def facts_of(
-    last: PassResult | None,
+    last: ReconcileResult | None,
     *,
     moves: Iterable[MoveRecord],
     decisions: Sequence[LoggedDecision],
@@ -183,7 +183,7 @@ def facts_of(
     delays = sorted(_delays(last, now_seconds), key=lambda one: (one.until_seconds, one.node))
     return msgspec.structs.replace(
         made,
-        leading_since_seconds=last.state.first_pass_at,
+        leading_since_seconds=last.state.first_reconciliation_at,
         reconciled_at_seconds=last.at,
         delays=delays[:delays_max],
         delays_omitted=max(0, len(delays) - delays_max),
@@ -197,9 +197,9 @@ def facts_of(
     )
 
 
-def with_account(facts: LeaderFacts, account: Account) -> LeaderFacts:
+def with_figures(facts: LeaderFacts, figures: Figures) -> LeaderFacts:
     """Return the facts with the savings and the Pending pods that the leader has counted."""
-    saved, pending = account.savings, account.pending
+    saved, pending = figures.savings, figures.pending
     return msgspec.structs.replace(
         facts,
         savings=Savings(
@@ -219,7 +219,7 @@ def with_account(facts: LeaderFacts, account: Account) -> LeaderFacts:
     )
 
 
-def _delays(last: PassResult, now_seconds: int) -> Iterator[Delay]:
+def _delays(last: ReconcileResult, now_seconds: int) -> Iterator[Delay]:
     """Yield the candidates whose unneeded time has not passed; empty nodes need not wait."""
     seconds, snapshot = last.snapshot.config.unneeded_time_seconds, last.snapshot
     for node, since in last.state.candidates.items():
@@ -228,7 +228,7 @@ def _delays(last: PassResult, now_seconds: int) -> Iterator[Delay]:
             yield Delay(node=node, since_seconds=since, until_seconds=until)
 
 
-def _peaks(last: PassResult) -> Iterator[PeakDemand]:
+def _peaks(last: ReconcileResult) -> Iterator[PeakDemand]:
     names = {one.key: one.name for one in last.snapshot.reaches.all}
     window = last.snapshot.config.budgets.stabilization_window_seconds
     for key, beyond in sorted(last.rate_limits.peak_excess.items()):
@@ -237,7 +237,7 @@ def _peaks(last: PassResult) -> Iterator[PeakDemand]:
                 reach=names.get(key, key),
                 cpu_millis=beyond.cpu_millis,
                 memory_bytes=beyond.memory_bytes,
-                until_seconds=_last_above(last.state.peak.looks[key]) + window,
+                until_seconds=_last_above(last.state.peak.samples[key]) + window,
             )
 
 
@@ -247,7 +247,7 @@ def _last_above(samples: Sequence[tuple[int, Amount]]) -> int:
     return max((at for at, _ in earlier), default=current[0])
 
 
-def _cooldowns(last: PassResult, now_seconds: int) -> Iterator[Cooldown]:
+def _cooldowns(last: ReconcileResult, now_seconds: int) -> Iterator[Cooldown]:
     limits = last.rate_limits
     for setting, until in (
         ("cooldown.delayAfterAdd", limits.cooling_until),
@@ -260,7 +260,7 @@ def _cooldowns(last: PassResult, now_seconds: int) -> Iterator[Cooldown]:
 
 def _not_yet_known(state: LeaderState, config: Config, now_seconds: int) -> Iterator[Unknown]:
     """Yield the settings whose time span is longer than this leader has observed the cluster."""
-    since, budgets = state.first_pass_at, config.budgets
+    since, budgets = state.first_reconciliation_at, config.budgets
     if since is None:
         return
     spans = [

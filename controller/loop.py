@@ -12,10 +12,10 @@ from typing import Final
 
 from controller.metrics import Metrics
 from controller.notices import Notices
-from controller.reconciler import PassReport, Reconciler
+from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
 from controller.writers import LiveView
-from core.engine.maintenance_gate import Permit
+from core.engine.maintenance_gate import MayBegin
 from core.engine.unschedulable import WAIT_SECONDS
 from core.model.now import Now
 from core.moves.facts import AddMoves
@@ -30,7 +30,7 @@ STALE_SECONDS: Final = 180
 The API server sends bookmarks about every minute."""
 PAUSE_SECONDS: Final = 0.1
 """Minimum pause between two reconciliations, so that one of them handles simultaneous changes."""
-PASS_SECONDS_MAX: Final = 10.0
+RECONCILIATION_SECONDS_MAX: Final = 10.0
 """Time after which a reconciliation tries no further node; 15,000 nodes take about 1 s."""
 PLAN_SECONDS_MAX: Final = 20.0
 """Maximum age of the snapshot that writes are based on, except for urgent writes."""
@@ -64,7 +64,7 @@ class Loop:
         self._view, self._reconciler = view, reconciler
         self._clock, self._metrics, self._leading = clock, metrics, leading
         self._notices = Notices()
-        self._writing: set[asyncio.Task[PassReport]] = set()
+        self._writing: set[asyncio.Task[ReconcileReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
         """Minimum pause before the next reconciliation."""
         self._stale_since: float | None = None
@@ -140,7 +140,7 @@ class Loop:
 
         def in_time() -> bool:
             nonlocal late
-            late = late or self._clock.monotonic_seconds() - begun > PASS_SECONDS_MAX
+            late = late or self._clock.monotonic_seconds() - begun > RECONCILIATION_SECONDS_MAX
             return not (late or self._view.wake.is_set())
 
         def halted() -> str | None:
@@ -168,18 +168,18 @@ class Loop:
             self._metrics.reconcile_timeouts.inc()
             log.warning(
                 "a reconciliation reached its time limit; later ones try the remaining nodes",
-                extra=fields(seconds=PASS_SECONDS_MAX),
+                extra=fields(seconds=RECONCILIATION_SECONDS_MAX),
             )
         beginning = report.found.rate_limits.beginning
 
         def permitted() -> bool:
             moment = Now(self._clock.unix_seconds())
-            return isinstance(beginning, Permit) and beginning.is_valid(moment)
+            return isinstance(beginning, MayBegin) and beginning.is_valid(moment)
 
         live_view = LiveView(halted, self._view.nodes.get, self._view.occupied, permitted)
         await self._finish(asyncio.create_task(self._reconciler.carry_out(report, live_view)))
 
-    async def _finish(self, writing: asyncio.Task[PassReport]) -> None:
+    async def _finish(self, writing: asyncio.Task[ReconcileReport]) -> None:
         """Wait until everything is written, or until the next reconciliation cannot wait for that.
 
         Raises: any exception of *writing*.
@@ -202,7 +202,7 @@ class Loop:
         else:
             writing.add_done_callback(self._overtaken)
 
-    def _overtaken(self, writing: asyncio.Task[PassReport]) -> None:
+    def _overtaken(self, writing: asyncio.Task[ReconcileReport]) -> None:
         """Handle the end of writes that the next reconciliation did not wait for."""
         self._writing.discard(writing)
         if writing.cancelled():
@@ -241,5 +241,5 @@ class Loop:
             async with asyncio.timeout(seconds):
                 await self._view.wake.wait()
         except TimeoutError:
-            self._view.idle_pass_started()
+            self._view.idle_reconciliation_started()
         self._view.wake.clear()

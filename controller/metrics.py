@@ -6,14 +6,14 @@ from enum import StrEnum
 from itertools import chain
 from typing import Final
 
-from controller.figures.figures import Account
+from controller.figures.figures import Figures
 from controller.figures.marks import AGAIN_SECONDS
 from controller.figures.pending import Cause
 from controller.figures.pools import PlannedNodeState, PoolFigures
 from controller.figures.savings import CREDIT_SECONDS_MAX
 from core.engine.plan import ReachSums, tightest
-from core.engine.reconcile import PassResult
-from core.marks.mark import EFFECT_OF
+from core.engine.reconcile import ReconcileResult
+from core.marks.mark import Mark
 from core.model.errors import ConflictError
 from core.model.resources import Resources
 from core.moves.records import MoveOutcome
@@ -46,19 +46,19 @@ class WriteResult(StrEnum):
         return cls.CONFLICT if isinstance(fault, ConflictError) else cls.ERROR
 
 
-def _marked(found: PassResult) -> Samples:
+def _marked(found: ReconcileResult) -> Samples:
     marks = Count(existing.mark for existing in found.snapshot.marks.values())
-    return {(effect,): marks[mark] for mark, effect in EFFECT_OF.items()}
+    return {(mark.value,): marks[mark] for mark in Mark}
 
 
-def _unremovable(found: PassResult) -> Samples:
+def _unremovable(found: ReconcileResult) -> Samples:
     codes = ({blocker.code for blocker in node.blockers} for node in found.plan.kept)
     return {**Count((code,) for of_node in codes for code in of_node)}
 
 
 def _by_resource(
     values_of: Callable[[ReachSums], Iterable[tuple[str, float]]],
-) -> Callable[[PassResult], Samples]:
+) -> Callable[[ReconcileResult], Samples]:
     return lambda found: {
         (reach.name, resource): value
         for reach in tightest(found.plan.reaches)
@@ -82,11 +82,11 @@ def _cpu_and_memory(cpu_cores: float, memory_bytes: int) -> Samples:
     return {("cpu", "core"): cpu_cores, ("memory", "byte"): memory_bytes}
 
 
-def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Account], Samples]:
+def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Figures], Samples]:
     """Return the samples of an amount of each pool, by pool, resource and unit."""
 
-    def samples(account: Account) -> Samples:
-        amounts = ((name, amount_of(pool)) for name, pool in account.pools.items())
+    def samples(figures: Figures) -> Samples:
+        amounts = ((name, amount_of(pool)) for name, pool in figures.pools.items())
         return {
             (name, *labels): value
             for name, amount in amounts
@@ -98,41 +98,41 @@ def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Account], 
     return samples
 
 
-def _nodes_by_state(account: Account) -> Samples:
-    pools = account.pools.items()
+def _nodes_by_state(figures: Figures) -> Samples:
+    pools = figures.pools.items()
     return {
         (name, state): pool.states[state] for name, pool in pools for state in PlannedNodeState
     }
 
 
-def _reserved_allocatable(found: PassResult) -> Samples:
+def _reserved_allocatable(found: ReconcileResult) -> Samples:
     names = {reserved.node for reserved in found.plan.reserve}
     nodes = (node for node in found.snapshot.cluster.nodes if node.name in names)
     total = Resources.total(node.allocatable for node in nodes)
     return _cpu_and_memory(total.cpu_millis / 1000, total.memory_bytes)
 
 
-def _provisioning_seconds(found: PassResult) -> Samples:
+def _provisioning_seconds(found: ReconcileResult) -> Samples:
     seconds = found.state.provisioning_times.seconds
     reaches = (reach for reach in tightest(found.plan.reaches) if reach.key in seconds)
     return {(reach.name,): seconds[reach.key] for reach in reaches}
 
 
-def _of_cluster(value_of: Callable[[PoolTotals], int]) -> Callable[[PassResult], Samples]:
+def _of_cluster(value_of: Callable[[PoolTotals], int]) -> Callable[[ReconcileResult], Samples]:
     return lambda found: {(): value_of(found.snapshot.pool_totals[0])}
 
 
-def _of_pools(value_of: Callable[[PoolTotals], int]) -> Callable[[PassResult], Samples]:
+def _of_pools(value_of: Callable[[PoolTotals], int]) -> Callable[[ReconcileResult], Samples]:
     return lambda found: {
         (name,): value_of(totals) for name, totals in found.snapshot.pool_totals[1].items()
     }
 
 
-def _cluster_ratios(found: PassResult) -> Samples:
+def _cluster_ratios(found: ReconcileResult) -> Samples:
     return {(resource,): ratio for resource, ratio in _ratios(found.snapshot.pool_totals[0])}
 
 
-def _pool_ratios(found: PassResult) -> Samples:
+def _pool_ratios(found: ReconcileResult) -> Samples:
     return {
         (name, resource): ratio
         for name, totals in found.snapshot.pool_totals[1].items()
@@ -146,20 +146,20 @@ def _ratios(totals: PoolTotals) -> Iterable[tuple[str, float]]:
     yield "memory", totals.memory_bytes / memory if memory else 0
 
 
-def _policy_values(gauge: str) -> Callable[[PassResult], Samples]:
+def _policy_values(gauge: str) -> Callable[[ReconcileResult], Samples]:
     """Return the values of a policy's gauge; there are none while another policy is in use."""
     return lambda found: {
         value.labels: float(value.value) for value in found.plan.figures if value.gauge == gauge
     }
 
 
-PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
+RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
     ReportedGauge(
         "ebb_marked_nodes",
         "Marked nodes by the effect of their taint.",
         ("effect",),
         _marked,
-        {(effect,): 0 for effect in EFFECT_OF.values()},
+        {(mark.value,): 0 for mark in Mark},
     ),
     ReportedGauge(
         "ebb_removable_nodes",
@@ -184,7 +184,7 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "ebb_protected_nodes",
         "Unmarked nodes that Ebb protects from the autoscaler's scale-down.",
         (),
-        lambda found: {(): len(found.plan.held)},
+        lambda found: {(): len(found.plan.protected)},
     ),
     ReportedGauge(
         "ebb_scale_in_target_nodes",
@@ -258,7 +258,9 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "Pods with an in-place resize that the kubelet has deferred until the node has room.",
         (),
         lambda found: {
-            (): sum(one.ties.resize_deferred for one in found.snapshot.pod_index.untypical)
+            (): sum(
+                one.disruption_facts.resize_deferred for one in found.snapshot.pod_index.untypical
+            )
         },
     ),
     ReportedGauge(
@@ -331,7 +333,7 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
 """Gauges that each reconciliation reports; each policy defines its own gauges."""
 
 
-ACCOUNT_GAUGES: Final[tuple[ReportedGauge[Account], ...]] = (
+FIGURE_GAUGES: Final[tuple[ReportedGauge[Figures], ...]] = (
     ReportedGauge(
         "ebb_nodes",
         "Nodes by pool and state, without virtual nodes. Each node is in one state.",
@@ -363,7 +365,7 @@ ACCOUNT_GAUGES: Final[tuple[ReportedGauge[Account], ...]] = (
         "mark has room for the pod. `room`: no node has room, but some node could hold the pod if "
         "it were empty. `other`: all other pods.",
         ("cause",),
-        lambda account: {(cause,): account.pending.pods[cause] for cause in Cause},
+        lambda figures: {(cause,): figures.pending.pods[cause] for cause in Cause},
         {(cause,): 0 for cause in Cause},
     ),
     ReportedGauge(
@@ -371,32 +373,32 @@ ACCOUNT_GAUGES: Final[tuple[ReportedGauge[Account], ...]] = (
         "Time of the oldest mark on a node that is not released to the autoscaler; 0 if there is "
         "none.",
         (),
-        lambda account: {(): account.marks.oldest or 0},
+        lambda figures: {(): figures.marks.oldest or 0},
     ),
     ReportedGauge(
         "ebb_oldest_released_node_timestamp_seconds",
         "Of the nodes that are released to the autoscaler, the earliest time of release; 0 if "
         "there is none. A new leader counts from its first reconciliation.",
         (),
-        lambda account: {(): account.savings.oldest_release or 0},
+        lambda figures: {(): figures.savings.oldest_allowed or 0},
     ),
 )
 """Gauges of a leader's account."""
 
 
-def _published_gauges(namespace: str) -> Iterable[ReportedGauge[PassResult]]:
+def _published_gauges(namespace: str) -> Iterable[ReportedGauge[ReconcileResult]]:
     """Return the gauges of the CapacityBuffers that Ebb publishes in *namespace*."""
 
     # Others can create CapacityBuffers with Ebb's label, but only in other namespaces.
-    def requested(found: PassResult) -> Samples:
+    def requested(found: ReconcileResult) -> Samples:
         buffers = found.snapshot.cluster.buffers
         return {(): sum(one.published or 0 for one in buffers if one.namespace == namespace)}
 
-    def accepted(found: PassResult) -> Samples:
+    def accepted(found: ReconcileResult) -> Samples:
         buffers = found.snapshot.cluster.buffers
         return {(): sum(one.accepted for one in buffers if one.namespace == namespace)}
 
-    def ready(found: PassResult) -> Samples:
+    def ready(found: ReconcileResult) -> Samples:
         buffers = found.snapshot.cluster.buffers
         own = (one for one in buffers if one.namespace == namespace)
         return {(): sum(min(one.ready, one.accepted) for one in own)}
@@ -433,14 +435,14 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         # The report of a former leader and that of the new leader would count the same nodes. The
         # elector is created after the metrics, so the attribute is read at each scrape.
         is_valid = lambda: self.is_leading()  # noqa: E731, PLW0108
-        self.pass_gauges: MetricCollector[PassResult] = MetricCollector(
-            *PASS_GAUGES, *_published_gauges(namespace), is_valid=is_valid
+        self.reconciliation_gauges: MetricCollector[ReconcileResult] = MetricCollector(
+            *RECONCILIATION_GAUGES, *_published_gauges(namespace), is_valid=is_valid
         )
-        self.registry.register(self.pass_gauges)
-        self.account_gauges: MetricCollector[Account] = MetricCollector(
-            *ACCOUNT_GAUGES, is_valid=is_valid
+        self.registry.register(self.reconciliation_gauges)
+        self.figure_gauges: MetricCollector[Figures] = MetricCollector(
+            *FIGURE_GAUGES, is_valid=is_valid
         )
-        self.registry.register(self.account_gauges)
+        self.registry.register(self.figure_gauges)
         self.leader = self._gauge("ebb_leader", "1 while this replica leads.")
         self.clock_offset = self._gauge(
             "ebb_clock_offset_seconds",
@@ -449,7 +451,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         self._add_reconcile()
         self._add_writes()
         self._add_surge()
-        self._add_account()
+        self._add_figures()
         self.config_good = self._gauge(
             "ebb_config_last_reload_successful",
             "1 if the configuration file was valid when it was last read.",
@@ -552,7 +554,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             "1 if `surge` is enabled, but RBAC does not let Ebb patch deployments/scale.",
         )
 
-    def _add_account(self) -> None:
+    def _add_figures(self) -> None:
         self.pending_pod_seconds = self._counter(
             "ebb_pending_pod_seconds_total",
             "Time for which pods were Pending after kube-scheduler could not place them, summed "
@@ -587,13 +589,13 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             "unit of `prices`.",
         )
 
-    def report_account(self, before: Account, after: Account, *, changed: bool) -> None:
+    def report_figures(self, before: Figures, after: Figures, *, changed: bool) -> None:
         """Export the account of this leader; *before*: the account that was exported last.
 
         *changed*: False if only the time has changed.
         """
         if changed:
-            self.account_gauges.report(after)
+            self.figure_gauges.report(after)
         for cause in Cause:
             seconds = after.pending.pod_seconds[cause] - before.pending.pod_seconds[cause]
             self.pending_pod_seconds.labels(cause).inc(seconds)

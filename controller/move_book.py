@@ -31,7 +31,7 @@ class RecordStore(Protocol):
         """Replace the data of a version. Raises: ConflictError, UnavailableError."""
 
 
-class MoveBook:
+class MoveRecordCache:
     """The records of all moves, as this leader knows them."""
 
     def __init__(self, store: RecordStore) -> None:

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from controller.metrics import Metrics, WriteResult
-from controller.move_book import MoveBook
+from controller.move_book import MoveRecordCache
 from controller.view import ClusterView
 from controller.writers import for_each
 from core.config.settings import Config, Mode, PodDeletionCost
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.model.cluster import NO_SURGE, Cluster
 from core.model.errors import EbbError, UnavailableError
 from core.model.now import Now
@@ -91,7 +91,7 @@ class Reconciliations(Protocol):
     """UIDs of the pods that moves replace; None if they are unknown yet."""
 
     @property
-    def last(self) -> PassResult | None:
+    def last(self) -> ReconcileResult | None:
         """Return the last result since this replica started leading, or None."""
 
 
@@ -109,13 +109,13 @@ class Scales(Protocol):
 class MoveStores:
     """Where moves are written."""
 
-    book: MoveBook
+    book: MoveRecordCache
     scales: Scales
     pods: Objects[Pod]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class MoverDependencies:
     """Functions and permissions of the program that the mover uses."""
 
     leader: str
@@ -175,7 +175,7 @@ class Mover:
         stores: MoveStores,
         clock: Clock,
         metrics: Metrics,
-        surroundings: Surroundings,
+        surroundings: MoverDependencies,
     ) -> None:
         self._source, self._view, self._stores = source, view, stores
         self._book = stores.book
@@ -536,7 +536,7 @@ class Mover:
 
     # New moves
 
-    async def _begin_moves(self, config: Config, last: PassResult) -> None:
+    async def _begin_moves(self, config: Config, last: ReconcileResult) -> None:
         """Choose new moves, store their records, and carry out their first steps."""
         cluster = self._view.snapshot(config.read_options)
         objects, records = self._view.surge_snapshot(), self._book.records

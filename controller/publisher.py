@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from controller.periodic import run_on_change
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.model.errors import ConflictError, UnavailableError
 from core.model.now import Now
 from core.model.resources import Resources
@@ -41,7 +41,7 @@ class PublishedObjects(Protocol):
         """Write one change. Raises: ConflictError, UnavailableError."""
 
 
-class PassSource(Protocol):
+class ReconcileSource(Protocol):
     """Provides the configuration in use and the result of the last reconciliation."""
 
     config: Config
@@ -49,11 +49,11 @@ class PassSource(Protocol):
     """Set after each evaluation, before its writes."""
 
     @property
-    def last(self) -> PassResult | None:
+    def last(self) -> ReconcileResult | None:
         """Return the last result since this replica started leading, or None."""
 
 
-class _LastPass(NamedTuple):
+class _LastReconciliation(NamedTuple):
     """The parts of a reconciliation that the publisher needs."""
 
     # The publisher does not keep a reference to the whole result, so that its snapshot, which can
@@ -70,7 +70,7 @@ class _LastPass(NamedTuple):
 class Publisher:
     """Keep the CapacityBuffers of Ebb up to date while this replica leads."""
 
-    def __init__(self, store: PublishedObjects, source: PassSource) -> None:
+    def __init__(self, store: PublishedObjects, source: ReconcileSource) -> None:
         self._store, self._source = store, source
         self._cleared = self._absent = False
         self._counting_since: int | None = None
@@ -96,7 +96,7 @@ class Publisher:
             await self._clear()
             return
         self._cleared = False
-        last = _last_pass(self._source.last)
+        last = _last_reconciliation(self._source.last)
         if last is None or why_stale() is not None:
             return
         found = await self._store.found()
@@ -117,14 +117,14 @@ class Publisher:
     async def _clear(self) -> None:
         """Delete all buffers and templates of Ebb."""
         # A call of the previous leader can create a buffer after the first deletion.
-        if self._cleared and not self._last_pass_saw_buffers():
+        if self._cleared and not self._last_reconciliation_saw_buffers():
             return
         self._counting_since = None
         found = await self._store.found()
         await self._write(found, {})
         self._cleared = found.empty
 
-    def _last_pass_saw_buffers(self) -> bool:
+    def _last_reconciliation_saw_buffers(self) -> bool:
         last = self._source.last
         buffers = last.snapshot.cluster.buffers if last else ()
         return any(buffer.published is not None for buffer in buffers)
@@ -155,14 +155,16 @@ class Publisher:
             raise UnavailableError("; ".join(refused.values()))
 
 
-def _last_pass(last: PassResult | None) -> _LastPass | None:
+def _last_reconciliation(last: ReconcileResult | None) -> _LastReconciliation | None:
     if last is None:
         return None
-    return _LastPass(last.state, last.snapshot.total_allocatable, last.short_reaches, last.at)
+    return _LastReconciliation(
+        last.state, last.snapshot.total_allocatable, last.short_reaches, last.at
+    )
 
 
 def _wanted(
-    config: Config, last: _LastPass, inherited: Mapping[BufferShape, int]
+    config: Config, last: _LastReconciliation, inherited: Mapping[BufferShape, int]
 ) -> dict[str, Wanted]:
     """Return the buffers that should exist, by name.
 

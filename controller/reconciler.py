@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from controller.deletion_costs import DeletionCosts
-from controller.evictor import Evictor, PlannedDrain
-from controller.figures.figures import Account
+from controller.evictor import Evictor, PlannedEvictions
+from controller.figures.figures import Figures
 from controller.metrics import Metrics
 from controller.writers import (
     EVENT_REASONS,
@@ -22,8 +22,8 @@ from core.config.settings import Config
 from core.engine.leader_state import LeaderState
 from core.engine.maintenance_gate import ALWAYS, Refusal
 from core.engine.planner import unlimited_time
-from core.engine.reconcile import PassResult, reconcile
-from core.eviction.context import DrainInput
+from core.engine.reconcile import ReconcileResult, reconcile
+from core.eviction.context import EvictionInput
 from core.eviction.planner import NOTHING
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
@@ -43,19 +43,19 @@ log = logging.getLogger("ebb.reconciler")
 
 
 @dataclass(frozen=True, slots=True)
-class PassReport:
+class ReconcileReport:
     """The decisions of one reconciliation, and the result of its writes."""
 
     config: Config
     """Configuration of the decisions; a reload may replace it before they are carried out."""
-    found: PassResult
+    found: ReconcileResult
     writes: tuple[Write[Node], ...]
     """Writes to Nodes. In mode observe, marks among them are only reported."""
     failed: int
     """Number of failed writes."""
     costs: tuple[Write[Pod], ...] = ()
     """Writes of pod deletion costs."""
-    planned_drain: PlannedDrain | None = None
+    planned_evictions: PlannedEvictions | None = None
     """Evictions; None if this replica has no evictor."""
 
 
@@ -96,15 +96,15 @@ class Reconciler:
         self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
         self._owner, self._metrics = owner, metrics
         self._deletion_costs, self._evictor = pod_actions or PodActions()
-        self.account = Account()
+        self.figures = Figures()
         """Figures for operators, such as savings, from the reconciliations of this replica."""
         self.begin()
 
     def begin(self) -> None:
         """Forget earlier reconciliations when this replica starts leading."""
         # Another leader may have changed the cluster since.
-        self._last: PassResult | None = None
-        self.account = self.account.restarted()
+        self._last: ReconcileResult | None = None
+        self.figures = self.figures.restarted()
         self._failed_writes: set[str] = set()
         """Nodes whose mark could not be written, or whose NoSchedule mark could not be removed."""
         if self._evictor:
@@ -113,7 +113,7 @@ class Reconciler:
         """True if NoSchedule marks exist while pods are Pending for which the plan has room."""
 
     @property
-    def last(self) -> PassResult | None:
+    def last(self) -> ReconcileResult | None:
         """Return the last result since this replica started leading, or None."""
         return self._last
 
@@ -123,13 +123,13 @@ class Reconciler:
         beginning = self._last.rate_limits.beginning if self._last else ALWAYS
         return beginning.until if isinstance(beginning, Refusal) else None
 
-    async def tick(self, cluster: Cluster, now_seconds: int) -> PassReport:
+    async def tick(self, cluster: Cluster, now_seconds: int) -> ReconcileReport:
         """Evaluate the cluster at *now_seconds* (Unix time) and write the changes."""
         return await self.carry_out(self.evaluate(cluster, now_seconds))
 
     def evaluate(
         self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool] = unlimited_time
-    ) -> PassReport:
+    ) -> ReconcileReport:
         """Decide what to write, without I/O, so that it can run in another thread.
 
         *in_time*: returns whether this reconciliation may try another node.
@@ -146,14 +146,14 @@ class Reconciler:
         self._last = found = reconcile(
             cluster, config, state, now_seconds, in_time=in_time, last=last
         )
-        no_schedule = any(mark.mark is Mark.HARD for mark in found.snapshot.marks.values())
+        no_schedule = any(mark.mark is Mark.NO_SCHEDULE for mark in found.snapshot.marks.values())
         self.marks_may_block_pods = no_schedule and bool(found.state.pending_since)
-        planned_drain = self._plan_drain(cluster, config, found)
-        drain = planned_drain.drain if planned_drain else NOTHING
+        planned_evictions = self._plan_evictions(cluster, config, found)
+        drain = planned_evictions.drain if planned_evictions else NOTHING
         observations = LeaderObservations(
             found.watched_seconds,
             found.no_schedule_blockers,
-            drain.hard,
+            drain.no_schedule,
             drain.state.failed,
             found.state.last_protected.at,
             found.state.last_reserved.at,
@@ -168,11 +168,11 @@ class Reconciler:
         )
         self._metrics.reconciles.labels("skipped" if found.skipped else "evaluated").inc()
         if not found.skipped:
-            self._metrics.pass_gauges.report(found)
-        before, self.account = self.account, self.account.observe(found)
-        self._metrics.report_account(before, self.account, changed=not found.skipped)
+            self._metrics.reconciliation_gauges.report(found)
+        before, self.figures = self.figures, self.figures.observe(found)
+        self._metrics.report_figures(before, self.figures, changed=not found.skipped)
         costs = self._costs(cluster, config, found.state.scale_in_targets)
-        return PassReport(config, found, writes, 0, costs, planned_drain)
+        return ReconcileReport(config, found, writes, 0, costs, planned_evictions)
 
     def _costs(
         self, cluster: Cluster, config: Config, targets: Mapping[str, int]
@@ -188,18 +188,18 @@ class Reconciler:
             return ()
         return decide_costs(cluster, config.taint_key, targets, moving=moving, enabled=enabled)
 
-    def _plan_drain(
-        self, cluster: Cluster, config: Config, found: PassResult
-    ) -> PlannedDrain | None:
+    def _plan_evictions(
+        self, cluster: Cluster, config: Config, found: ReconcileResult
+    ) -> PlannedEvictions | None:
         """Decide which pods to evict."""
         if self._evictor is None:
             return None
         return self._evictor.plan(
-            DrainInput(
+            EvictionInput(
                 cluster=cluster,
                 plan=found.plan,
                 config=config,
-                against_hard=found.no_schedule_blockers,
+                no_schedule_blockers=found.no_schedule_blockers,
                 watched_seconds=found.watched_seconds,
                 now_seconds=found.at,
                 own_namespace=self._evictor.own_namespace,
@@ -207,8 +207,8 @@ class Reconciler:
         )
 
     async def carry_out(
-        self, report: PassReport, live_view: LiveView = NO_LIVE_VIEW
-    ) -> PassReport:
+        self, report: ReconcileReport, live_view: LiveView = NO_LIVE_VIEW
+    ) -> ReconcileReport:
         """Write the decided changes, then evict pods; return the report with its failed writes.
 
         In mode observe, new marks are only logged. All other writes then remove what mode enforce
@@ -234,9 +234,9 @@ class Reconciler:
         failed = len(batch.failed)
         if self._deletion_costs:
             failed += await self._deletion_costs.carry_out(report.costs, mode, batch.why_halted)
-        if self._evictor and report.planned_drain:
+        if self._evictor and report.planned_evictions:
             await self._evictor.carry_out(
-                report.planned_drain, report.config, batch.why_halted, self._record_event
+                report.planned_evictions, report.config, batch.why_halted, self._record_event
             )
         self.reconciled.set()
         if self._deletion_costs:  # after all writes, which must not wait for the answer
@@ -251,4 +251,4 @@ class Reconciler:
         writes = prefer_no_schedule_writes(nodes, "Ebb cannot evaluate the cluster")
         await self._writers.carry_out(writes, self.config.taint_key, NO_LIVE_VIEW)
         if self._evictor:
-            self._evictor.restart_drain()
+            self._evictor.restart_evictions()

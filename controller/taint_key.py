@@ -1,7 +1,7 @@
 """Record the taint key in use in an annotation of the Lease, and refuse to run with another.
 
 Ebb finds its taints by their key. A controller with another `taintKey` would never remove the
-taints with the previous key. So it does not run until `ebb release` has removed these taints and
+taints with the previous key. So it does not run until `ebb cleanup` has removed these taints and
 the record.
 """
 
@@ -98,6 +98,6 @@ class TaintKey:
         return (
             f"is {self._key!r}, but nodes may have taints with the key {found!r}. To change the "
             "key: (1) scale the controller to 0, because an old replica would mark nodes again; "
-            f"(2) run `ebb release --all --taint-key {found}{where}`; "
+            f"(2) run `ebb cleanup --all --taint-key {found}{where}`; "
             "(3) start all programs with the new key"
         )

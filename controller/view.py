@@ -8,7 +8,7 @@ from typing import Any, Final
 from core.cluster.read_options import ReadOptions
 from core.eligibility.emptiness import holds, holds_karpenters_alone
 from core.engine.unschedulable import cannot_wait, is_unschedulable
-from core.marks.mark import is_released_to_autoscaler
+from core.marks.mark import is_scale_down_allowed
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import being_deleted
@@ -71,9 +71,9 @@ class ClusterView(Inventory):
         self.snapshot_at: int | None = None
         """Time of the last snapshot in Unix seconds; None if there was none."""
         self._woke_for: set[str] = set()
-        """Node names and pod UIDs that have woken the loop since `idle_pass_started`."""
+        """Node names and pod UIDs that have woken the loop since `idle_reconciliation_started`."""
 
-    def idle_pass_started(self) -> None:
+    def idle_reconciliation_started(self) -> None:
         """Record that a reconciliation starts only because the interval has passed."""
         self._woke_for.clear()
 
@@ -247,4 +247,4 @@ def _karpenter_node(pod: Pod) -> str | None:
 def _may_be_removed(node: Node) -> bool:
     """Return whether the autoscaler may remove the node, and is not removing it already."""
     # Ebb writes nothing to a Node that is being deleted, so a reconciliation would not help there.
-    return is_released_to_autoscaler(node) and not being_deleted(node)
+    return is_scale_down_allowed(node) and not being_deleted(node)

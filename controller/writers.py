@@ -38,12 +38,12 @@ failed mark. The next reconciliation evaluates marked nodes first, and nothing e
 mark before that."""
 
 EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
-    WriteKind.MARK: "DrainMarked",
-    WriteKind.SET_NO_SCHEDULE: "DrainHardened",
-    WriteKind.SET_PREFER_NO_SCHEDULE: "DrainSoftened",
-    WriteKind.RELEASE_MARK: "DrainReleased",
-    WriteKind.PROTECT: "ScaleDownGuarded",
-    WriteKind.PROTECT_UNMARKED: "ScaleDownHeld",
+    WriteKind.MARK: "NodeMarked",
+    WriteKind.SET_NO_SCHEDULE: "NoScheduleSet",
+    WriteKind.SET_PREFER_NO_SCHEDULE: "PreferNoScheduleSet",
+    WriteKind.UNMARK: "NodeUnmarked",
+    WriteKind.PROTECT: "ScaleDownProtected",
+    WriteKind.PROTECT_UNMARKED: "UnmarkedNodeProtected",
     WriteKind.REMOVE_PROTECTION: "ScaleDownAllowed",
     WriteKind.ALLOW_DRIFT: "DriftAllowed",
     WriteKind.REPAIR_TAINTS: "TaintsRepaired",
@@ -115,7 +115,7 @@ class WriteBatch:
             else self.live_view.halted()
         )
 
-    def why_not_released(self, write: Write[Node]) -> str | None:
+    def why_still_protected(self, write: Write[Node]) -> str | None:
         """Return why a marked node must not be released to the autoscaler any more, or None."""
         # The protection of an unmarked node ends for any reason, not because the node is empty.
         marked = mark_of(write.before.labels) is not None
@@ -136,8 +136,8 @@ def is_new_mark(write: Write[Node]) -> bool:
 
 def makes_schedulable(write: Write[Node]) -> bool:
     """Return whether the write lets kube-scheduler place pods on the node again."""
-    opening = write.kind in (WriteKind.RELEASE_MARK, WriteKind.SET_PREFER_NO_SCHEDULE)
-    return opening and mark_of(write.before.labels) is Mark.HARD
+    opening = write.kind in (WriteKind.UNMARK, WriteKind.SET_PREFER_NO_SCHEDULE)
+    return opening and mark_of(write.before.labels) is Mark.NO_SCHEDULE
 
 
 async def for_each(
@@ -217,7 +217,9 @@ class Writers:
             why = "a later reconciliation has decided again"
         elif write.kind not in URGENT:
             why = (
-                batch.why_dropped() or batch.why_not_released(write) or batch.why_not_begun(write)
+                batch.why_dropped()
+                or batch.why_still_protected(write)
+                or batch.why_not_begun(write)
             )
         if why is not None:
             self._drop(batch, write, why)

@@ -9,9 +9,9 @@ from core.model.resources import Resources
 
 SCORE_MAX: Final = 10
 
-SCORE_MARKED_SOFT_MAX: Final = 1
+SCORE_MARKED_PREFER_NO_SCHEDULE_MAX: Final = 1
 """PreferNoSchedule marks score 1 or 0, NoSchedule marks 0; every unmarked node scores higher."""
-SCORE_UNMARKED_MIN: Final = SCORE_MARKED_SOFT_MAX + 1
+SCORE_UNMARKED_MIN: Final = SCORE_MARKED_PREFER_NO_SCHEDULE_MAX + 1
 
 
 def score_marked(mark: Mark, rank: int, marked: int) -> int:
@@ -21,9 +21,9 @@ def score_marked(mark: Mark, rank: int, marked: int) -> int:
     avoid the older half more, because these nodes are nearest to being empty. Two scores for
     marked nodes suffice, so nine remain for unmarked ones.
     """
-    if mark is Mark.HARD or rank * 2 < marked:
+    if mark is Mark.NO_SCHEDULE or rank * 2 < marked:
         return 0
-    return SCORE_MARKED_SOFT_MAX
+    return SCORE_MARKED_PREFER_NO_SCHEDULE_MAX
 
 
 class Requested(Protocol):
@@ -48,7 +48,7 @@ def score_full(requests: Requested, allocatable: Resources) -> int:
     Utilization is requests over allocatable of the scarcest of CPU, memory and each device. Steps
     have equal width and are compared in whole numbers. Overcommitted nodes count as full.
     """
-    steps = SCORE_MAX - SCORE_MARKED_SOFT_MAX
+    steps = SCORE_MAX - SCORE_MARKED_PREFER_NO_SCHEDULE_MAX
     best = 0
     requested_devices = requests.devices if allocatable.extended else {}
     for used, allocatable_amount in (
@@ -91,7 +91,9 @@ def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
     all its pods belong to ReplicaSets.
     """
     low, steps = LOWEST_AND_STEPS[alike]
-    score = low + (full - SCORE_UNMARKED_MIN) * steps // (SCORE_MAX - SCORE_MARKED_SOFT_MAX)
+    score = low + (full - SCORE_UNMARKED_MIN) * steps // (
+        SCORE_MAX - SCORE_MARKED_PREFER_NO_SCHEDULE_MAX
+    )
     return max(score - dearer, SCORE_UNMARKED_MIN)
 
 

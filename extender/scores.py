@@ -67,7 +67,7 @@ class Marks(Score):
 
     # Only marked nodes are watched, so that memory does not grow with the cluster.
     watches: ClassVar = {NODES: MARK_LABEL}
-    unread_mark = Mark.SOFT
+    unread_mark = Mark.PREFER_NO_SCHEDULE
     names_max = wire.FRAGMENTS_MAX
 
     def of(self, node: Node | None, pods: ScoreClass) -> int:  # noqa: ARG002 as inherited

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from core.model.errors import GarbledError, InvalidInputError
 from kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
 from kube.decode.fields import FAULTS
 from kube.decode.json_depth import decoded, pruned
-from kube.decode.kinds import KINDS, AnyKind, in_namespace
+from kube.decode.kinds import AnyKind, in_namespace
 from kube.decode.objects import Name
 from kube.decode.placeholders import MEMBERS, outline
 from runtime.heap import growing
@@ -38,7 +39,7 @@ class Page(msgspec.Struct, Generic[Object_]):
     items: list[Object_] | None = None
 
 
-class About(msgspec.Struct):
+class AnswerHeader(msgspec.Struct):
     """Metadata of any object; code and message are those of a Status."""
 
     metadata: Name = msgspec.field(default_factory=Name)
@@ -46,7 +47,7 @@ class About(msgspec.Struct):
     message: str = ""
 
 
-ABOUT: Final = msgspec.json.Decoder(About)
+ANSWER_HEADER: Final = msgspec.json.Decoder(AnswerHeader)
 _RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
 ABSENT: Final = frozenset((403, 404))
 """HTTP statuses if the API server does not serve a kind, or RBAC does not allow reading it.
@@ -59,7 +60,6 @@ _ONE: Final = re.compile(
 )
 """A page with one object."""
 _META: Final = msgspec.json.Decoder(_ListMeta)
-_PAGES: Final = {kind: kind.within(Page) for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,15 @@ def version_of(raw: bytes) -> str:
     return answered(_RAW_PAGE, raw).metadata.resource_version
 
 
+@cache
+def _page_decoder(kind: AnyKind) -> msgspec.json.Decoder[Page[Any]]:
+    return kind.within(Page)
+
+
 def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
     """Decode a page. Raises: as `Listed.take`."""
     try:
-        page: Page[Any] = decoded(_PAGES[kind].decode, raw)
+        page: Page[Any] = decoded(_page_decoder(kind).decode, raw)
     except RecursionError as fault:
         raise TooLargeError(f"API server: a page {fault}") from fault
     except FAULTS:
@@ -212,6 +217,6 @@ def _who(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or
     if not isinstance(item, msgspec.Raw):
         return item.metadata
     try:
-        return answered(ABOUT, item).metadata
+        return answered(ANSWER_HEADER, item).metadata
     except GarbledError:
         return Name()

@@ -20,7 +20,7 @@ from kube.decode.json_depth import decoded, pruned
 from kube.decode.kinds import AnyKind
 from kube.decode.placeholders import outline
 from kube.freshness import WatchSink
-from kube.listing import ABOUT, ABSENT, WHOLE, Listed, Part, version_of
+from kube.listing import ABSENT, ANSWER_HEADER, WHOLE, Listed, Part, version_of
 from runtime.heap import growing, release_memory
 from runtime.logs import fields
 
@@ -302,7 +302,7 @@ class _Follower:
         Raises: ApiError for an ERROR event, GarbledError.
         """
         event = answered(_RAW_EVENT, line)
-        about = answered(ABOUT, event.object)
+        about = answered(ANSWER_HEADER, event.object)
         if event.type == "ERROR":
             raise ApiError(about.code, about.message)
         self._take(event, about.metadata)

@@ -19,7 +19,7 @@ TURN_SECONDS_MIN: Final = 1e-6
 """Minimum time that a call counts, so that addresses alternate even if calls take no time."""
 
 
-class Turns:
+class FairQueue:
     """Let one call run at a time; the address that has used the least time is next.
 
     The number of waiting calls is limited by the number of connections.

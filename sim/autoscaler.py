@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from core.eligibility.drainability import CUSTOM_CONTROLLER, surely_short_lived
-from core.marks.mark import guard_key
+from core.marks.mark import protection_key
 from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
 from core.model.node_lifecycle import is_terminating
@@ -314,7 +314,7 @@ class Autoscaler:
     def _is_eligible(self, place: Place) -> bool:
         node = place.node
         if (
-            node.annotations.get(guard_key(node)) == "true"
+            node.annotations.get(protection_key(node)) == "true"
             or is_terminating(node)
             or not node.ready
         ):
@@ -344,7 +344,9 @@ class Autoscaler:
         hinted = () if hint not in free else (hint,)
         for name in chain(hinted, free):
             node = places[name].node
-            if pod.requests.fits_in(free[name]) and not first_failing_filter(node, pod.placing):
+            if pod.requests.fits_in(free[name]) and not first_failing_filter(
+                node, pod.node_constraints
+            ):
                 free[name] -= pod.requests
                 return name
         return None

@@ -54,11 +54,11 @@ class PricedGroup:
 
     def shares(self, pod_class: _PodClass) -> Mapping[str, Fraction] | None:
         """Return the share of a node that a pod takes, by resource; None if it does not fit."""
-        requests, placing = pod_class
+        requests, node_constraints = pod_class
         requested = {name: amount for name, amount in amounts(requests).items() if amount}
         if any(amount > self.usable.get(name, 0) for name, amount in requested.items()):
             return None
-        if first_failing_filter(self.template, placing) is not None:
+        if first_failing_filter(self.template, node_constraints) is not None:
             return None
         return {name: Fraction(amount, self.usable[name]) for name, amount in requested.items()}
 
@@ -105,7 +105,7 @@ def lp_lower_bound(
     known: dict[_PodClass, Sequence[_Option]] = {}
 
     def least(pods: Iterable[Pod]) -> Fraction:
-        counts = Counter((pod.requests, pod.placing) for pod in pods)
+        counts = Counter((pod.requests, pod.node_constraints) for pod in pods)
         pod_classes = sorted(counts, key=repr)  # the solver's result depends on the order
         known.update(
             (pod_class, _options(groups, pod_class))

@@ -78,7 +78,7 @@ class ClusterState:
             requests=DAEMON_REQUESTS,
             owner_kind=DAEMON_SET,
             owner_name="agent",
-            placing=TOLERATE_ALL,
+            node_constraints=TOLERATE_ALL,
             daemon=True,
         )
         self.pods[agent.key] = agent

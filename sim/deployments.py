@@ -295,9 +295,9 @@ class Deployments:
             created_seconds=(self._simulator.now_ms() - age_ms) // 1000,
             labels=rolling.labels,
             requests=rolling.deployment.requests,
-            placing=rolling.deployment.placing,
-            company=rolling.deployment.company,
-            ties=rolling.deployment.ties or NO_DISRUPTION_FACTS,
+            node_constraints=rolling.deployment.node_constraints,
+            pod_constraints=rolling.deployment.pod_constraints,
+            disruption_facts=rolling.deployment.disruption_facts or NO_DISRUPTION_FACTS,
             owner_kind=REPLICA_SET,
             owner_name=f"{rolling.deployment.name}-{rolling.revision}",
         )

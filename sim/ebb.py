@@ -14,7 +14,7 @@ from controller.reconciler import PodActions, Reconciler
 from controller.view import ClusterView
 from core.cluster.read_options import READ_DEFAULTS
 from core.config.settings import Config
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.marks.taints import desired_taints
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.cluster import Cluster
@@ -42,7 +42,7 @@ class Peers(Protocol):
         """Return the Node as the webhook changes it."""
 
 
-class Direct:
+class InProcessCalls:
     """Calls to the extender and the webhook in process."""
 
     def __init__(self, view: View, config: Config) -> None:
@@ -109,7 +109,9 @@ class _Buffers:
     async def found(self) -> Found:
         """Return the existing buffers and templates."""
         standing = {name: ExistingBuffer(many, "1") for name, many in self._replicas.items()}
-        templates = {name: (pod.requests, pod.placing) for name, pod in self._pods.items()}
+        templates = {
+            name: (pod.requests, pod.node_constraints) for name, pod in self._pods.items()
+        }
         return Found(standing, templates)
 
     async def carry_out(self, change: BufferChange) -> None:
@@ -161,7 +163,7 @@ class Ebb:
         return self._reconciler.config
 
     @property
-    def last(self) -> PassResult | None:
+    def last(self) -> ReconcileResult | None:
         """Return the last pass."""
         return self._reconciler.last
 

@@ -44,7 +44,9 @@ def option(template: Node, waiting: Iterable[Pod], nodes_max: int) -> Option | N
     whole = template.allocatable
     empty = whole - DAEMON_REQUESTS
     helped = [pod for pod in waiting if pod.requests.fits_in(empty)]
-    helped = [pod for pod in helped if first_failing_filter(template, pod.placing) is None]
+    helped = [
+        pod for pod in helped if first_failing_filter(template, pod.node_constraints) is None
+    ]
     helped.sort(
         key=lambda pod: _size(pod.requests, whole), reverse=True
     )  # stable: then oldest first

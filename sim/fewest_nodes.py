@@ -97,7 +97,7 @@ def _problem(snapshot: ClusterSnapshot) -> _Problem:
     packer = prepare(snapshot)[0].packer  # with places for Pending pods
     on = [
         Counter(
-            (packer.pods[pod].requests, packer.pods[pod].placing)
+            (packer.pods[pod].requests, packer.pods[pod].node_constraints)
             for pod in pods
             if pod not in packer.placeholders
         )
@@ -107,10 +107,14 @@ def _problem(snapshot: ClusterSnapshot) -> _Problem:
         n for n, node in enumerate(packer.nodes) if node.name in snapshot.unschedulable_nodes
     }
     classes = []
-    for (requests, placing), pods in _counted(on):
+    for (requests, node_constraints), pods in _counted(on):
         # A pod may remain on a node that would no longer admit it, such as a cordoned one.
-        most = {n: here[requests, placing] for n, here in enumerate(on) if here[requests, placing]}
-        most |= {n: pods for n in snapshot.reaches.admitting(placing) if n not in closed}
+        most = {
+            n: here[requests, node_constraints]
+            for n, here in enumerate(on)
+            if here[requests, node_constraints]
+        }
+        most |= {n: pods for n in snapshot.reaches.admitting(node_constraints) if n not in closed}
         classes.append(_PodClass(pods, amounts(requests), most))
     if (choices := sum(len(one.most) for one in classes)) > CHOICES_MAX:
         message = f"the cluster is too large: {choices:,} choices of a node for equal pods"

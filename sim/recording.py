@@ -124,7 +124,7 @@ def _state(node: Node) -> int:
     mark = mark_of(node.labels)
     if mark is None:
         return NOT_MARKED
-    return NO_SCHEDULE if mark is Mark.HARD else PREFER_NO_SCHEDULE
+    return NO_SCHEDULE if mark is Mark.NO_SCHEDULE else PREFER_NO_SCHEDULE
 
 
 def _fill(place: Place) -> int:

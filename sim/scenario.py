@@ -15,7 +15,7 @@ from extender.view import View
 from sim.autoscaler import ScaleDown, Timers
 from sim.bound import lp_lower_bound
 from sim.costs import price_of
-from sim.ebb import Direct, Ebb
+from sim.ebb import Ebb, InProcessCalls
 from sim.scoring import PACKED
 from sim.simulated_load import SimulatedLoad
 from sim.simulator import DEFAULT_OPTIONS, Result, Simulator, SimulatorOptions
@@ -136,7 +136,7 @@ def run(
     config = configuration(scenario.ebb, given)
     view = View(config.extender, config.taint_key)
     if not wire:
-        ebb = Ebb(config, view, Direct(view, config))
+        ebb = Ebb(config, view, InProcessCalls(view, config))
         return _with_ebb(scenario, load, ebb, seed, progress)
     with OverTheWire(view, config) as peers:
         return _with_ebb(scenario, load, Ebb(config, view, peers), seed, progress)

@@ -92,7 +92,7 @@ class Scheduler:
     def _admitted_by_pods(self, pod: Pod) -> list[Place]:
         """Return the nodes that the required inter-pod constraints of the pods admit."""
         places = list(self._state.places.values())
-        if pod.company == NO_POD_CONSTRAINTS:
+        if pod.pod_constraints == NO_POD_CONSTRAINTS:
             return places
         nodes = [place.node for place in places]
         group = PodTopology(self._state.snapshot(), nodes, [pod]).group(0)
@@ -102,7 +102,7 @@ class Scheduler:
 
     def _pod_class(self, pod: Pod) -> object:
         """Return an object that represents all pods with the same requests and constraints."""
-        pod_class = pod.requests, pod.placing
+        pod_class = pod.requests, pod.node_constraints
         if pod_class not in self._pod_classes and len(self._pod_classes) == POD_CLASSES_MAX:
             self._pod_classes.clear()
             for place in self._state.places.values():
@@ -129,7 +129,7 @@ def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, NodeResult]]) -> di
 
 def admits(place: Place, pod: Pod) -> bool:
     """Filter one node: Ready, capacity, cordon, taints, selectors."""
-    return has_room(place, pod) and first_failing_filter(place.node, pod.placing) is None
+    return has_room(place, pod) and first_failing_filter(place.node, pod.node_constraints) is None
 
 
 def has_room(place: Place, pod: Pod) -> bool:
@@ -143,7 +143,7 @@ def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
     The score is 0 without a ReplicaSet, and for pods with constraints of their own, which replace
     kube-scheduler's default.
     """
-    if pod.owner_kind != REPLICA_SET or pod.company.spread:
+    if pod.owner_kind != REPLICA_SET or pod.pod_constraints.spread:
         return [0] * len(feasible)
     owner = pod.namespace, REPLICA_SET, pod.owner_name
     return spread(
@@ -157,6 +157,8 @@ def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
 def _untolerated_taints(place: Place, pod: Pod) -> int:
     return sum(
         taint.effect == Effect.PREFER_NO_SCHEDULE
-        and not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations)
+        and not any(
+            tolerates(toleration, taint) for toleration in pod.node_constraints.tolerations
+        )
         for taint in place.node.taints
     )

@@ -43,11 +43,11 @@ class Arrival:
     name: str
     requests: Resources
     life_ms: int
-    placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS
     owner_kind: str = JOB
     owner_name: str = ""
     """Name of the owner; empty: the name of the pod."""
-    ties: DisruptionFacts | None = None
+    disruption_facts: DisruptionFacts | None = None
     """Facts that block an eviction; None: there are none."""
 
 
@@ -65,10 +65,10 @@ class Deployment:
     """Times at which the oldest Ready pod is deleted and replaced, in ms."""
     startup_ms: int = 10_000
     """Time from binding to readiness."""
-    placing: NodeConstraints = NO_NODE_CONSTRAINTS
-    company: PodConstraints = NO_POD_CONSTRAINTS
+    node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS
+    pod_constraints: PodConstraints = NO_POD_CONSTRAINTS
     """Required constraints on other pods; the pods have the label `app` with the name."""
-    ties: DisruptionFacts | None = None
+    disruption_facts: DisruptionFacts | None = None
     """Facts that block an eviction; None: there are none."""
     ages_ms: tuple[int, ...] = ()
     """Ages of the first pods at their arrival: they existed before the start."""

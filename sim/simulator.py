@@ -102,7 +102,7 @@ class Result:
     scale_ups: int = 0
     """Number of nodes added."""
     marks: int = 0
-    releases: int = 0
+    unmarks: int = 0
     pods: int = 0
     moved: int = 0
     """Pods of Deployments that surge moves have replaced."""
@@ -306,7 +306,7 @@ class Simulator:
         if mark_of(before.labels) is None and mark_of(node.labels) is not None:
             self.result.marks += 1
         if mark_of(before.labels) is not None and mark_of(node.labels) is None:
-            self.result.releases += 1
+            self.result.unmarks += 1
         self._store(node)
 
     def _store(self, node: Node) -> None:
@@ -344,8 +344,8 @@ class Simulator:
             requests=arrival.requests,
             owner_kind=arrival.owner_kind,
             owner_name=arrival.owner_name or arrival.name,
-            placing=arrival.placing,
-            ties=arrival.ties or NO_DISRUPTION_FACTS,
+            node_constraints=arrival.node_constraints,
+            disruption_facts=arrival.disruption_facts or NO_DISRUPTION_FACTS,
         )
         self._lives[pod.key] = arrival.life_ms
         self.create(pod)
@@ -371,7 +371,8 @@ class Simulator:
         key = self._compactor.taint_key if self._compactor else ""
         if any(
             has_room(place, pod)
-            and first_failing_filter(without_our_taint(place.node, key), pod.placing) is None
+            and first_failing_filter(without_our_taint(place.node, key), pod.node_constraints)
+            is None
             for place in self.state.marked()
         ):
             self._pending_by_mark.add(pod.key)

@@ -52,7 +52,7 @@ PODS: Final = series("ebb_cluster_pods")
 """A rising number of pods shows that kube-scheduler places pods."""
 CASES: Final[Mapping[str, Mapping[str, str]]] = {
     "EbbDown": {series("ebb_leader"): until(AT - 30)},
-    "EbbNoLeader": {series("ebb_leader"): steady(0)},
+    "EbbNotOneLeader": {series("ebb_leader"): steady(0)},
     "EbbReconciliationStuck": {
         series("ebb_reconcile_last_success_timestamp_seconds"): steady((AT - 20) * 60)
     },

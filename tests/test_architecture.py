@@ -102,7 +102,7 @@ def ready(name: str, **metadata: Any) -> Json:
 def marked(name: str) -> Json:
     details = Details(since=NOW, deadline=NOW + 9000, owner="me", policy="p", reason="r")
     annotations = {DETAILS_ANNOTATION: encode_details(details)}
-    return ready(name, labels={MARK_LABEL: "soft"}, annotations=annotations)
+    return ready(name, labels={MARK_LABEL: "PreferNoSchedule"}, annotations=annotations)
 
 
 def asking(name: str, cpu: str, node: str | None) -> Json:

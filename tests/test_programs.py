@@ -19,7 +19,7 @@ import pytest
 from controller.names import LEASE as LEASE_NAME
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import API_VERSION, KIND
-from core.marks.wellknown import GUARD_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import MARK_LABEL, SCALE_DOWN_DISABLED_ANNOTATION, TAINT_KEY
 from extender import wire
 from kube.names import NAMESPACE
 from kube.stores.ca_store import REGISTRATIONS
@@ -141,7 +141,7 @@ async def test_webhook_taints_marked_node_and_calls_api_only_for_certificates(
         ca = base64.b64decode(registered(api)["caBundle"])
         trust = ssl.create_default_context(cadata=ca.decode())
         marked = node_json("n")
-        marked["metadata"]["labels"][MARK_LABEL] = "soft"
+        marked["metadata"]["labels"][MARK_LABEL] = "PreferNoSchedule"
         url = f"https://127.0.0.1:{port}/mutate-node"
         async with session.post(url, data=review_of(marked), ssl=trust) as answer:
             assert answer.status == 200
@@ -163,8 +163,8 @@ async def test_controller_marks_and_protects_node(api: FakeApi, tmp_path: Path) 
             assert ready.status == 200, await ready.text()
         await api.until(lambda: bool(api.objects[NODES]["spare"]["spec"].get("taints")))
         spare = api.objects[NODES]["spare"]
-        assert spare["metadata"]["labels"][MARK_LABEL] == "soft"
-        assert spare["metadata"]["annotations"][GUARD_ANNOTATION] == "true"
+        assert spare["metadata"]["labels"][MARK_LABEL] == "PreferNoSchedule"
+        assert spare["metadata"]["annotations"][SCALE_DOWN_DISABLED_ANNOTATION] == "true"
         assert [taint["key"] for taint in spare["spec"]["taints"]] == [TAINT_KEY]
         assert MARK_LABEL not in api.objects[NODES]["full"]["metadata"]["labels"]
 
@@ -185,7 +185,7 @@ async def test_controller_reports_decisions_and_configuration(
     assert report["facts"]["leadingSinceSeconds"] <= report["facts"]["reconciledAtSeconds"]
     first = report["facts"]["decisions"][-1]
     assert (first["kind"], first["name"], first["written"]) == ("Node", "spare", written)
-    assert first["action"] == "DrainMarked"
+    assert first["action"] == "NodeMarked"
 
 
 async def reported(url: str) -> dict[str, Any]:
@@ -228,7 +228,7 @@ async def test_controller_exits_with_2_when_taint_key_differs_from_recorded_key(
     assert code == 2, told
     (line,) = [line for line in told.splitlines() if not line.startswith("{")]
     assert line.startswith("ebb-controller: taintKey: is 'own/new', but nodes may have taints")
-    assert "ebb release --all --taint-key own/old" in line
+    assert "ebb cleanup --all --taint-key own/old" in line
 
 
 async def test_controller_writes_nothing_in_mode_observe(api: FakeApi, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from core.model.errors import InvalidInputError
 from runtime.clock import Clock
-from serving.fair_queue import Turns
+from serving.fair_queue import FairQueue
 from serving.http import Health, base_app, json_response, read_body
 from webhook import wire
 from webhook.metrics import Metrics
@@ -24,7 +24,7 @@ def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> 
     # Any pod may be able to reach this port. The metrics describe the cluster, so they are served
     # on another port.
     app = base_app(health, clock)
-    turns = Turns(clock)
+    turns = FairQueue(clock)
 
     async def mutate_node(request: web.Request) -> web.Response:
         body = await read_body(request, REVIEW_BYTES_MAX)

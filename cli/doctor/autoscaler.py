@@ -166,7 +166,7 @@ def _taint(facts: Facts) -> CheckResult:
             if key in one.texts(flag):
                 yield Evidence(one.object, f"--{flag}", key)
         # A PreferNoSchedule taint keeps no pod away from a new node.
-        if facts.config.hardens and not known and key not in one.texts(STATUS_TAINT):
+        if facts.config.sets_no_schedule and not known and key not in one.texts(STATUS_TAINT):
             shown = ", ".join(one.texts(STATUS_TAINT)) or "not set"
             yield Evidence(one.object, f"--{STATUS_TAINT}", shown)
 

@@ -21,7 +21,7 @@ WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
 def _daemon_sets(facts: Facts) -> CheckResult:
     """Check that DaemonSets tolerate the NoSchedule taint of marked nodes."""
     key = facts.config.taint_key
-    if not facts.config.hardens:
+    if not facts.config.sets_no_schedule:
         return ok("Ebb sets no NoSchedule taint (noScheduleAfter, eviction)")
     if why := facts.cluster_input.why_absent(DAEMON_SETS.name):
         return unread(DAEMON_SETS.resource, why)
@@ -29,7 +29,7 @@ def _daemon_sets(facts: Facts) -> CheckResult:
     found = sorted(
         one.key
         for one in facts.cluster.daemon_sets
-        if not any(tolerates(each, taint) for each in one.placing.tolerations)
+        if not any(tolerates(each, taint) for each in one.node_constraints.tolerations)
     )
     if found:
         seen = f"no toleration for {key}:NoSchedule in {plural(len(found), 'DaemonSet')}"

@@ -139,7 +139,7 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
     if BUDGET_KIND not in kinds:
         message = f"the dump has no {BUDGET_KIND} (pdb), so pods protected by one look evictable"
         yield Caveat("no-budgets", message)
-    with_claims = sum(bool(pod.ties.claims) for pod in cluster.pods)
+    with_claims = sum(bool(pod.disruption_facts.claims) for pod in cluster.pods)
     if with_claims and not kinds.issuperset(STORAGE_KINDS):
         use = "uses" if with_claims == 1 else "use"
         message = (
@@ -238,7 +238,7 @@ def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
 
 def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
     """Report pods whose in-place resize is deferred, because their node lacks free capacity."""
-    affected = [pod for pod in cluster.pods if pod.ties.resize_deferred]
+    affected = [pod for pod in cluster.pods if pod.disruption_facts.resize_deferred]
     if affected:
         nodes = _on_nodes(affected)
         where = _first([f"{node} ({pods})" for node, pods in nodes])

@@ -74,7 +74,7 @@ def _emptying(pods: Iterable[Pod], surge: SurgeContext | None, now: Now) -> Empt
             moves += 1
         elif reasons := long_lived_reasons((pod,), now):
             staying.append(reasons[0])
-        elif pod.owner_kind == JOB or pod.ties.completes:
+        elif pod.owner_kind == JOB or pod.disruption_facts.completes:
             completing += 1
         else:
             turnover += 1

@@ -30,7 +30,7 @@ from core.engine.planner import Planner
 from core.engine.reconcile import no_schedule_blockers, prepare
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
-from core.eviction.context import DrainContext, DrainInput
+from core.eviction.context import EvictionContext, EvictionInput
 from core.eviction.pods import owner_of
 from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.node import Node
@@ -67,7 +67,7 @@ class NodeAnswer:
     written it on the Node."""
     long_lived: tuple[Blocker, ...]
     """Remarks on pods that may keep the node from becoming empty, as they rarely terminate."""
-    against_hard: tuple[Blocker, ...]
+    no_schedule_blockers: tuple[Blocker, ...]
     """Reasons why a PreferNoSchedule mark does not become NoSchedule; empty if NoSchedule marks
     are disabled."""
     not_evicted: tuple[Blocker, ...]
@@ -161,7 +161,7 @@ class Explainer:
         removal = self._removals.get(name)
         placements, unassigned = self._if_only_removal(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
-        ground, reaches = self._snapshot.node_order, self._snapshot.reaches
+        node_order, reaches = self._snapshot.node_order, self._snapshot.reaches
         moved, not_moved = self._surge_moves(name)
         return NodeAnswer(
             node=node,
@@ -171,7 +171,7 @@ class Explainer:
             rate_limits=self._rate_limits.get(name, ()),
             reserved=self._reserved(node),
             long_lived=tuple(long_lived_reasons(pods, self._now)),
-            against_hard=self._against_hard(node),
+            no_schedule_blockers=self._no_schedule_blockers(node),
             not_evicted=self._not_evicted(pods),
             not_moved=not_moved,
             moved=moved,
@@ -180,9 +180,9 @@ class Explainer:
             policy_text=self._planner.describe(name),
             price=self._config.price_of(node.labels),
             to_move=len(placements) + len(unassigned),
-            share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
+            share=Fraction(node_order.share(node_order.ids[name]), SHARE_SCALE),
             reached=self._snapshot.reaches_node(name),
-            reaches=tuple(reaches.all[number] for number in reaches.by_node[ground.ids[name]]),
+            reaches=tuple(reaches.all[number] for number in reaches.by_node[node_order.ids[name]]),
             scalability=self._scalability(
                 name, () if removal else self._unremovable[name].blockers
             ),
@@ -211,8 +211,8 @@ class Explainer:
             node_answer=node_answer,
             target=target,
             why_no_target=why_no_target,
-            reach=reaches.reach_of(pod.placing) if moves else None,
-            admitted=len(reaches.members(pod.placing)) if moves else 0,
+            reach=reaches.reach_of(pod.node_constraints) if moves else None,
+            admitted=len(reaches.members(pod.node_constraints)) if moves else 0,
             feasible=tuple(name for name in feasible if name not in marked),
             feasible_marked=tuple(marked),
             rejections=rejections,
@@ -263,8 +263,11 @@ class Explainer:
         reserve_text = None if node.name in self._snapshot.non_empty_nodes else reserved_for(node)
         return (Blocker(RESERVE, reserve_text),) if reserve_text else ()
 
-    def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
-        if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:
+    def _no_schedule_blockers(self, node: Node) -> tuple[Blocker, ...]:
+        if (
+            not self._config.sets_no_schedule
+            or mark_of(node.labels) is not Mark.PREFER_NO_SCHEDULE
+        ):
             return ()
         found = no_schedule_blockers(self._snapshot, {}, self._now)[node.name]
         return (*self._refused, *found)
@@ -275,22 +278,22 @@ class Explainer:
         return may_begin(self._config, self._now).blockers
 
     @cached_property
-    def _drain_context(self) -> DrainContext:
-        drain_input = DrainInput(
+    def _eviction_context(self) -> EvictionContext:
+        eviction_input = EvictionInput(
             cluster=self._cluster,
             plan=self._plan,
             config=self._config,
-            against_hard={},
+            no_schedule_blockers={},
             watched_seconds=0,
             now_seconds=self._now.seconds,
             own_namespace=self._own_namespace,
         )
-        return DrainContext(drain_input, map(owner_of, self._cluster.pods))
+        return EvictionContext(eviction_input, map(owner_of, self._cluster.pods))
 
     def _not_evicted(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
         if self._config.eviction is not Eviction.ENABLED:
             return ()
-        found = (self._drain_context.why_not_now(pod) for pod in pods)
+        found = (self._eviction_context.why_not_now(pod) for pod in pods)
         return (*self._refused, *(blocker for blocker in found if blocker is not None))
 
     @cached_property
@@ -387,13 +390,13 @@ def _rejection(snapshot: ClusterSnapshot, pod: Pod, node: Node) -> str:
     conditions = (node.virtual, node.name in snapshot.leaving_nodes, why_unready(node) is not None)
     if any(conditions):
         return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[conditions.index(True)].code
-    if (failing := first_failing_filter(node, pod.placing)) is not None:
+    if (failing := first_failing_filter(node, pod.node_constraints)) is not None:
         return failing
     if node.name in snapshot.unschedulable_nodes:
         return (CORDONED if node.unschedulable else UNREADABLE).code
-    ground = snapshot.node_order
+    node_order = snapshot.node_order
     insufficient = _insufficient(
-        pod.requests, node.allocatable - ground.used[ground.ids[node.name]]
+        pod.requests, node.allocatable - node_order.used[node_order.ids[node.name]]
     )
     return f"insufficient {', '.join(insufficient)}" if insufficient else ""
 

@@ -40,7 +40,7 @@ class Cost(NamedTuple):
         return self.removed * HOURS_A_MONTH
 
 
-class Late(NamedTuple):
+class SlowReason(NamedTuple):
     """A reason why pods of removable nodes rarely terminate."""
 
     code: str
@@ -83,9 +83,9 @@ class Headline:
     """Removable nodes that become empty when their pods complete, or by rollouts and scale-ins."""
     by_moves: int
     """Removable nodes that become empty with the help of surge moves."""
-    late: int
+    emptied_late: int
     """Removable nodes with pods that rarely terminate."""
-    late_because: tuple[Late, ...]
+    late_because: tuple[SlowReason, ...]
     """Reasons of these pods, most pods first."""
     devices: tuple[DeviceChange, ...]
     """Devices that nodes offer, by name."""
@@ -106,7 +106,7 @@ def headline(
     unmarked = [row.name for row in removable if not row.mark]
     markable = frozenset(row.name for row in rows if not row.mark)
     emptied = [emptying[row.name] for row in removable]
-    late = [one for one in emptied if one.staying]
+    emptied_late = [one for one in emptied if one.staying]
     in_time = [one for one in emptied if not one.staying and one.pods]
     moved = sum(bool(one.moves) for one in in_time)
     return Headline(
@@ -121,8 +121,8 @@ def headline(
         empty=sum(not one.pods for one in emptied),
         by_themselves=len(in_time) - moved,
         by_moves=moved,
-        late=len(late),
-        late_because=_late_because(blocker for one in late for blocker in one.staying),
+        emptied_late=len(emptied_late),
+        late_because=_late_because(blocker for one in emptied_late for blocker in one.staying),
         devices=tuple(_devices(snapshot, plan)),
     )
 
@@ -138,11 +138,11 @@ def _cost(config: Config, rows: Sequence[NodeRow]) -> Cost | None:
     )
 
 
-def _late_because(blockers: Iterable[Blocker]) -> tuple[Late, ...]:
+def _late_because(blockers: Iterable[Blocker]) -> tuple[SlowReason, ...]:
     pods: dict[str, list[str]] = {}
     for blocker in blockers:
         pods.setdefault(blocker.code, []).append(blocker.pod or "")
-    found = (Late(code, len(keys), min(keys)) for code, keys in pods.items())
+    found = (SlowReason(code, len(keys), min(keys)) for code, keys in pods.items())
     return tuple(sorted(found, key=lambda one: (-one.pods, one.code)))
 
 

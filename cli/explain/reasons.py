@@ -35,9 +35,9 @@ NOT_REMOVABLE: Final = (
     planner.LIMIT,
 )
 """Reasons why a node is not removable."""
-NOT_RELEASED: Final = (reserve.RESERVE,)
+SCALE_DOWN_NOT_ALLOWED: Final = (reserve.RESERVE,)
 """Reasons why an empty node is not released to the autoscaler."""
-NOT_HARDENED: Final = no_schedule.REASONS
+NOT_SET_TO_NO_SCHEDULE: Final = no_schedule.REASONS
 """Reasons why a mark stays PreferNoSchedule."""
 LIFETIME: Final = drainability.REASONS
 """Remarks on the lifetime of a pod."""
@@ -47,7 +47,14 @@ MOVES: Final = surge.REASONS
 """Reasons why a pod is not moved by a surge move, if these are enabled."""
 REASONS: Final[Mapping[str, Reason]] = {
     reason.code: reason
-    for reason in (*NOT_REMOVABLE, *NOT_RELEASED, *NOT_HARDENED, *LIFETIME, *EVICTION, *MOVES)
+    for reason in (
+        *NOT_REMOVABLE,
+        *SCALE_DOWN_NOT_ALLOWED,
+        *NOT_SET_TO_NO_SCHEDULE,
+        *LIFETIME,
+        *EVICTION,
+        *MOVES,
+    )
 }
 """All reasons by code."""
 
@@ -74,7 +81,7 @@ def advice(blocker: Blocker, node: str) -> Reason:
     # Quoted for a shell: the API server accepts any text as the name of an owner.
     words = {field: word and shlex.quote(word) for field, word in words.items()}
     return reason._replace(
-        fix=reason.fix.format_map(words), lifted=reason.lifted.format_map(words)
+        fix=reason.fix.format_map(words), ends_when=reason.ends_when.format_map(words)
     )
 
 
@@ -85,11 +92,11 @@ def with_placeholders(reason: Reason) -> Reason:
 
 def page() -> str:
     """Return the text of docs/reasons.md."""
-    not_released = (
+    scale_down_not_allowed = (
         "## Why an empty node is not released to the autoscaler\n\n"
         "The node keeps its scale-down protection.\n"
     )
-    not_hardened = (
+    not_set_to_no_schedule = (
         "## Why a mark stays PreferNoSchedule\n\n"
         "These reasons occur only if `noScheduleAfter` or `eviction` is configured.\n"
     )
@@ -102,10 +109,10 @@ def page() -> str:
     )
     parts = [
         *map(_part, NOT_REMOVABLE),
-        not_released,
-        *map(_part, NOT_RELEASED),
-        not_hardened,
-        *map(_part, NOT_HARDENED),
+        scale_down_not_allowed,
+        *map(_part, SCALE_DOWN_NOT_ALLOWED),
+        not_set_to_no_schedule,
+        *map(_part, NOT_SET_TO_NO_SCHEDULE),
         lifetime,
         *map(_part, LIFETIME),
     ]
@@ -121,5 +128,5 @@ def _part(reason: Reason) -> str:
     filled = with_placeholders(reason)
     return (
         f"### `{reason.code}`\n\n{filled.meaning}\n\n"
-        f"- Cheapest fix: {filled.fix}.\n- Ends when {filled.lifted}.\n"
+        f"- Cheapest fix: {filled.fix}.\n- Ends when {filled.ends_when}.\n"
     )

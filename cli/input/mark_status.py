@@ -9,18 +9,17 @@ from core.config.budgets import BackoffConfig
 from core.config.settings import Config
 from core.eligibility.emptiness import occupants
 from core.marks.mark import (
-    EFFECT_OF,
-    GUARD_WHILE_HELD,
-    GUARD_WHILE_MARKED,
+    PROTECTED_WHILE_MARKED,
+    PROTECTED_WHILE_UNMARKED,
     Details,
     Mark,
     backoff_of,
     decode_details,
-    guard_key,
-    guard_of,
     mark_of,
     mark_order,
     marked_since,
+    protection_key,
+    protection_of,
     reserved_for,
 )
 from core.marks.taints import desired_taints
@@ -78,7 +77,7 @@ class MarkStatus:
     @property
     def effect(self) -> str:
         """Return the effect of the mark's taint, such as NoSchedule; empty if not marked."""
-        return EFFECT_OF[self.mark] if self.mark is not None else ""
+        return self.mark or ""
 
     @property
     def empty(self) -> bool:
@@ -130,7 +129,10 @@ def _backoff_until(node: Node, rules: BackoffConfig, now_seconds: int) -> int | 
 
 
 def _protection(node: Node) -> Protection:
-    if (ours := guard_of(node)) is None:
-        return Protection.OTHERS if guard_key(node) in node.annotations else Protection.NONE
-    lasting = {GUARD_WHILE_MARKED: Protection.MARKED, GUARD_WHILE_HELD: Protection.UNMARKED}
+    if (ours := protection_of(node)) is None:
+        return Protection.OTHERS if protection_key(node) in node.annotations else Protection.NONE
+    lasting = {
+        PROTECTED_WHILE_MARKED: Protection.MARKED,
+        PROTECTED_WHILE_UNMARKED: Protection.UNMARKED,
+    }
     return lasting.get(ours.until, Protection.RELEASED)

@@ -16,6 +16,7 @@ from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
+from core.marks.mark import Mark
 from core.model.humanize import plural
 from core.model.now import Now
 from core.model.pod import Pod
@@ -120,10 +121,12 @@ class ClusterStatus:
             Count(
                 "markedPreferNoSchedule",
                 "marked PreferNoSchedule",
-                sum(one.mark == "soft" for one in marked),
+                sum(one.mark is Mark.PREFER_NO_SCHEDULE for one in marked),
             ),
             Count(
-                "markedNoSchedule", "marked NoSchedule", sum(one.mark == "hard" for one in marked)
+                "markedNoSchedule",
+                "marked NoSchedule",
+                sum(one.mark is Mark.NO_SCHEDULE for one in marked),
             ),
             Count("markedAndEmpty", "marked and empty", sum(one.empty for one in marked)),
             Count(

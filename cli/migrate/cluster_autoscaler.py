@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cli.migrate.given import SHELL, containers, field, is_autoscaler, words
-from cli.migrate.tool import DRAINING, OBSERVE, Given, Migrated, Taken, Tool
+from cli.migrate.tool import DRAINING, OBSERVE, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import DURATION, FLAG, INTERVAL, MODE, NUMBER, SHARE, read
 
 POLICY: Final = "NodeUtilization"
 THRESHOLD: Final = "scale-down-utilization-threshold"
-TAKEN: Final[Mapping[str, Taken]] = {
-    "scale-down-enabled": Taken(("mode",), MODE),
-    THRESHOLD: Taken(("nodeUtilization", "utilization"), SHARE),
-    "scale-down-unneeded-time": Taken(("unneededTime",), DURATION),
-    "scale-down-delay-after-add": Taken(("cooldown", "delayAfterAdd"), DURATION),
-    "scan-interval": Taken(("controller", "interval"), INTERVAL),
-    "skip-nodes-with-system-pods": Taken(("nodeUtilization", "keepSystem"), FLAG),
-    "skip-nodes-with-local-storage": Taken(("nodeUtilization", "keepLocalStorage"), FLAG),
+TAKEN: Final[Mapping[str, TargetSetting]] = {
+    "scale-down-enabled": TargetSetting(("mode",), MODE),
+    THRESHOLD: TargetSetting(("nodeUtilization", "utilization"), SHARE),
+    "scale-down-unneeded-time": TargetSetting(("unneededTime",), DURATION),
+    "scale-down-delay-after-add": TargetSetting(("cooldown", "delayAfterAdd"), DURATION),
+    "scan-interval": TargetSetting(("controller", "interval"), INTERVAL),
+    "skip-nodes-with-system-pods": TargetSetting(("nodeUtilization", "keepSystem"), FLAG),
+    "skip-nodes-with-local-storage": TargetSetting(("nodeUtilization", "keepLocalStorage"), FLAG),
 }
 OTHERS: Final = "remains a setting of the autoscaler"
 CUSTOM: Final = "skip-nodes-with-custom-controller-pods"
@@ -72,12 +72,12 @@ EMPTY_ALONE: Final = (
 )
 
 
-def _settings_of(one: object) -> Sequence[Given]:
+def _settings_of(one: object) -> Sequence[SourceSetting]:
     if isinstance(one, list) and all(isinstance(word, str) for word in one):
         return _flags(one)
     args = field(one, "extraArgs")
     if isinstance(args, dict):
-        return _ours([Given(_name(key), value) for key, value in args.items()], [])
+        return _ours([SourceSetting(_name(key), value) for key, value in args.items()], [])
     return [given for container in containers(one) for given in _flags(_command(container))]
 
 
@@ -91,21 +91,21 @@ def _command(container: object) -> list[str]:
     return found
 
 
-def _flags(given: Sequence[str]) -> Sequence[Given]:
+def _flags(given: Sequence[str]) -> Sequence[SourceSetting]:
     """Parse flags as Cluster Autoscaler does: value after = or as next word, - and _ are equal."""
-    found: list[Given] = []
+    found: list[SourceSetting] = []
     left = list(reversed(given))
     program = []
     while left:
         word = left.pop()
         name, equals, value = word.partition("=")
         if not word.startswith("-"):
-            (found.append(Given(word, None)) if found else program.append(word))
+            (found.append(SourceSetting(word, None)) if found else program.append(word))
         elif equals:
-            found.append(Given(_name(name), value))
+            found.append(SourceSetting(_name(name), value))
         else:
             apart = left and not left[-1].startswith("-") and not _is_flag(_name(name))
-            found.append(Given(_name(name), left.pop() if apart else "true"))
+            found.append(SourceSetting(_name(name), left.pop() if apart else "true"))
     return _ours(found, program)
 
 
@@ -117,13 +117,13 @@ def _is_flag(name: str) -> bool:
     return name in TAKEN and TAKEN[name].value_type in (FLAG, MODE)
 
 
-def _ours(found: Sequence[Given], program: Sequence[str]) -> Sequence[Given]:
+def _ours(found: Sequence[SourceSetting], program: Sequence[str]) -> Sequence[SourceSetting]:
     """Return the flags if the program's name or at least one flag is Cluster Autoscaler's."""
     named = any(map(is_autoscaler, program))
     return found if named or any(one.key in TAKEN or one.key in WITHOUT for one in found) else ()
 
 
-def _convert(given: Sequence[Given]) -> Migrated:
+def _convert(given: Sequence[SourceSetting]) -> Migrated:
     result = Migrated.by(POLICY)
     thresholds = [one for one in given if one.key == THRESHOLD]
     empty_alone = thresholds and read(THRESHOLD, thresholds[-1].value, NUMBER) == 0

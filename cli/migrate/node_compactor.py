@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cli.migrate.given import containers, field, parse_json
-from cli.migrate.tool import DRAINING, OBSERVE, Given, Migrated, Taken, Tool
+from cli.migrate.tool import DRAINING, OBSERVE, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import (
     COUNT_FROM_1,
     FLAG,
@@ -23,9 +23,11 @@ POLICY: Final = "UnderutilizedCount"
 DATA_KEY: Final = "estafette-k8s-node-compactor-config.yaml"
 POOLS: Final = "nodePools"
 ENABLED: Final = "enabled"
-TAKEN: Final[Mapping[str, Taken]] = {
-    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": Taken(("unneededTime",), SECONDS),
-    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": Taken(("controller", "interval"), SECONDS_FROM_1),
+TAKEN: Final[Mapping[str, TargetSetting]] = {
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": TargetSetting(("unneededTime",), SECONDS),
+    "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": TargetSetting(
+        ("controller", "interval"), SECONDS_FROM_1
+    ),
 }
 """Environment variables with an equivalent."""
 VALUES: Final[Mapping[str, str]] = {
@@ -38,9 +40,9 @@ WITHOUT: Final[Mapping[str, str]] = {
     "MINIMUM_NODE_AGE_SECONDS": "Ebb has no minimum age; after a node is added, all removals wait "
     "for `cooldown.delayAfterAdd`",
 }
-OF_POOL: Final[Mapping[str, Taken]] = {
-    "scaleDownCPURequestRatioLimit": Taken(("limit",), SHARE),
-    "scaleDownRequiredUnderutilizedNodeCount": Taken(("required",), COUNT_FROM_1),
+OF_POOL: Final[Mapping[str, TargetSetting]] = {
+    "scaleDownCPURequestRatioLimit": TargetSetting(("limit",), SHARE),
+    "scaleDownRequiredUnderutilizedNodeCount": TargetSetting(("required",), COUNT_FROM_1),
 }
 """Fields of a pool with an equivalent; a disabled pool omits fields that are unset or 0."""
 NOTES: Final = (
@@ -52,19 +54,19 @@ NO_DELAY: Final = (
 )
 
 
-def _settings_of(one: object) -> Sequence[Given]:
+def _settings_of(one: object) -> Sequence[SourceSetting]:
     if field(one, "kind") == "ConfigMap":
         return _of_data(field(one, "data", DATA_KEY), f"data.{DATA_KEY}")
     if isinstance(pools := field(one, POOLS), dict):
-        return [Given(POOLS, pools), *_others(one, POOLS)]
+        return [SourceSetting(POOLS, pools), *_others(one, POOLS)]
     if config := field(one, "configmap", "compactorConfig"):
-        values = [Given(name, field(one, key)) for key, name in VALUES.items()]
+        values = [SourceSetting(name, field(one, key)) for key, name in VALUES.items()]
         given = [value for value in values if value.value is not None]
         return [*_of_data(config, "configmap.compactorConfig"), *given]
     return [given for container in containers(one) for given in _environment(container)]
 
 
-def _of_data(data: object, where: str) -> Sequence[Given]:
+def _of_data(data: object, where: str) -> Sequence[SourceSetting]:
     if data is None:
         return ()
     if not isinstance(data, str):
@@ -75,21 +77,21 @@ def _of_data(data: object, where: str) -> Sequence[Given]:
         raise InvalidInputError(where, f"{shown(data)}: {fault.problem}") from fault
     if not isinstance(field(found, POOLS), dict):
         raise InvalidInputError(where, f"{shown(data)}; allowed: a mapping with {POOLS}")
-    return [Given(POOLS, found[POOLS]), *_others(found, POOLS)]
+    return [SourceSetting(POOLS, found[POOLS]), *_others(found, POOLS)]
 
 
-def _others(one: Any, *known: str) -> Iterator[Given]:  # noqa: ANN401 JSON holds anything
-    return (Given(key, value) for key, value in one.items() if key not in known)
+def _others(one: Any, *known: str) -> Iterator[SourceSetting]:  # noqa: ANN401 JSON holds anything
+    return (SourceSetting(key, value) for key, value in one.items() if key not in known)
 
 
-def _environment(container: object) -> Iterator[Given]:
+def _environment(container: object) -> Iterator[SourceSetting]:
     found = field(container, "env")
     for one in found if isinstance(found, list) else ():
         if (name := field(one, "name")) in VALUES.values():
-            yield Given(str(name), field(one, "value"))
+            yield SourceSetting(str(name), field(one, "value"))
 
 
-def _convert(given: Sequence[Given]) -> Migrated:
+def _convert(given: Sequence[SourceSetting]) -> Migrated:
     result = Migrated.by(POLICY)
     of = {one.key: one.value for one in given}
     if not isinstance(of.get(POOLS), dict):
@@ -116,7 +118,9 @@ def _pool(name: str, pool: object, result: Migrated) -> bool:
         if enabled or pool.get(key) not in _UNSET:
             result.put((*at, *taken.path), read(f"{where}.{key}", pool.get(key), taken.value_type))
     for other in _others(pool, ENABLED, *OF_POOL):
-        result.leave(Given(f"{where}.{other.key}", other.value), "unknown to the compactor")
+        result.leave(
+            SourceSetting(f"{where}.{other.key}", other.value), "unknown to the compactor"
+        )
     return enabled
 
 

@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cli.migrate.given import field
-from cli.migrate.tool import DRAINING, Given, Migrated, Taken, Tool
+from cli.migrate.tool import DRAINING, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import COUNT, MINUTES, MODE, NUMBER
 
 POLICY: Final = "ExcessNodes"
 CONFIG_MAP: Final = "node-refiner-cm"
-TAKEN: Final[Mapping[str, Taken]] = {
-    "drainer_enabled": Taken(("mode",), MODE),
-    "time_gap": Taken(("markInterval",), MINUTES),
-    "time_since_last_addition": Taken(("cooldown", "delayAfterAdd"), MINUTES),
-    "excess_nodes_threshold": Taken(("excessNodes", "threshold"), NUMBER),
-    "minimum_nodes": Taken(("budgets", "minNodes"), COUNT),
-    "minimum_non_tainted_nodes": Taken(("budgets", "minUntaintedNodes"), COUNT),
+TAKEN: Final[Mapping[str, TargetSetting]] = {
+    "drainer_enabled": TargetSetting(("mode",), MODE),
+    "time_gap": TargetSetting(("markInterval",), MINUTES),
+    "time_since_last_addition": TargetSetting(("cooldown", "delayAfterAdd"), MINUTES),
+    "excess_nodes_threshold": TargetSetting(("excessNodes", "threshold"), NUMBER),
+    "minimum_nodes": TargetSetting(("budgets", "minNodes"), COUNT),
+    "minimum_non_tainted_nodes": TargetSetting(("budgets", "minUntaintedNodes"), COUNT),
 }
 """All settings that Node Refiner reads."""
 NOTES: Final = (
@@ -25,16 +25,16 @@ NOTES: Final = (
 )
 
 
-def _settings_of(one: object) -> Sequence[Given]:
+def _settings_of(one: object) -> Sequence[SourceSetting]:
     """Return the settings in Node Refiner's ConfigMap, or in a mapping with one of its keys."""
     data = field(one, "data") if field(one, "kind") == "ConfigMap" else one
     named = field(one, "metadata", "name") == CONFIG_MAP
     if not isinstance(data, dict) or not (named or TAKEN.keys() & data.keys()):
         return ()
-    return [Given(key, value) for key, value in data.items()]
+    return [SourceSetting(key, value) for key, value in data.items()]
 
 
-def _convert(given: Sequence[Given]) -> Migrated:
+def _convert(given: Sequence[SourceSetting]) -> Migrated:
     """Convert the settings to a configuration. Raises: InvalidInputError."""
     result = Migrated.by(POLICY)
     result.each(given, TAKEN, lambda _: "unknown to Node Refiner, which ignores it")

@@ -8,14 +8,14 @@ from cli.migrate.values import ValueType, read, shown
 from core.config.settings import API_VERSION, KIND
 
 
-class Given(NamedTuple):
+class SourceSetting(NamedTuple):
     """One setting of the other tool."""
 
     key: str
     value: object
 
 
-class Taken(NamedTuple):
+class TargetSetting(NamedTuple):
     """Ebb's equivalent of a setting of the other tool."""
 
     path: tuple[str, ...]
@@ -45,17 +45,20 @@ class Migrated:
             at = at.setdefault(section, {})
         at[name] = value
 
-    def take(self, one: Given, taken: Taken) -> None:
+    def take(self, one: SourceSetting, taken: TargetSetting) -> None:
         """Convert a setting and set its equivalent. Raises: InvalidInputError."""
         self.put(taken.path, read(one.key, one.value, taken.value_type))
 
-    def leave(self, one: Given, why: str) -> None:
+    def leave(self, one: SourceSetting, why: str) -> None:
         """Add a note about a setting without an equivalent."""
         text_of_value = "" if one.value is None else f"={shown(one.value)}"
         self.notes.append(f"{shown(one.key)}{text_of_value}: {why}")
 
     def each(
-        self, given: Iterable[Given], taken: Mapping[str, Taken], why_not: Callable[[str], str]
+        self,
+        given: Iterable[SourceSetting],
+        taken: Mapping[str, TargetSetting],
+        why_not: Callable[[str], str],
     ) -> None:
         """Convert each setting, or add a note if it has no equivalent.
 
@@ -80,9 +83,9 @@ class Tool:
     """A tool whose settings can be converted."""
 
     name: str
-    taken: Mapping[str, Taken]
+    taken: Mapping[str, TargetSetting]
     """Settings whose equivalent does not depend on other settings, by key."""
-    settings_of: Callable[[object], Sequence[Given]]
+    settings_of: Callable[[object], Sequence[SourceSetting]]
     """Return the settings of the tool in one object of a file; empty if it has none."""
-    migrated: Callable[[Sequence[Given]], Migrated]
+    migrated: Callable[[Sequence[SourceSetting]], Migrated]
     """Convert settings to a configuration. Raises: InvalidInputError with key and value."""

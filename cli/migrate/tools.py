@@ -5,7 +5,7 @@ from typing import Final
 
 from cli.migrate import cluster_autoscaler, node_compactor, node_refiner
 from cli.migrate.given import field, objects
-from cli.migrate.tool import Given, Migrated, Tool
+from cli.migrate.tool import Migrated, SourceSetting, Tool
 from cli.migrate.values import shown
 from core.model.errors import InvalidInputError
 
@@ -30,7 +30,7 @@ def migrate(raw: bytes, source: str) -> tuple[Tool, Migrated]:
     return tool, made
 
 
-def _only(found: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[Given]]]:
+def _only(found: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[SourceSetting]]]:
     """Return the only tool with settings in these objects, and its settings by object number."""
     of = {
         tool.name: {
@@ -46,9 +46,9 @@ def _only(found: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[Given]]]
     raise InvalidInputError("", f"holds settings of {' and of '.join(one.name for one in ours)}")
 
 
-def _merged(parts: Iterable[Sequence[Given]]) -> Sequence[Given]:
+def _merged(parts: Iterable[Sequence[SourceSetting]]) -> Sequence[SourceSetting]:
     """Return the settings of all objects; a setting in two objects is an error."""
-    merged: list[Given] = []
+    merged: list[SourceSetting] = []
     seen: set[str] = set()
     for part in parts:
         keys = {one.key for one in part}

@@ -31,7 +31,7 @@ class Change(NamedTuple):
     """Name of a node to leave out; empty for none."""
 
 
-class _Given(msgspec.Struct, forbid_unknown_fields=True):
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
     """The fields of the form."""
 
     cpu: str | None = None
@@ -43,7 +43,7 @@ class _Given(msgspec.Struct, forbid_unknown_fields=True):
 def read(raw: bytes) -> Change:
     """Read the fields of the form, as JSON. Raises: InvalidInputError."""
     try:
-        given = msgspec.json.decode(raw, type=_Given)
+        given = msgspec.json.decode(raw, type=_Request)
     except (msgspec.MsgspecError, RecursionError, ValueError) as fault:
         raise InvalidInputError("what-if", f"{fault!s:.200}") from fault
     return Change(

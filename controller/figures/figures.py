@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from controller.figures.marks import MarkAccount
-from controller.figures.pending import PendingAccount
+from controller.figures.marks import MarkFigures
+from controller.figures.pending import PendingFigures
 from controller.figures.pools import PoolFigures, pool_figures
-from controller.figures.savings import SavingsAccount
-from core.engine.reconcile import PassResult
+from controller.figures.savings import SavingsFigures
+from core.engine.reconcile import ReconcileResult
 
 GAP_SECONDS_MAX: Final = 600
 """Maximum time between two reconciliations that counts. After a longer gap, such as a suspended
@@ -16,34 +16,34 @@ process, it is unknown how long pods were Pending and which nodes were missing."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Figures:
     """Figures of the reconciliations of this process while it leads."""
 
     at: int | None = None
     """Time of the last reconciliation, unix seconds; None before the first one."""
     pools: Mapping[str, PoolFigures] = field(default_factory=dict)
-    pending: PendingAccount = field(default_factory=PendingAccount)
-    savings: SavingsAccount = field(default_factory=SavingsAccount)
-    marks: MarkAccount = field(default_factory=MarkAccount)
+    pending: PendingFigures = field(default_factory=PendingFigures)
+    savings: SavingsFigures = field(default_factory=SavingsFigures)
+    marks: MarkFigures = field(default_factory=MarkFigures)
 
-    def observe(self, found: PassResult) -> "Account":
+    def observe(self, found: ReconcileResult) -> "Figures":
         """Return the account after a reconciliation."""
         seconds = 0 if self.at is None else min(max(0, found.at - self.at), GAP_SECONDS_MAX)
-        account = replace(
+        figures = replace(
             self,
             at=found.at,
             pending=self.pending.observe(found, seconds),
             savings=self.savings.observe(found, seconds),
         )
         if found.skipped:
-            return account
-        return replace(account, pools=pool_figures(found), marks=self.marks.observe(found))
+            return figures
+        return replace(figures, pools=pool_figures(found), marks=self.marks.observe(found))
 
-    def restarted(self) -> "Account":
+    def restarted(self) -> "Figures":
         """Return the account of a replica that starts leading again: only its totals remain."""
         # Another leader may have counted what happened in between.
-        return Account(
-            pending=PendingAccount(pod_seconds=self.pending.pod_seconds),
-            savings=SavingsAccount(expected=self.savings.expected, real=self.savings.real),
-            marks=MarkAccount(repeated=self.marks.repeated),
+        return Figures(
+            pending=PendingFigures(pod_seconds=self.pending.pod_seconds),
+            savings=SavingsFigures(expected=self.savings.expected, real=self.savings.real),
+            marks=MarkFigures(repeated=self.marks.repeated),
         )

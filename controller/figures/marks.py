@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.engine.reconcile import PassResult
-from core.marks.mark import is_released_to_autoscaler
+from core.engine.reconcile import ReconcileResult
+from core.marks.mark import is_scale_down_allowed
 
 AGAIN_SECONDS: Final = 3600
 """Time within which a new mark on the same node counts as a repeated mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkAccount:
+class MarkFigures:
     """The marks of the last reconciliation, and those that were removed recently."""
 
     repeated: int = 0
@@ -23,7 +23,7 @@ class MarkAccount:
     oldest: int | None = None
     """Time of the oldest mark on a node that is not released to the autoscaler, unix seconds."""
 
-    def observe(self, found: PassResult) -> "MarkAccount":
+    def observe(self, found: ReconcileResult) -> "MarkFigures":
         """Return the account after a reconciliation."""
         snapshot, at = found.snapshot, found.at
         marked = frozenset(snapshot.marks)
@@ -36,7 +36,7 @@ class MarkAccount:
         staying = snapshot.node_order.ids.keys() - snapshot.leaving_nodes
         lost = (self.marked - marked) & staying
         removed_at = {name: since for name, since in recent.items() if name not in marked}
-        return MarkAccount(
+        return MarkFigures(
             repeated=self.repeated + repeated,
             marked=marked,
             removed_at=removed_at | dict.fromkeys(lost, at),
@@ -44,13 +44,11 @@ class MarkAccount:
         )
 
 
-def _oldest(found: PassResult) -> int | None:
+def _oldest(found: ReconcileResult) -> int | None:
     """Return the time of the oldest mark on a node that is not released to the autoscaler."""
     snapshot, marks = found.snapshot, found.state.recent_marks
     nodes, ids = snapshot.node_order.nodes, snapshot.node_order.ids
     times = (
-        marks[name].since
-        for name in snapshot.marks
-        if not is_released_to_autoscaler(nodes[ids[name]])
+        marks[name].since for name in snapshot.marks if not is_scale_down_allowed(nodes[ids[name]])
     )
     return min((since for since in times if since), default=None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import by_namespace_in_turns, shape
 from core.marks.mark import Mark
@@ -38,7 +38,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PendingAccount:
+class PendingFigures:
     """Unschedulable pods by cause, and the seconds that such pods have been Pending."""
 
     pods: Counter[Cause] = field(default_factory=Counter)
@@ -46,14 +46,14 @@ class PendingAccount:
     pod_seconds: Counter[Cause] = field(default_factory=Counter)
     """Seconds times pods, since the account began."""
 
-    def observe(self, found: PassResult, seconds: int) -> "PendingAccount":
+    def observe(self, found: ReconcileResult, seconds: int) -> "PendingFigures":
         """Return the account after a reconciliation; *seconds* since the last one count."""
         passed = Counter({cause: pods * seconds for cause, pods in self.pods.items()})
         pods = self.pods if found.skipped else pending_pods(found)
-        return PendingAccount(pods, self.pod_seconds + passed)
+        return PendingFigures(pods, self.pod_seconds + passed)
 
 
-def pending_pods(found: PassResult) -> Counter[Cause]:
+def pending_pods(found: ReconcileResult) -> Counter[Cause]:
     """Return the number of unschedulable pods by cause."""
     snapshot = found.snapshot
     waiting = snapshot.unschedulable_pods
@@ -79,16 +79,18 @@ def _blocked_by_mark(
     nodes = [
         without_our_taint(node, snapshot.config.taint_key)
         for node in snapshot.cluster.nodes
-        if node.name in marks and marks[node.name].mark is Mark.HARD and node.name not in closed
+        if node.name in marks
+        and marks[node.name].mark is Mark.NO_SCHEDULE
+        and node.name not in closed
     ]
     if not nodes:
         return frozenset()
     shapes = list(dict.fromkeys(map(shape, by_namespace_in_turns(waiting))))[:SHAPES_MAX]
     used = snapshot.pod_index.requests
     free = [node.allocatable - used[node.name] for node in nodes]
-    classes = NodeClasses(nodes, {placing for placing, _ in shapes})
+    classes = NodeClasses(nodes, {node_constraints for node_constraints, _ in shapes})
     return frozenset(
-        (placing, requests)
-        for placing, requests in shapes
-        if any(requests.fits_in(free[number]) for number in classes.allowing(placing))
+        (node_constraints, requests)
+        for node_constraints, requests in shapes
+        if any(requests.fits_in(free[number]) for number in classes.allowing(node_constraints))
     )

@@ -5,9 +5,9 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.engine.snapshot import NO_POOL
-from core.marks.mark import is_released_to_autoscaler
+from core.marks.mark import is_scale_down_allowed
 from core.model.node import Node
 from core.placement.usable_capacity import Amount, usable_capacity
 
@@ -45,7 +45,7 @@ class PoolFigures:
     """Usable capacity of these nodes (thesis 4.3)."""
 
 
-def pool_figures(found: PassResult) -> dict[str, PoolFigures]:
+def pool_figures(found: ReconcileResult) -> dict[str, PoolFigures]:
     """Return the figures by pool: NO_POOL for the nodes in no pool, then all configured pools."""
     snapshot = found.snapshot
     pools: dict[str, list[Node]] = {NO_POOL: []}
@@ -59,7 +59,10 @@ def pool_figures(found: PassResult) -> dict[str, PoolFigures]:
 
 
 def _figures(
-    nodes: Sequence[Node], found: PassResult, removals: Container[str], reserved: Container[str]
+    nodes: Sequence[Node],
+    found: ReconcileResult,
+    removals: Container[str],
+    reserved: Container[str],
 ) -> PoolFigures:
     """Return the figures of the pool with these *nodes*; for the others see `_state`."""
     snapshot, usability = found.snapshot, found.plan.usability
@@ -80,14 +83,14 @@ def _total(amounts: Sequence[Amount]) -> Amount:
 
 
 def _state(
-    node: Node, found: PassResult, removals: Container[str], reserved: Container[str]
+    node: Node, found: ReconcileResult, removals: Container[str], reserved: Container[str]
 ) -> PlannedNodeState:
     """Return the state of a node; *removals* and *reserved*: nodes of the plan, by name."""
     snapshot, name = found.snapshot, node.name
     if name in snapshot.leaving_nodes:
         return PlannedNodeState.LEAVING
     marked = name in snapshot.marks
-    if marked and is_released_to_autoscaler(node):
+    if marked and is_scale_down_allowed(node):
         return PlannedNodeState.RELEASED
     if name in reserved:
         return PlannedNodeState.RESERVED

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.engine.snapshot import NO_POOL, ClusterSnapshot
-from core.marks.mark import is_released_to_autoscaler
+from core.marks.mark import is_scale_down_allowed
 
 CREDIT_SECONDS_MAX: Final = 24 * 3600
 """Maximum time for which a removed node counts as saved."""
@@ -41,7 +41,7 @@ class Saved(NamedTuple):
         return Saved(self.node_seconds + len(found) * seconds, self.cost + cost)
 
 
-class Released(NamedTuple):
+class AllowedScaleDown(NamedTuple):
     """A node that is released to the autoscaler."""
 
     since: int
@@ -50,7 +50,7 @@ class Released(NamedTuple):
     price: Fraction
 
 
-class Credit(NamedTuple):
+class CountedSaving(NamedTuple):
     """A removed node that counts as saved."""
 
     pool: str
@@ -62,57 +62,59 @@ class Credit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavingsAccount:
+class SavingsFigures:
     """The savings so far, and the nodes that count from now on."""
 
     expected: Saved = field(default_factory=Saved)
     real: Saved = field(default_factory=Saved)
     removable: tuple[Fraction, ...] = ()
     """Prices of the nodes that the last plan can remove."""
-    released: Mapping[str, Released] = field(default_factory=dict)
+    released: Mapping[str, AllowedScaleDown] = field(default_factory=dict)
     """Existing nodes that are released to the autoscaler, by name. A node that is being deleted
     remains here, although Ebb has removed its mark."""
-    credits: tuple[Credit, ...] = ()
+    credits: tuple[CountedSaving, ...] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
     """Number of nodes by pool in the last reconciliation."""
 
     @property
-    def oldest_release(self) -> int | None:
+    def oldest_allowed(self) -> int | None:
         """Return since when a node has been released to the autoscaler, unix seconds, or None."""
         return min((one.since for one in self.released.values()), default=None)
 
-    def observe(self, found: PassResult, seconds: int) -> "SavingsAccount":
+    def observe(self, found: ReconcileResult, seconds: int) -> "SavingsFigures":
         """Return the account after a reconciliation; *seconds* since the last one count."""
         prices = [one.price for one in self.credits]
-        account = replace(
+        figures = replace(
             self,
             expected=self.expected.plus([*prices, *self.removable], seconds),
             real=self.real.plus(prices, seconds),
         )
         if found.skipped:
-            return replace(account, credits=_current(account.credits, self.nodes, found.at))
+            return replace(figures, credits=_current(figures.credits, self.nodes, found.at))
         snapshot = found.snapshot
         nodes = _count_nodes(snapshot)
         earned = (*self.credits, *self._new_credits(snapshot, found.at))
         return replace(
-            account,
+            figures,
             removable=_removable(found),
             released=_released(self.released, snapshot, found.at),
             credits=_current(earned, nodes, found.at)[-CREDITS_MAX:],
             nodes=nodes,
         )
 
-    def _new_credits(self, snapshot: ClusterSnapshot, at: int) -> Iterable[Credit]:
+    def _new_credits(self, snapshot: ClusterSnapshot, at: int) -> Iterable[CountedSaving]:
         """Yield a credit for each released node that is gone."""
         left, existing = Counter(self.nodes), snapshot.node_order.ids
         for name, one in sorted(self.released.items()):
             if name not in existing:
                 until = at + CREDIT_SECONDS_MAX
-                yield Credit(one.pool, left[one.pool], one.price, until)
+                yield CountedSaving(one.pool, left[one.pool], one.price, until)
                 left[one.pool] -= 1
 
 
-def _current(found: Iterable[Credit], nodes: Mapping[str, int], at: int) -> tuple[Credit, ...]:
+def _current(
+    found: Iterable[CountedSaving], nodes: Mapping[str, int], at: int
+) -> tuple[CountedSaving, ...]:
     """Return the credits that have not ended; *nodes*: current number of nodes by pool."""
     return tuple(
         one for one in found if nodes.get(one.pool, 0) < one.nodes_before and at < one.until
@@ -126,7 +128,7 @@ def _count_nodes(snapshot: ClusterSnapshot) -> Mapping[str, int]:
     )
 
 
-def _removable(found: PassResult) -> tuple[Fraction, ...]:
+def _removable(found: ReconcileResult) -> tuple[Fraction, ...]:
     snapshot = found.snapshot
     nodes, ids = snapshot.node_order.nodes, snapshot.node_order.ids
     return tuple(
@@ -136,15 +138,15 @@ def _removable(found: PassResult) -> tuple[Fraction, ...]:
 
 
 def _released(
-    before: Mapping[str, Released], snapshot: ClusterSnapshot, at: int
-) -> Mapping[str, Released]:
+    before: Mapping[str, AllowedScaleDown], snapshot: ClusterSnapshot, at: int
+) -> Mapping[str, AllowedScaleDown]:
     """Return the released nodes, with the time at which each was first seen released."""
     released = {}
     for node in snapshot.cluster.nodes:
         name, known = node.name, before.get(node.name)
-        if known and (name in snapshot.leaving_nodes or is_released_to_autoscaler(node)):
+        if known and (name in snapshot.leaving_nodes or is_scale_down_allowed(node)):
             released[name] = known
-        elif name in snapshot.marks and is_released_to_autoscaler(node):
+        elif name in snapshot.marks and is_scale_down_allowed(node):
             pool = snapshot.pool_names.get(name, NO_POOL)
-            released[name] = Released(at, pool, snapshot.config.price_of(node.labels))
+            released[name] = AllowedScaleDown(at, pool, snapshot.config.price_of(node.labels))
     return released

@@ -37,18 +37,23 @@ def assume(
     by_name = {node.name: node for node in nodes} if nominees else {}
     known: dict[int, tuple[Pod, NodeConstraints, str | None, Pod]] = {}
     for pod in pods.all if systems else pods.special:
-        placing, node = pod.placing, pod.node
+        node_constraints, node = pod.node_constraints, pod.node
         if node is None:
             node = _nominated(pod, by_name)
         elif node in systems and not pod.stays_with_node:
-            placing = with_system(placing, systems[node])
-        if placing is pod.placing and node is pod.node:
+            node_constraints = with_system(node_constraints, systems[node])
+        if node_constraints is pod.node_constraints and node is pod.node:
             continue
         # Return the same objects as before: callers compare pods by identity from one
         # reconciliation to the next.
         entry = before.get(id(pod))
-        if entry is None or entry[0] is not pod or entry[1:3] != (placing, node):
-            entry = pod, placing, node, replace(pod, placing=placing, node=node)
+        if entry is None or entry[0] is not pod or entry[1:3] != (node_constraints, node):
+            entry = (
+                pod,
+                node_constraints,
+                node,
+                replace(pod, node_constraints=node_constraints, node=node),
+            )
         known[id(pod)] = entry
     return pods.replacing({key: entry[3] for key, entry in known.items()}), known
 
@@ -72,7 +77,7 @@ def _nominated(pod: Pod, nodes: Mapping[str, Node]) -> str | None:
         or node.unreadable
         or is_terminating(node)
         or why_unready(node)
-        or first_failing_filter(node, pod.placing)
+        or first_failing_filter(node, pod.node_constraints)
     ):
         return None
     return node.name

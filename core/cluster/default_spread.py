@@ -57,7 +57,7 @@ def with_default_spread(
 
 
 def _applies(pod: Pod) -> bool:
-    own = pod.own_spread or pod.company.spread
+    own = pod.own_spread or pod.pod_constraints.spread
     evaluated = not (pod.too_much or pod.unreadable or pod.stays_with_node)
     return pod.owner_kind in KEEPERS and not own and evaluated
 
@@ -78,10 +78,12 @@ def _spread(
         return pod
     requirements = (Requirement(key, "In", (value,)) for key, value in labels.items())
     selector = PodSelector((pod.namespace,), tuple(sorted(requirements, key=repr)))
-    company = pod.company, selector
-    if company not in shared:
+    pod_constraints = pod.pod_constraints, selector
+    if pod_constraints not in shared:
         spread = {
             SpreadConstraint(selector, one.topology_key, one.max_skew) for one in constraints
         }
-        shared[company] = replace(pod.company, spread=tuple(sorted(spread, key=repr)))
-    return replace(pod, company=shared[company])
+        shared[pod_constraints] = replace(
+            pod.pod_constraints, spread=tuple(sorted(spread, key=repr))
+        )
+    return replace(pod, pod_constraints=shared[pod_constraints])

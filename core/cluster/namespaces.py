@@ -61,7 +61,7 @@ def looked_up(pods: ClusterPods, namespaces: Sequence[Namespace]) -> ClusterPods
     if not namespaces:
         return pods
     lookup = _NamespaceLookup(pods.counts, namespaces)
-    choosing = [pod for pod in pods.special if chooses_namespaces(pod.company)]
+    choosing = [pod for pod in pods.special if chooses_namespaces(pod.pod_constraints)]
     return pods.replacing({id(pod): lookup.pod(pod) for pod in choosing})
 
 
@@ -83,24 +83,26 @@ class _NamespaceLookup:
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with its terms looked up; the same pod if nothing is looked up."""
-        key = id(pod.company)
+        key = id(pod.pod_constraints)
         if key not in self._companies:
-            self._companies[key] = pod.company, self._company(pod.company)
-        company = self._companies[key][1]
-        if company is pod.company:
+            self._companies[key] = pod.pod_constraints, self._pod_constraints(pod.pod_constraints)
+        pod_constraints = self._companies[key][1]
+        if pod_constraints is pod.pod_constraints:
             return pod
         kept = tuple(one for one in pod.unsupported if one not in _FIELDS)
-        return replace(pod, company=company, unsupported=kept)
+        return replace(pod, pod_constraints=pod_constraints, unsupported=kept)
 
-    def _company(self, company: PodConstraints) -> PodConstraints:
+    def _pod_constraints(self, pod_constraints: PodConstraints) -> PodConstraints:
         """Return the constraints with namespaces for selectors, or the same ones if that fails."""
-        chosen = [one.chosen for one in (*company.near, *company.apart) if one.chosen]
+        chosen = [
+            one.chosen for one in (*pod_constraints.near, *pod_constraints.apart) if one.chosen
+        ]
         if not chosen or not all(map(_is_valid, chosen)):
-            return company
+            return pod_constraints
         return replace(
-            company,
-            near=self._terms(company.near, doubtful=False),
-            apart=self._terms(company.apart, doubtful=True),
+            pod_constraints,
+            near=self._terms(pod_constraints.near, doubtful=False),
+            apart=self._terms(pod_constraints.apart, doubtful=True),
         )
 
     def _terms(

@@ -53,7 +53,7 @@ VALUES_PER_REQUIREMENT: Final = 16
 REQUIREMENTS_PER_COUNTED_POD: Final = 16
 """Number of requirements of a term after which each pod that it selects costs one more unit."""
 
-Account = str | None
+Tenant = str | None
 """The namespace whose budget a pod is charged to. None: the budget of all mirror pods."""
 Holder = tuple[int, str]
 """The stage in which pods are charged, and the node of mirror pods."""
@@ -76,10 +76,10 @@ def within_budget(pods: ClusterPods, budget: int = BUDGET) -> ClusterPods:
     suspects = _suspects(pods, sizes, budget)
     if not suspects:
         return pods
-    charged: dict[Account, list[int]] = {}
+    charged: dict[Tenant, list[int]] = {}
     for number, pod in enumerate(pods.all):
-        if (account := _account(pod)) in suspects:
-            charged.setdefault(account, []).append(number)
+        if (tenant := _tenant(pod)) in suspects:
+            charged.setdefault(tenant, []).append(number)
     found: dict[int, Pod] = {}
     for numbers in charged.values():
         groups = _in_order(pods.all, numbers, sizes)
@@ -87,22 +87,22 @@ def within_budget(pods: ClusterPods, budget: int = BUDGET) -> ClusterPods:
     return pods.replacing(found)
 
 
-def _account(pod: Pod | SharedConstraints) -> Account:
+def _tenant(pod: Pod | SharedConstraints) -> Tenant:
     # Kubelets create mirror pods in any namespace. They must not use up the budget of its tenant.
     # The tenant creates DaemonSet pods, and sets the annotation that declares a pod to be one.
     return None if pod.mirror else pod.namespace
 
 
-def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Account]:
+def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Tenant]:
     """Return the accounts that may be over the budget, by an estimate that is never too low."""
     # In nearly all clusters no account is suspect, so this must be fast: pods that share their
     # constraints are charged once.
-    spent: Counter[Account] = Counter()
+    spent: Counter[Tenant] = Counter()
     for shared in pods.shared.values():
-        spent[_account(shared)] += sum(_costs(shared, PLACED, sizes.of_namespaces).values())
+        spent[_tenant(shared)] += sum(_costs(shared, PLACED, sizes.of_namespaces).values())
     for pod in pods.special:
-        spent[_account(pod)] += _cost_of_claims(pod)
-    return {account for account, cost in spent.items() if cost > budget}
+        spent[_tenant(pod)] += _cost_of_claims(pod)
+    return {tenant for tenant, cost in spent.items() if cost > budget}
 
 
 @dataclass(slots=True)
@@ -123,13 +123,15 @@ def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> l
     same: dict[object, list[int]] = {}
     for number in numbers:
         pod = pods[number]
-        same.setdefault((_holder(pod), id(pod.placing), id(pod.company)), []).append(number)
+        same.setdefault(
+            (_holder(pod), id(pod.node_constraints), id(pod.pod_constraints)), []
+        ).append(number)
     equal: dict[tuple[Holder, NodeConstraints, PodConstraints], list[int]] = {}
     for alike in same.values():
         pod = pods[alike[0]]
-        equal.setdefault((_holder(pod), without_volumes(pod.placing), pod.company), []).extend(
-            alike
-        )
+        equal.setdefault(
+            (_holder(pod), without_volumes(pod.node_constraints), pod.pod_constraints), []
+        ).extend(alike)
     groups: list[_ChargedGroup] = []
     of_node: Counter[Holder] = Counter()
     for (holder, _, _), members in equal.items():
@@ -188,12 +190,22 @@ def _beyond(
 def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
     """Return the pod without constraints that cost time, except for host ports and volumes."""
     # The tolerations of a bound DaemonSet pod cost nothing, and NoSchedule marks depend on them.
-    placing = pod.placing if _holder(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
-    company = pod.company
-    if company is not NO_POD_CONSTRAINTS:
-        company = replace(company, near=(), apart=(), spread=())
-    ties = pod.ties if claims_known else replace(pod.ties, claims=(), disks=())
-    return replace(pod, placing=placing, company=company, ties=ties, too_much=_message(pod))
+    node_constraints = pod.node_constraints if _holder(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
+    pod_constraints = pod.pod_constraints
+    if pod_constraints is not NO_POD_CONSTRAINTS:
+        pod_constraints = replace(pod_constraints, near=(), apart=(), spread=())
+    disruption_facts = (
+        pod.disruption_facts
+        if claims_known
+        else replace(pod.disruption_facts, claims=(), disks=())
+    )
+    return replace(
+        pod,
+        node_constraints=node_constraints,
+        pod_constraints=pod_constraints,
+        disruption_facts=disruption_facts,
+        too_much=_message(pod),
+    )
 
 
 def _message(pod: Pod) -> str:
@@ -210,7 +222,7 @@ def _message(pod: Pod) -> str:
 
 
 def _cost_of_claims(pod: Pod) -> int:
-    return CLAIM_COST * (len(pod.ties.claims) + len(pod.ties.disks))
+    return CLAIM_COST * (len(pod.disruption_facts.claims) + len(pod.disruption_facts.disks))
 
 
 def _costs(
@@ -221,14 +233,16 @@ def _costs(
     *stage*: see Holder. *counted*: returns how many pods match all given selectors.
     """
     found: dict[object, int] = {}
-    company = pod.company
+    pod_constraints = pod.pod_constraints
     if stage != BOUND:  # a pod that is bound to its node is not placed elsewhere
-        asked = without_volumes(pod.placing)
+        asked = without_volumes(pod.node_constraints)
         requirements = NODE_REQUIREMENT_COST * _requirements_of_nodes(asked)
         found[asked] = NODE_TEMPLATE_COST + requirements
-        if company.host_ports:
-            found[company.host_ports] = HOST_PORT_COST * len(company.host_ports)
-    for term, selectors, of_namespaces in _terms(pod) if company is not NO_POD_CONSTRAINTS else ():
+        if pod_constraints.host_ports:
+            found[pod_constraints.host_ports] = HOST_PORT_COST * len(pod_constraints.host_ports)
+    for term, selectors, of_namespaces in (
+        _terms(pod) if pod_constraints is not NO_POD_CONSTRAINTS else ()
+    ):
         requirements = sum(max(1, _number_of(one.requirements)) for one in selectors)
         requirements += of_namespaces
         foreign = any(one.namespaces not in ((), (pod.namespace,)) for one in selectors)
@@ -244,27 +258,27 @@ def _terms(pod: Pod | SharedConstraints) -> Iterator[tuple[object, Sequence[PodS
     The first part is equal for terms that are charged once. The third part is the number of
     requirements on namespaces.
     """
-    company = pod.company
-    for term in company.apart:
+    pod_constraints = pod.pod_constraints
+    for term in pod_constraints.apart:
         yield term, (term.selector,), _of_namespaces(term)
     # A pod must match all affinity terms together, and is counted in the topology of each.
-    near = tuple(term.selector for term in company.near)
-    for term in company.near:
-        yield (company.near, term.topology_key), near, _of_namespaces(term)
-    for constraint in company.spread:
+    near = tuple(term.selector for term in pod_constraints.near)
+    for term in pod_constraints.near:
+        yield (pod_constraints.near, term.topology_key), near, _of_namespaces(term)
+    for constraint in pod_constraints.spread:
         # Only nodes that the pod's own node constraints admit are counted.
-        yield (constraint, without_volumes(pod.placing)), (constraint.selector,), 0
+        yield (constraint, without_volumes(pod.node_constraints)), (constraint.selector,), 0
 
 
 def _of_namespaces(term: PodAffinityTerm) -> int:
     return _number_of(term.chosen.requirements) if term.chosen else 0
 
 
-def _requirements_of_nodes(placing: NodeConstraints) -> int:
-    terms = placing.affinity or ()
+def _requirements_of_nodes(node_constraints: NodeConstraints) -> int:
+    terms = node_constraints.affinity or ()
     found = sum(_number_of(term.labels) + _number_of(term.fields) for term in terms)
-    tolerations = len(placing.tolerations) // VALUES_PER_REQUIREMENT
-    return found + len(placing.labels) + tolerations
+    tolerations = len(node_constraints.tolerations) // VALUES_PER_REQUIREMENT
+    return found + len(node_constraints.labels) + tolerations
 
 
 def _number_of(requirements: Iterable[Requirement]) -> int:

@@ -127,7 +127,9 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     lookup = _VolumeLookup(
         claims={one.key: one for one in claims},
         volumes=by_name,
-        users=Counter(f"{pod.namespace}/{one.name}" for pod in asking for one in pod.ties.claims),
+        users=Counter(
+            f"{pod.namespace}/{one.name}" for pod in asking for one in pod.disruption_facts.claims
+        ),
         disk_users=Counter(disk for pod in asking for disk in _disks_of(pod)),
         limits_known=bool(drivers),
         unlimited=unlimited,
@@ -171,7 +173,11 @@ def _unlimited(
 
 
 def _disks_of(pod: Pod) -> Iterable[tuple[str, str, bool]]:
-    return [(one.driver, one.handle, one.read_only) for one in pod.ties.disks if not one.fault]
+    return [
+        (one.driver, one.handle, one.read_only)
+        for one in pod.disruption_facts.disks
+        if not one.fault
+    ]
 
 
 def _attached(
@@ -190,21 +196,23 @@ def _attached(
     return {node: frozenset(disks) for node, disks in found.items()}
 
 
-def _company(
-    company: PodConstraints, sole: tuple[str, ...], disks: tuple[Disk, ...]
+def _pod_constraints(
+    pod_constraints: PodConstraints, sole: tuple[str, ...], disks: tuple[Disk, ...]
 ) -> PodConstraints:
-    if company is NO_POD_CONSTRAINTS:  # true for most pods; a new object is cheaper than `replace`
+    if (
+        pod_constraints is NO_POD_CONSTRAINTS
+    ):  # true for most pods; a new object is cheaper than `replace`
         return PodConstraints(sole=sole, disks=disks) if sole or disks else NO_POD_CONSTRAINTS
-    return replace(company, sole=sole, disks=disks)
+    return replace(pod_constraints, sole=sole, disks=disks)
 
 
-def _ties(
-    ties: DisruptionFacts, faults: tuple[str, ...], one_node: tuple[str, ...]
+def _disruption_facts(
+    disruption_facts: DisruptionFacts, faults: tuple[str, ...], one_node: tuple[str, ...]
 ) -> DisruptionFacts:
     """Return the facts with those that a lookup of volumes has found."""
-    if (ties.faults, ties.one_node_volumes) == (faults, one_node):
-        return ties
-    return replace(ties, faults=faults, one_node_volumes=one_node)
+    if (disruption_facts.faults, disruption_facts.one_node_volumes) == (faults, one_node):
+        return disruption_facts
+    return replace(disruption_facts, faults=faults, one_node_volumes=one_node)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -219,9 +227,9 @@ class _VolumeLookup:
     """Number of pods that name each disk, by driver, handle and whether the pods only read it."""
     limits_known: bool
     unlimited: frozenset[str]
-    placings: dict[tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints] = field(
-        default_factory=dict
-    )
+    node_constraints_of: dict[
+        tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints
+    ] = field(default_factory=dict)
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with the properties of its volumes, as far as they are known."""
@@ -229,7 +237,7 @@ class _VolumeLookup:
         volumes: list[Volume] = []
         unknown: set[Disk] = set()
         sole: list[str] = []
-        for use in pod.ties.claims:
+        for use in pod.disruption_facts.claims:
             key = f"{pod.namespace}/{use.name}"
             found = self._volume(pod, use, key)
             if isinstance(found, str):
@@ -242,15 +250,15 @@ class _VolumeLookup:
         known = {one.disk for one in volumes if one.disk is not None}
         looked_up = set() if faults else {CLAIMS_FIELD}
         if VOLUMES_FIELD in pod.unsupported:
-            own = [one for one in map(self._disk_fault, pod.ties.disks) if one]
+            own = [one for one in map(self._disk_fault, pod.disruption_facts.disks) if one]
             faults += own
-            if own or not pod.ties.disks:
+            if own or not pod.disruption_facts.disks:
                 unknown.add(Disk(ANY_DRIVER, f"{pod.key} {VOLUMES_FIELD}"))
             else:
                 looked_up.add(VOLUMES_FIELD)
             known |= {
                 Disk(one.driver, one.handle)
-                for one in pod.ties.disks
+                for one in pod.disruption_facts.disks
                 if one.counted and not one.fault
             }
         if not volumes and not unknown and not looked_up.intersection(pod.unsupported):
@@ -259,22 +267,26 @@ class _VolumeLookup:
         kept = (field for field in pod.unsupported if field not in looked_up)
         return replace(
             pod,
-            placing=self._placing(pod.placing, volumes),
-            company=_company(pod.company, tuple(sole), tuple(sorted(disks))),
+            node_constraints=self._node_constraints(pod.node_constraints, volumes),
+            pod_constraints=_pod_constraints(
+                pod.pod_constraints, tuple(sole), tuple(sorted(disks))
+            ),
             unsupported=tuple(kept),
-            ties=_ties(pod.ties, tuple(faults), self._one_node_volumes(pod)),
+            disruption_facts=_disruption_facts(
+                pod.disruption_facts, tuple(faults), self._one_node_volumes(pod)
+            ),
         )
 
     def _one_node_volumes(self, pod: Pod) -> tuple[str, ...]:
         """Return the names of the claims and disks that the pods of one node alone can use."""
-        keys = ((use.name, f"{pod.namespace}/{use.name}") for use in pod.ties.claims)
+        keys = ((use.name, f"{pod.namespace}/{use.name}") for use in pod.disruption_facts.claims)
         claims = ((name, self.claims.get(key)) for name, key in keys)
         names = [
             name
             for name, claim in claims
             if claim is None or ONE_NODE_MODES.issuperset(claim.modes)
         ]
-        names += (one.handle for one in pod.ties.disks if not one.read_only)
+        names += (one.handle for one in pod.disruption_facts.disks if not one.read_only)
         return tuple(sorted(set(names)))
 
     def _disk_fault(self, disk: InlineDisk) -> str:
@@ -323,13 +335,17 @@ class _VolumeLookup:
         )
         return f"{users} pods share it, and only one node can mount it" if shared else ""
 
-    def _placing(self, placing: NodeConstraints, volumes: Iterable[Volume]) -> NodeConstraints:
+    def _node_constraints(
+        self, node_constraints: NodeConstraints, volumes: Iterable[Volume]
+    ) -> NodeConstraints:
         """Return the constraints with the volumes' topologies; equal ones share one object."""
         reaches = {one.reach for one in volumes if one.reach != EVERYWHERE}
         if not reaches:
-            return placing
+            return node_constraints
         ordered = tuple(sorted(reaches, key=repr)) if len(reaches) > 1 else tuple(reaches)
-        found = self.placings.get((placing, ordered))
+        found = self.node_constraints_of.get((node_constraints, ordered))
         if found is None:
-            found = self.placings[placing, ordered] = replace(placing, volumes=ordered)
+            found = self.node_constraints_of[node_constraints, ordered] = replace(
+                node_constraints, volumes=ordered
+            )
         return found

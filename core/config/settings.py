@@ -272,7 +272,7 @@ class Config:
         QUALIFIED_KEY,
         Field(json_schema_extra={RESTART: [CONTROLLER, WEBHOOK, EXTENDER]}),
     ] = TAINT_KEY
-    """Key of the taint that is set on marked nodes. To change it, run `ebb release` first
+    """Key of the taint that is set on marked nodes. To change it, run `ebb cleanup` first
     (docs/how-it-works.md)."""
     schedulers: Annotated[
         tuple[Annotated[str, SCHEDULER_NAME], ...], BoundedList(SCHEDULERS_MAX, "that are names")
@@ -356,7 +356,7 @@ class Config:
         return frozenset(keys)
 
     @property
-    def hardens(self) -> bool:
+    def sets_no_schedule(self) -> bool:
         """Return whether marks can become NoSchedule marks."""
         return self.no_schedule_after_seconds is not None or self.eviction is Eviction.ENABLED
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION, REMOVAL_DISABLED
+from core.marks.wellknown import DO_NOT_DISRUPT_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.now import Now
 from core.model.pod import Pod
@@ -22,7 +22,7 @@ from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET, goes_by
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
-DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
+DO_NOT_DISRUPT: Final = DO_NOT_DISRUPT_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
 """Annotation with the cost of evicting the pod, a 32-bit number (Karpenter, from 1.15)."""
@@ -199,7 +199,7 @@ LOCAL_STORAGE: Final = Reason(
 
 
 def _note(pod: Pod, key: str) -> str | None:
-    return dict(pod.ties.notes).get(key)
+    return dict(pod.disruption_facts.notes).get(key)
 
 
 def _long_terminating(pod: Pod, now: Now | None) -> str | None:
@@ -227,7 +227,7 @@ def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
     nanos = _duration_nanos(note)
     if nanos is None or nanos <= 0:
         return None
-    started = pod.ties.started_seconds
+    started = pod.disruption_facts.started_seconds
     if started is None or now is None:
         return message
     until = started + -(-nanos // 10**9)
@@ -259,7 +259,7 @@ def _foreign_cost(pod: Pod, _: Now | None) -> str | None:
 
 
 def _gang(pod: Pod, _: Now | None) -> str | None:
-    gang = pod.ties.gang
+    gang = pod.disruption_facts.gang
     return f"belongs to the group {gang}, whose pods are scheduled together" if gang else None
 
 
@@ -268,7 +268,7 @@ def _resize_deferred(pod: Pod, _: Now | None) -> str | None:
     # cooldown. It does not keep its node from being removed either: the pod moves with the
     # requests that it is to have, and a mark keeps new pods from the room that it waits for.
     waits = f"waits for room on node {pod.node}, to be resized in place"
-    return waits if pod.ties.resize_deferred else None
+    return waits if pod.disruption_facts.resize_deferred else None
 
 
 def _bare(pod: Pod, _: Now | None) -> str | None:
@@ -302,10 +302,10 @@ def _safe_to_evict(value: str) -> Callable[[Pod, Now | None], str | None]:
 
 def _local_storage(pod: Pod, _: Now | None) -> str | None:
     """Report local volumes that are not listed in the annotation SAFE_VOLUMES."""
-    if not pod.ties.local_volumes:
+    if not pod.disruption_facts.local_volumes:
         return None
     safe = (_note(pod, SAFE_VOLUMES) or "").split(",")
-    lost = [name for name in pod.ties.local_volumes if name not in safe]
+    lost = [name for name in pod.disruption_facts.local_volumes if name not in safe]
     return f"stores data on the node itself, in the volumes {', '.join(lost)}" if lost else None
 
 
@@ -362,7 +362,7 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocke
             # The kubelet does not restart the containers of a pod that runs to completion. So the
             # pod leaves its node like a pod of a Job, whoever created it. Whether a controller
             # recreates it matters for evictions only.
-            by_itself = reason in UNKNOWN_OWNER and pod.ties.completes
+            by_itself = reason in UNKNOWN_OWNER and pod.disruption_facts.completes
             found.append((Consequence.INFO if by_itself else verdict, blocker))
             if verdict is Consequence.LAST:
                 break
@@ -383,7 +383,7 @@ def surely_short_lived(pod: Pod) -> bool:
     """Return whether no rule for long-lived pods can apply; a quick check, true for most pods."""
     return (
         pod.owner_kind == REPLICA_SET
-        and pod.ties is NO_DISRUPTION_FACTS
+        and pod.disruption_facts is NO_DISRUPTION_FACTS
         and pod.priority < CRITICAL_PRIORITY
         and pod.namespace != SYSTEM_NAMESPACE
     )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from core.eligibility.drainability import do_not_disrupt
-from core.marks.mark import guard_of, mark_of
+from core.marks.mark import mark_of, protection_of
 from core.marks.wellknown import KARPENTER_LABEL
 from core.model.cluster import Cluster
 from core.model.cost import gpus
@@ -85,7 +85,9 @@ def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
     released = [
         node
         for node in cluster.nodes
-        if mark_of(node.labels) is None and guard_of(node) and KARPENTER_LABEL not in node.labels
+        if mark_of(node.labels) is None
+        and protection_of(node)
+        and KARPENTER_LABEL not in node.labels
         if not gpus(node.allocatable)
     ]
     if not released:

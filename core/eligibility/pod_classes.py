@@ -45,7 +45,7 @@ def is_typical(pod: Pod) -> bool:
     """
     return (
         pod.owner_kind == REPLICA_SET
-        and pod.ties is NO_DISRUPTION_FACTS
+        and pod.disruption_facts is NO_DISRUPTION_FACTS
         and pod.node is not None
         and not (pod.daemon or pod.mirror or pod.terminating or pod.nominated_node)
         and not (pod.unsupported or pod.too_much or pod.unreadable)
@@ -60,10 +60,10 @@ def class_of(pod: Pod) -> Hashable:
     """Return the class of the pod: TYPICAL, or all facts about the pod that the rules read."""
     if is_typical(pod):
         return TYPICAL
-    ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
-    return (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds, ties.completes,
-            pod.priority, pod.daemon, pod.mirror, system, pod.terminating,
-            ties.overdue_seconds)  # fmt: skip
+    facts, system = pod.disruption_facts, pod.namespace == SYSTEM_NAMESPACE
+    return (pod.owner_kind, facts.notes, facts.local_volumes, facts.started_seconds,
+            facts.completes, pod.priority, pod.daemon, pod.mirror, system, pod.terminating,
+            facts.overdue_seconds)  # fmt: skip
 
 
 def classes_of(pods: Iterable[Pod]) -> dict[Hashable, PodClass]:

@@ -44,7 +44,7 @@ NEVER: Final = frozenset(
 
 def why_not_replaced(pod: Pod, now: Now | None, *, keep_local_storage: bool) -> Blocker | None:
     """Return why a surge move must not replace the pod, or None."""
-    if volumes := pod.ties.one_node_volumes:
+    if volumes := pod.disruption_facts.one_node_volumes:
         message = f"uses {', '.join(volumes)}, which the pods of one node alone can use"
         return Blocker(VOLUME, message, pod.key)
     if (

@@ -97,8 +97,10 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
         message = "runs where Kueue's topology-aware scheduling has put it"
         blockers.append(Blocker(POD_KUEUE, message, pod.key))
     others = [DEVICES_FIELD, CLAIMS_FIELD, TOPOLOGY_FIELD]
-    if CLAIMS_FIELD in pod.unsupported or pod.ties.faults:
-        faults = pod.ties.faults or ("the volumes of its claims have not been looked up",)
+    if CLAIMS_FIELD in pod.unsupported or pod.disruption_facts.faults:
+        faults = pod.disruption_facts.faults or (
+            "the volumes of its claims have not been looked up",
+        )
         blockers += (Blocker(POD_VOLUMES, fault, pod.key) for fault in faults)
         others.append(VOLUMES_FIELD)
     if fields := [field for field in pod.unsupported if field not in others]:

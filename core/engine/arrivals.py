@@ -57,7 +57,7 @@ class PodShape(NamedTuple):
     """Key of the reach; for pods that a single node admits, SINGLE_NODE and the name of this
     node."""
     requests: Resources
-    placing: NodeConstraints
+    node_constraints: NodeConstraints
     """Node constraints without volumes."""
 
 
@@ -274,7 +274,9 @@ def _needs_room(pod: Pod) -> bool:
 def _workload(pod: Pod) -> Workload | None:
     """Return the workload whose pods replace each other, or None."""
     if pod.owner_kind == JOB:
-        return Workload(pod.namespace, JOB, repr((pod.requests, without_volumes(pod.placing))))
+        return Workload(
+            pod.namespace, JOB, repr((pod.requests, without_volumes(pod.node_constraints)))
+        )
     return workload_of(pod) if pod.owner_kind in KEEPERS else None
 
 
@@ -299,20 +301,22 @@ def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
     No room is reserved for pods that no node can hold, that select a node by name, that run on a
     virtual node, or whose node constraints are too long.
     """
-    placing = without_volumes(pod.placing)
+    node_constraints = without_volumes(pod.node_constraints)
     # Otherwise a user could have every empty node reserved, with a small pod for each name.
-    if (pod.requests, pod.placing) in snapshot.unplaceable or names_node(placing):
+    if (pod.requests, pod.node_constraints) in snapshot.unplaceable or names_node(
+        node_constraints
+    ):
         return None
-    members = snapshot.reaches.members(placing)
+    members = snapshot.reaches.members(node_constraints)
     if snapshot.pod_index.virtual.get(pod.node or "") or not members:
         return None
-    if len(repr(placing)) > TEMPLATE_CHARACTERS_MAX:
+    if len(repr(node_constraints)) > TEMPLATE_CHARACTERS_MAX:
         return None
-    reach = snapshot.reaches.reach_of(placing)
+    reach = snapshot.reaches.reach_of(node_constraints)
     if reach is None and len(members) > 1:
         return None  # the reach is untracked, or no pod that Ebb can evaluate uses it yet
     key = reach.key if reach else f"{SINGLE_NODE}{snapshot.node_order.nodes[members[0]].name}"
-    return PodShape(key, pod.requests, placing)
+    return PodShape(key, pod.requests, node_constraints)
 
 
 def _recent(
@@ -437,7 +441,7 @@ def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
     Earlier arrivals of pods with the same constraints count for the current reach.
     """
     return {
-        shape.placing: shape.reach
+        shape.node_constraints: shape.reach
         for counted in times
         for counts in counted.values()
         for shape in counts
@@ -451,7 +455,7 @@ def _by_reach(
     found: dict[str, dict[int, Counter[PodShape]]] = {}
     for number, counts in counted.items():
         for shape, many in counts.items():
-            reach = keys[shape.placing]
+            reach = keys[shape.node_constraints]
             one = shape if shape.reach == reach else shape._replace(reach=reach)
             found.setdefault(reach, {}).setdefault(number, Counter())[one] += many
     return found

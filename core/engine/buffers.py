@@ -117,7 +117,7 @@ def _areas(
     numbers: dict[tuple[int, ...], int] = {}
     found: list[tuple[int | None, int]] = []
     for _, pod in asked:
-        nodes, theirs = offered(pod.placing)
+        nodes, theirs = offered(pod.node_constraints)
         area = numbers.setdefault(nodes, len(numbers)) if nodes else None
         found.append((area, share_of_room(pod.requests, theirs)))
     return found

@@ -53,7 +53,7 @@ class RecordedMark(NamedTuple):
 class LeaderState:
     """State that a leader remembers; a new leader starts with none, so all delays restart."""
 
-    first_pass_at: int | None = None
+    first_reconciliation_at: int | None = None
     """Time of the first reconciliation, unix seconds; None before it."""
     candidates: Mapping[str, int] = field(default_factory=dict)
     """Time since which each node has been a candidate without interruption, unix seconds."""
@@ -61,7 +61,7 @@ class LeaderState:
     """Name of the policy that nominated the candidates; empty before the first reconciliation."""
     hints: Hints = field(default_factory=Hints)
     """Planned placements of candidates' pods, for a policy that remembers them."""
-    last_pass_at: int = 0
+    last_reconciliation_at: int = 0
     """Time of the last reconciliation, unix seconds; 0 before the first one."""
     node_uids: Mapping[str, str] = field(default_factory=dict)
     """UID by name of each node of the last reconciliation; empty if the Node has none. A Node that
@@ -122,7 +122,7 @@ class LeaderState:
     def unchanged(self, now: Now) -> "LeaderState":
         """Return the state after a skipped reconciliation: the cluster had not changed."""
         states = {name: one.unchanged(now) for name, one in self._states().items()}
-        return replace(self, last_pass_at=now.seconds, **states)
+        return replace(self, last_reconciliation_at=now.seconds, **states)
 
     def _states(self) -> dict[str, Any]:
         """Return by field name the parts that may change with time or with the keys of reaches."""
@@ -132,12 +132,12 @@ class LeaderState:
         }
 
     def with_kept_nodes(
-        self, held: Collection[str], reserved: Collection[str], now: Now
+        self, protected: Collection[str], reserved: Collection[str], now: Now
     ) -> "LeaderState":
         """Return the state after a plan that protects *held* and reserves *reserved* nodes."""
         return replace(
             self,
-            last_protected=self.last_protected.observe((held, self.node_uids), now),
+            last_protected=self.last_protected.observe((protected, self.node_uids), now),
             last_reserved=self.last_reserved.observe((reserved, self.node_uids), now),
         )
 
@@ -221,15 +221,19 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
     words = ReachKeys.of([node.name for node in snapshot.node_order.nodes], snapshot.reaches.all)
     state = state.with_reach_keys(words).without_candidates(new)
     waiting = _waiting(state, snapshot)
-    open_to_all = {name for name, one in snapshot.marks.items() if one.mark is not Mark.HARD}
+    open_to_all = {
+        name for name, one in snapshot.marks.items() if one.mark is not Mark.NO_SCHEDULE
+    }
     may_refuse = nodes.keys() - new - open_to_all
     window_seconds = budgets.stabilization_window_seconds
     return replace(
         state,
-        first_pass_at=now.seconds if state.first_pass_at is None else state.first_pass_at,
+        first_reconciliation_at=now.seconds
+        if state.first_reconciliation_at is None
+        else state.first_reconciliation_at,
         candidates=state.candidates if state.policy in {"", config.policy} else {},
         policy=config.policy,
-        last_pass_at=now.seconds,
+        last_reconciliation_at=now.seconds,
         node_uids=nodes,
         node_added_at=now.seconds if new else _added(state, cluster, now),
         pending_pods=waiting,
@@ -251,7 +255,7 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
 
 def _new(state: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
     """Return the nodes that were added since the last reconciliation; none in the first one."""
-    if state.first_pass_at is None:
+    if state.first_reconciliation_at is None:
         return frozenset()
     # Virtual nodes come with every pod, so they are no scale-up. Neither is a node that stops
     # being virtual, because its kubelet could change that at will.
@@ -273,7 +277,7 @@ def _marked(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> dict[str
         known = state.recent_marks.get(name) if name in state.marked_before else None
         # A kubelet, or a leader whose clock was ahead, may have written the time. So a mark keeps
         # the time of the first reconciliation that saw it, and can use up the window only once.
-        since = known.since if known else max(mark.since, state.last_pass_at)
+        since = known.since if known else max(mark.since, state.last_reconciliation_at)
         pool = budgets.pool_of(snapshot.node_order.nodes[snapshot.node_order.ids[name]].labels)
         marked[name] = RecordedMark(
             now.capped(since), pool.name if pool else "", snapshot.reaches_node(name)
@@ -293,7 +297,7 @@ def _waiting(state: LeaderState, snapshot: ClusterSnapshot) -> frozenset[str]:
 
 def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
     """Return when the last node was added."""
-    if state.first_pass_at is not None:
+    if state.first_reconciliation_at is not None:
         return state.node_added_at
     # Only the first reconciliation reads the creation times, which the clock of the API server
     # sets. Later reconciliations see nodes being added.
@@ -303,13 +307,13 @@ def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
 
 def _paced(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | None:
     """Return when the last mark was set, or removed because its node did not empty in time."""
-    first = state.first_pass_at is None
+    first = state.first_reconciliation_at is None
     # A node's kubelet may write the annotations that contain the times, but not the mark. So the
     # times are read only in the first reconciliation, and later on nodes whose mark was set or
     # removed since the last reconciliation. A kubelet can neither stop the controller for longer
     # than the interval nor hide a mark from it.
     new = snapshot.marks.keys() - state.marked_before
-    found = [max(snapshot.marks[name].since, state.last_pass_at) for name in new]
+    found = [max(snapshot.marks[name].since, state.last_reconciliation_at) for name in new]
     rules = snapshot.config.budgets.backoff
     for name, one in backoffs(snapshot.cluster.nodes).items():
         if name not in snapshot.marks and (first or name in state.marked_before):

@@ -33,7 +33,7 @@ CLOSED: Final = Reason(
 
 
 @dataclass(frozen=True, slots=True)
-class Permit:
+class MayBegin:
     """The permission to begin something now; only `may_begin` gives it."""
 
     until: int | None = field(default=None, compare=False)
@@ -61,8 +61,8 @@ class Refusal:
         return max((one.until for one in self.blockers if one.until is not None), default=None)
 
 
-Beginning = Permit | Refusal
-ALWAYS: Final = Permit()
+Beginning = MayBegin | Refusal
+ALWAYS: Final = MayBegin()
 """The permission without `schedule` and `pauseUntil`."""
 
 
@@ -74,7 +74,7 @@ def may_begin(config: Config, now: Now) -> Beginning:
     until = _open_until(config.schedule, now.seconds)
     if until is not None:
         now.before(until)  # the answer may change then
-    return Permit(until)
+    return MayBegin(until)
 
 
 def _paused(config: Config, now: Now) -> Iterator[Blocker]:

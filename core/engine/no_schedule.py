@@ -14,7 +14,7 @@ from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import shape
 from core.marks.mark import ExistingMark, Mark
-from core.marks.taints import hard_taint
+from core.marks.taints import no_schedule_taint
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, PodConstraints, without_volumes
 from core.model.humanize import timestamp
@@ -39,16 +39,16 @@ LOOKS_MAX: Final = 4096
 are not checked stay PreferNoSchedule."""
 _COMMON: Final = ("cpu", "memory", "ephemeral-storage")
 
-HARD_DAEMONSET: Final = Reason(
-    "hard-daemonset",
+NO_SCHEDULE_DAEMONSET: Final = Reason(
+    "no-schedule-daemonset",
     "A DaemonSet does not tolerate the NoSchedule taint, so its pod would not be recreated on the "
     "node after it ends or is updated.",
     "add a toleration for {key} to the DaemonSet of pod {name} in {namespace}; or "
     "accept that the mark remains PreferNoSchedule",
     "all DaemonSets with a pod on the node tolerate the taint",
 )
-HARD_DAEMONSET_WAITS: Final = Reason(
-    "hard-daemonset-waits",
+NO_SCHEDULE_DAEMONSET_WAITS: Final = Reason(
+    "no-schedule-daemonset-waits",
     "A DaemonSet selects the node and should start a pod there, but does not tolerate the "
     "NoSchedule taint. With the taint, the DaemonSet controller would not create the pod at all, "
     "and no Pending pod would show that it is missing.",
@@ -56,8 +56,8 @@ HARD_DAEMONSET_WAITS: Final = Reason(
     "PreferNoSchedule",
     "all DaemonSets that select the node have a pod there, or tolerate the taint",
 )
-HARD_SPREAD: Final = Reason(
-    "hard-spread",
+NO_SCHEDULE_SPREAD: Final = Reason(
+    "no-schedule-spread",
     "A topology spread constraint would count the node's domain although no pod could be "
     "scheduled there, so pods could stay Pending.",
     "set `nodeTaintsPolicy: Honor`, and no `minDomains`, in these topologySpreadConstraints; or "
@@ -65,24 +65,24 @@ HARD_SPREAD: Final = Reason(
     "the domain has had an unmarked node that admits such pods for five minutes, or all such "
     "constraints have honored taints and set no `minDomains` for as long",
 )
-HARD_AFFINITY: Final = Reason(
-    "hard-affinity",
+NO_SCHEDULE_AFFINITY: Final = Reason(
+    "no-schedule-affinity",
     "Pods with required pod affinity to pods on the node would match no schedulable node, so new "
     "ones would stay Pending.",
     "make the pod affinity preferred; or run one of the pods that it selects on an unmarked node; "
     "or accept that the mark remains PreferNoSchedule",
     "an unmarked node that admits such pods has satisfied the affinity for five minutes",
 )
-HARD_WAITING: Final = Reason(
-    "hard-waiting",
+NO_SCHEDULE_WAITING: Final = Reason(
+    "no-schedule-waiting",
     "A NoSchedule mark may keep a pod Pending: Ebb cannot evaluate all constraints of the pod, or "
     "found a place for it that the scheduler does not use. The mark stays PreferNoSchedule until "
     "five minutes after the pod is scheduled.",
     "see why the scheduler rejects the nodes: kubectl -n {namespace} describe pod {name}",
     "no such pod has been Pending for five minutes",
 )
-HARD_PREEMPTION: Final = Reason(
-    "hard-preemption",
+NO_SCHEDULE_PREEMPTION: Final = Reason(
+    "no-schedule-preemption",
     "If another pod like the one in the message were created, it would find no room on unmarked "
     "nodes. Because its priority is above the lowest in the cluster, the scheduler would preempt "
     "other pods for it: it uses no node with a NoSchedule taint, not even an empty one.",
@@ -90,15 +90,15 @@ HARD_PREEMPTION: Final = Reason(
     "`maxMarked`), so that unmarked nodes have room for a pod like {name} in {namespace}",
     "an unmarked node that admits such a pod has had room for it for five minutes",
 )
-HARD_KUEUE: Final = Reason(
-    "hard-kueue",
+NO_SCHEDULE_KUEUE: Final = Reason(
+    "no-schedule-kueue",
     "Kueue's topology-aware scheduling has put a pod on the node. Kueue treats a node with a "
     "NoSchedule taint that the pod does not tolerate as failed, and may end the workload.",
     "none needed: the mark stays PreferNoSchedule until the pod is gone",
     "no pod with a topology assignment of Kueue runs on the node",
 )
-HARD_NEW_LEADER: Final = Reason(
-    "hard-new-leader",
+NO_SCHEDULE_NEW_LEADER: Final = Reason(
+    "no-schedule-new-leader",
     "The mark was PreferNoSchedule when a new leader started. The new leader does not know the "
     "earlier reasons, so it keeps the mark as it is for five minutes.",
     "wait for five minutes; if the leader changes more often than that, find out why from the "
@@ -106,14 +106,14 @@ HARD_NEW_LEADER: Final = Reason(
     "the leader has run for five minutes",
 )
 REASONS: Final = (
-    HARD_DAEMONSET,
-    HARD_DAEMONSET_WAITS,
-    HARD_SPREAD,
-    HARD_AFFINITY,
-    HARD_WAITING,
-    HARD_PREEMPTION,
-    HARD_KUEUE,
-    HARD_NEW_LEADER,
+    NO_SCHEDULE_DAEMONSET,
+    NO_SCHEDULE_DAEMONSET_WAITS,
+    NO_SCHEDULE_SPREAD,
+    NO_SCHEDULE_AFFINITY,
+    NO_SCHEDULE_WAITING,
+    NO_SCHEDULE_PREEMPTION,
+    NO_SCHEDULE_KUEUE,
+    NO_SCHEDULE_NEW_LEADER,
 )
 
 Against = Mapping[str, tuple[Blocker, ...]]
@@ -174,7 +174,7 @@ def reasons_against(
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-LASTING: Final = (HARD_DAEMONSET, HARD_DAEMONSET_WAITS, HARD_KUEUE)
+LASTING: Final = (NO_SCHEDULE_DAEMONSET, NO_SCHEDULE_DAEMONSET_WAITS, NO_SCHEDULE_KUEUE)
 """Reasons that end at once. All others, including the reserve, are transient: they change with
 single pods, or with the Ready condition of a node."""
 
@@ -196,8 +196,8 @@ class RecentReasons:
         now.
         """
         message = "a new leader does not know why the mark was PreferNoSchedule"
-        blocker = Blocker(HARD_NEW_LEADER, message)
-        soft = (name for name, one in marks.items() if one.mark is Mark.SOFT)
+        blocker = Blocker(NO_SCHEDULE_NEW_LEADER, message)
+        soft = (name for name, one in marks.items() if one.mark is Mark.PREFER_NO_SCHEDULE)
         return RecentReasons(dict.fromkeys(soft, (now.seconds, blocker)))
 
     def observe(self, seen: Against, now: Now) -> "RecentReasons":
@@ -246,14 +246,18 @@ def _daemon_sets_without_toleration(
     """
     key = snapshot.config.taint_key
     taints = {
-        n.name: hard_taint(n, key) for n in snapshot.cluster.nodes if n.name in snapshot.marks
+        n.name: no_schedule_taint(n, key)
+        for n in snapshot.cluster.nodes
+        if n.name in snapshot.marks
     }
     for pod in daemons:
         node = pod.node or ""
         taint = taints[node]
-        if not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
+        if not any(
+            tolerates(toleration, taint) for toleration in pod.node_constraints.tolerations
+        ):
             message = f"DaemonSet {pod.owner_name} does not tolerate the taint {key}"
-            yield node, Blocker(HARD_DAEMONSET, message, pod.key, key)
+            yield node, Blocker(NO_SCHEDULE_DAEMONSET, message, pod.key, key)
 
 
 def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
@@ -269,7 +273,7 @@ def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
         if pod.node in snapshot.marks and TOPOLOGY_FIELD in pod.unsupported
     }
     for name, pod in sorted(pods.items(), key=lambda one: one[1].key):
-        yield name or "", Blocker(HARD_KUEUE, "Kueue has put a pod on the node", pod.key)
+        yield name or "", Blocker(NO_SCHEDULE_KUEUE, "Kueue has put a pod on the node", pod.key)
 
 
 def _daemon_sets_without_pod(
@@ -279,31 +283,31 @@ def _daemon_sets_without_pod(
 
     The DaemonSet controller creates no pod for a node with a NoSchedule taint that the pod does
     not tolerate. When the mark becomes PreferNoSchedule, the controller creates the pod, and
-    HARD_DAEMONSET applies. *daemons*: pods of DaemonSets on marked nodes.
+    NO_SCHEDULE_DAEMONSET applies. *daemons*: pods of DaemonSets on marked nodes.
     """
     key = snapshot.config.taint_key
     # The value of the taint is the time of the mark, which no toleration can name in advance.
-    taint = hard_taint(context.marked[0], key)
+    taint = no_schedule_taint(context.marked[0], key)
     waiting = [
         one
         for one in context.cluster.daemon_sets
-        if not any(tolerates(toleration, taint) for toleration in one.placing.tolerations)
+        if not any(tolerates(toleration, taint) for toleration in one.node_constraints.tolerations)
     ]
     if not waiting:
         return
-    placings = {one.placing: None for one in waiting}
-    too_many = len(placings) > SHAPES_MAX
-    classes = NodeClasses(context.marked, () if too_many else placings)
+    all_constraints = {one.node_constraints: None for one in waiting}
+    too_many = len(all_constraints) > SHAPES_MAX
+    classes = NodeClasses(context.marked, () if too_many else all_constraints)
     there = {(pod.node, pod.namespace, pod.owner_name) for pod in daemons}
     left = set(range(len(context.marked)))  # one reason for each node is enough
     for one in waiting:
-        admitting = left if too_many else left.intersection(classes.allowing(one.placing))
+        admitting = left if too_many else left.intersection(classes.allowing(one.node_constraints))
         for number in sorted(admitting):
             node = context.marked[number]
             if (node.name, one.namespace, one.name) not in there:
                 left.discard(number)
                 message = f"DaemonSet {one.key} has no pod there and does not tolerate {key}"
-                yield node.name, Blocker(HARD_DAEMONSET_WAITS, message, None, key)
+                yield node.name, Blocker(NO_SCHEDULE_DAEMONSET_WAITS, message, None, key)
 
 
 def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
@@ -314,23 +318,33 @@ def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
     """
     keys: dict[str, dict[NodeConstraints, None]] = {}
     # Compare objects before values: pods of one pod template share them, and hashing is slow.
-    spread = {(id(p.company), id(p.placing)): p for p in context.cluster.pods if p.company.spread}
+    spread = {
+        (id(p.pod_constraints), id(p.node_constraints)): p
+        for p in context.cluster.pods
+        if p.pod_constraints.spread
+    }
     for pod in spread.values():
-        for one in pod.company.spread:
+        for one in pod.pod_constraints.spread:
             # With minDomains, a domain without nodes counts as one without pods.
             if not one.honor_taints or one.min_domains > 1:
-                keys.setdefault(one.topology_key, {})[without_volumes(pod.placing)] = None
-    every = dict.fromkeys(placing for placings in keys.values() for placing in placings)
+                keys.setdefault(one.topology_key, {})[without_volumes(pod.node_constraints)] = None
+    every = dict.fromkeys(
+        node_constraints
+        for all_constraints in keys.values()
+        for node_constraints in all_constraints
+    )
     if len(every) > SHAPES_MAX:
         keys, every = {key: {} for key in keys}, {}
     classes, open_classes = (
         NodeClasses(nodes, every) for nodes in (context.marked, [node for node, _ in context.open])
     )
-    for key, placings in sorted(keys.items()):
-        closed: set[int] = set() if placings else set(range(len(context.marked)))
-        for placing in placings:
-            open_to = {context.open[n][0].labels.get(key) for n in open_classes.allowing(placing)}
-            asked = classes.allowing(placing)
+    for key, all_constraints in sorted(keys.items()):
+        closed: set[int] = set() if all_constraints else set(range(len(context.marked)))
+        for node_constraints in all_constraints:
+            open_to = {
+                context.open[n][0].labels.get(key) for n in open_classes.allowing(node_constraints)
+            }
+            asked = classes.allowing(node_constraints)
             closed |= {n for n in asked if context.marked[n].labels.get(key) not in open_to}
         for number in sorted(closed):
             node = context.marked[number]
@@ -339,7 +353,7 @@ def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
                     f"topology spread over {key} would still count {domain}, where no node would "
                     "accept pods with this constraint"
                 )
-                yield node.name, Blocker(HARD_SPREAD, message)
+                yield node.name, Blocker(NO_SCHEDULE_SPREAD, message)
 
 
 def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
@@ -350,7 +364,8 @@ def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
     marked, opened = context.marked, [node for node, _ in context.open]
     if len(likes) > SHAPES_MAX:
         blocker = Blocker(
-            HARD_AFFINITY, f"more than {SHAPES_MAX} distinct pod affinities, none was evaluated"
+            NO_SCHEDULE_AFFINITY,
+            f"more than {SHAPES_MAX} distinct pod affinities, none was evaluated",
         )
         yield from ((node.name, blocker) for node in marked)
         return
@@ -358,34 +373,39 @@ def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
     nodes = (*marked, *opened, *(n for n in context.cluster.nodes if n.name not in known))
     topology = PodTopology(context.cluster, nodes, likes)
     classes, open_classes = (
-        NodeClasses(some, [pod.placing for pod in likes]) for some in (marked, opened)
+        NodeClasses(some, [pod.node_constraints for pod in likes]) for some in (marked, opened)
     )
     for number, pod in enumerate(likes):
         group = topology.group(number)
         if group is None or any(
-            group.finds_company(len(marked) + there)
-            for there in open_classes.allowing(pod.placing)
+            group.finds_pods(len(marked) + there)
+            for there in open_classes.allowing(pod.node_constraints)
         ):
             continue
         message = f"a pod like {pod.key} has affinity to pods that run on no unmarked node"
-        for here in classes.allowing(pod.placing):
-            if group.finds_company(here):
-                yield marked[here].name, Blocker(HARD_AFFINITY, message, pod.key)
+        for here in classes.allowing(pod.node_constraints):
+            if group.finds_pods(here):
+                yield marked[here].name, Blocker(NO_SCHEDULE_AFFINITY, message, pod.key)
 
 
 def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
     """Return an unbound pod for each distinct required pod affinity."""
     near = {
-        (id(pod.company), id(pod.placing), id(pod.labels)): pod
+        (id(pod.pod_constraints), id(pod.node_constraints), id(pod.labels)): pod
         for pod in cluster.pods
-        if pod.company.near and not pod.stays_with_node
+        if pod.pod_constraints.near and not pod.stays_with_node
     }
     classes: dict[object, Pod] = {}
     for pod in near.values():
-        terms, placing = pod.company.near, without_volumes(pod.placing)
+        terms, node_constraints = pod.pod_constraints.near, without_volumes(pod.node_constraints)
         own = all(selects(term.selector, pod) for term in terms)
-        alone = replace(pod, node=None, placing=placing, company=PodConstraints(near=terms))
-        classes.setdefault((terms, placing, own), alone)
+        alone = replace(
+            pod,
+            node=None,
+            node_constraints=node_constraints,
+            pod_constraints=PodConstraints(near=terms),
+        )
+        classes.setdefault((terms, node_constraints, own), alone)
     return list(classes.values())
 
 
@@ -397,13 +417,13 @@ def _blocking_pending_pods(
     for pod, message in stuck:
         if len(shapes) <= SHAPES_MAX:
             shapes.setdefault(shape(pod), (message, pod.key))
-    classes = NodeClasses(context.marked, [placing for placing, _ in shapes])
+    classes = NodeClasses(context.marked, [node_constraints for node_constraints, _ in shapes])
     left, too_many = set(range(len(context.marked))), len(shapes) > SHAPES_MAX
-    for (placing, requests), (message, key) in shapes.items():
-        asked = left.intersection(classes.allowing(placing))
+    for (node_constraints, requests), (message, key) in shapes.items():
+        asked = left.intersection(classes.allowing(node_constraints))
         for number in sorted(left if too_many else _large_enough(context, asked, requests)):
             left.discard(number)
-            yield context.marked[number].name, Blocker(HARD_WAITING, message, key)
+            yield context.marked[number].name, Blocker(NO_SCHEDULE_WAITING, message, key)
 
 
 def _large_enough(context: _Context, nodes: Iterable[int], requests: Resources) -> set[int]:
@@ -430,10 +450,10 @@ def _causing_preemption(context: _Context) -> Iterable[_NodeBlocker]:
         for nodes in (context.marked, [node for node, _ in context.open])
     )
     left, looks = set(range(len(context.marked))), 0
-    for placing, alike in shapes.items():
-        rooms = [context.open[number][1] for number in open_classes.allowing(placing)]
+    for node_constraints, alike in shapes.items():
+        rooms = [context.open[number][1] for number in open_classes.allowing(node_constraints)]
         for pods in _ranked(alike.values()):
-            asked = left.intersection(classes.allowing(placing))
+            asked = left.intersection(classes.allowing(node_constraints))
             for pod, takers in _largest_pods_by_node(context, asked, pods):
                 looks += 1
                 found = left if looks > LOOKS_MAX else takers
@@ -447,7 +467,7 @@ def _preemption_blockers(
 ) -> Iterable[_NodeBlocker]:
     """Yield a blocker for each of the nodes, about the pod that may preempt others."""
     message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt others"
-    blocker = Blocker(HARD_PREEMPTION, message, pod.key)
+    blocker = Blocker(NO_SCHEDULE_PREEMPTION, message, pod.key)
     yield from ((context.marked[number].name, blocker) for number in sorted(nodes))
 
 
@@ -497,9 +517,9 @@ def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
     for pod in movers:
         if pod.priority == lowest:
             continue
-        if (placing := bare.get(pod.placing)) is None:
-            placing = bare[pod.placing] = without_volumes(pod.placing)
-        alike = found.setdefault(placing, {})
+        if (node_constraints := bare.get(pod.node_constraints)) is None:
+            node_constraints = bare[pod.node_constraints] = without_volumes(pod.node_constraints)
+        alike = found.setdefault(node_constraints, {})
         if pod.requests not in alike or pod.key > alike[pod.requests].key:
             alike[pod.requests] = pod
     return found
@@ -522,5 +542,5 @@ def wanted(
 ) -> Mark:
     """Return the kind of mark for a node that has been marked for *age_seconds*."""
     if no_schedule_after_seconds is None or against or age_seconds < no_schedule_after_seconds:
-        return Mark.SOFT
-    return Mark.HARD
+        return Mark.PREFER_NO_SCHEDULE
+    return Mark.NO_SCHEDULE

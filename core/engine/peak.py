@@ -18,7 +18,7 @@ RECENT_TEMPLATES_MAX: Final = REACHES_MAX
 class Peak:
     """Requests by reach that are, or may become, the highest of the window."""
 
-    looks: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
+    samples: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """Samples (unix seconds, requests) by the key of a reach.
 
     A sample is dropped when a later one is at least as high in CPU and memory."""
@@ -31,8 +31,8 @@ class Peak:
         demand, window_seconds = seen
         return replace(
             self,
-            looks={
-                key: _added(self.looks.get(key, ()), amount, window_seconds, now)
+            samples={
+                key: _added(self.samples.get(key, ()), amount, window_seconds, now)
                 for key, amount in demand.items()
             },
         )
@@ -41,21 +41,21 @@ class Peak:
         """Return the state after a skipped reconciliation: the last sample extends to *now*."""
         return replace(
             self,
-            looks={
-                key: (*looks[:-1], (now.seconds, looks[-1][1]))
-                for key, looks in self.looks.items()
+            samples={
+                key: (*samples[:-1], (now.seconds, samples[-1][1]))
+                for key, samples in self.samples.items()
             },
         )
 
     def renamed(self, keys: RenamedKeys) -> Self:
         """Return the state with the previous keys of reaches replaced by the current ones."""
         return replace(
-            self, looks={keys.get(key, key): looks for key, looks in self.looks.items()}
+            self, samples={keys.get(key, key): samples for key, samples in self.samples.items()}
         )
 
     def beyond_current(self) -> Mapping[str, Amount]:
         """Return by reach the difference between the highest requests and the current ones."""
-        return {key: _beyond_current(looks) for key, looks in self.looks.items()}
+        return {key: _beyond_current(samples) for key, samples in self.samples.items()}
 
 
 def _added(
@@ -71,11 +71,11 @@ def _added(
     return (*kept, (now.seconds, current))
 
 
-def _beyond_current(looks: Sequence[tuple[int, Amount]]) -> Amount:
-    current = looks[-1][1]
+def _beyond_current(samples: Sequence[tuple[int, Amount]]) -> Amount:
+    current = samples[-1][1]
     return Amount(
-        max(amount.cpu_millis for _, amount in looks) - current.cpu_millis,
-        max(amount.memory_bytes for _, amount in looks) - current.memory_bytes,
+        max(amount.cpu_millis for _, amount in samples) - current.cpu_millis,
+        max(amount.memory_bytes for _, amount in samples) - current.memory_bytes,
     )
 
 

@@ -117,7 +117,7 @@ class Plan:
     controller computes them."""
     buffers: tuple[BufferRoom, ...] = ()
     """CapacityBuffers that Ebb did not create, by name."""
-    held: frozenset[str] = frozenset()
+    protected: frozenset[str] = frozenset()
     """Unmarked nodes to protect from scale-down (core.engine.protection)."""
     complete: bool = True
     """True if the reconciliation had time to try every node."""

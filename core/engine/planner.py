@@ -131,9 +131,9 @@ class PlannerParts(NamedTuple):
         placeholders = snapshot.headroom(snapshot.config.budgets.headroom)
         placeholders += (room.pod for room in snapshot.buffer_rooms for _ in range(room.kept))
         packer = snapshot.packer(placeholders)
-        account = snapshot.new_ledger(limits.peak_excess if limits else None)
-        policy = snapshot.policy(account, lambda node: len(packer.on[node]), candidates)
-        return PlannerParts(packer, account, policy, RemovalLimits(snapshot, limits))
+        ledger = snapshot.new_ledger(limits.peak_excess if limits else None)
+        policy = snapshot.policy(ledger, lambda node: len(packer.on[node]), candidates)
+        return PlannerParts(packer, ledger, policy, RemovalLimits(snapshot, limits))
 
 
 class Planner:

@@ -166,11 +166,11 @@ class _Builder:
         # little for each of these, and there is no second loop.
         typical, groups = self._typical, self._groups_by_id
         for pod in pods:
-            if pod.company is not NO_POD_CONSTRAINTS:
+            if pod.pod_constraints is not NO_POD_CONSTRAINTS:
                 self._constrained.append(pod)
             if is_typical(pod) and (on_node := typical.get(pod.node or "")) is not None:
                 on_node.append(pod.requests)
-                group = groups.get((id(pod.requests), id(pod.placing)))
+                group = groups.get((id(pod.requests), id(pod.node_constraints)))
                 if group is None:
                     group = self._group(pod)
                 group.append(pod)
@@ -179,10 +179,10 @@ class _Builder:
 
     def _group(self, pod: Pod) -> list[Pod]:
         """Return the pods of the pod's group."""
-        key = id(pod.requests), id(pod.placing)
+        key = id(pod.requests), id(pod.node_constraints)
         found = self._groups_by_id.get(key)
         if found is None:
-            found = self._groups.setdefault((pod.requests, pod.placing), [])
+            found = self._groups.setdefault((pod.requests, pod.node_constraints), [])
             self._groups_by_id[key] = found
         return found
 
@@ -202,7 +202,7 @@ class _Builder:
             self._add_on_node(found, found.node)
         elif found.estimable and not found.stays_with_node:
             self._group(found).append(found.as_estimated())
-            self._pending_counts[found.requests, found.placing] += 1
+            self._pending_counts[found.requests, found.node_constraints] += 1
 
     def _add_on_node(self, pod: Pod, node: str) -> None:
         self._untypical.append(pod)

@@ -111,7 +111,7 @@ def _durations(
         since = before.pending_since.get((pod.key, pod.uid))
         if since is None or since >= added_at[pod.node]:
             continue
-        if reach := snapshot.reaches.reach_of(without_volumes(pod.placing)):
+        if reach := snapshot.reaches.reach_of(without_volumes(pod.node_constraints)):
             one = pod.node, reach.key
             found[one] = max(found.get(one, 0), min(now_seconds - since, START_SECONDS_MAX))
     return found

@@ -28,7 +28,7 @@ from core.placement.utilization_ledger import UtilizationLedger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassResult:
+class ReconcileResult:
     """The result of one reconciliation."""
 
     snapshot: ClusterSnapshot = field(compare=False)
@@ -52,7 +52,7 @@ class PassResult:
     @property
     def watched_seconds(self) -> int:
         """Return how long this leader has watched the cluster."""
-        since = self.state.first_pass_at
+        since = self.state.first_reconciliation_at
         return self.at - (self.at if since is None else since)
 
     def is_valid_for(
@@ -75,8 +75,8 @@ def reconcile(
     now_seconds: int,
     *,
     in_time: InTime = unlimited_time,
-    last: PassResult | None = None,
-) -> PassResult:
+    last: ReconcileResult | None = None,
+) -> ReconcileResult:
     """Return the plan for the cluster at *now_seconds* (unix), and the new state of the leader.
 
     A node is removed once it has been a candidate for longer than the unneeded time (thesis 4.5:
@@ -96,8 +96,8 @@ def reconcile(
     )
     reserved, short_reaches, reserve_hits = _reserve(new_state, snapshot, now)
     protected = protected_unmarked(snapshot, reserved, limits)
-    result = replace(result, reserve=reserved, held=protected)
-    known = None if state.first_pass_at is None else new_state.no_schedule_reasons
+    result = replace(result, reserve=reserved, protected=protected)
+    known = None if state.first_reconciliation_at is None else new_state.no_schedule_reasons
     reasons, blockers = _no_schedule_reasons(known, snapshot, result, pending_since, now)
     targets = scale_in_targets.choose_targets(new_state.scale_in_targets, snapshot, result.kept)
     new_state = replace(
@@ -107,7 +107,7 @@ def reconcile(
         reserve_hits=reserve_hits,
         scale_in_targets=targets,
     )
-    return PassResult(
+    return ReconcileResult(
         snapshot=snapshot,
         state=new_state.with_kept_nodes(protected, [one.node for one in reserved], now),
         plan=result,
@@ -120,7 +120,7 @@ def reconcile(
 
 
 def _snapshot(
-    cluster: Cluster, config: Config, state: LeaderState, now: Now, last: PassResult | None
+    cluster: Cluster, config: Config, state: LeaderState, now: Now, last: ReconcileResult | None
 ) -> ClusterSnapshot:
     """Return a snapshot of the cluster that reuses the pod index of the *last* reconciliation."""
     return ClusterSnapshot(
@@ -176,7 +176,7 @@ def _no_schedule_reasons(
     *known*: the remembered reasons; None for a new leader.
     """
     blockers: no_schedule.Against = {}
-    if snapshot.config.hardens:
+    if snapshot.config.sets_no_schedule:
         to_mark = frozenset(removal.node for removal in result.removals)
         blockers = no_schedule_blockers(snapshot, pending_since, now, result.reserve, to_mark)
     if known is None:

@@ -20,7 +20,7 @@ from core.engine.leader_state import LeaderState, watched_until
 from core.engine.plan import ReservedNode
 from core.engine.protection import protects_empty
 from core.engine.snapshot import ClusterSnapshot
-from core.marks.mark import Mark, is_released_to_autoscaler
+from core.marks.mark import Mark, is_scale_down_allowed
 from core.model.buffers import BUFFER
 from core.model.cost import cost
 from core.model.humanize import timestamp
@@ -85,7 +85,7 @@ class ReservePlanner:
 
         Placeholders of CapacityBuffers are added in both cases.
         """
-        self._survey = snapshot
+        self._snapshot = snapshot
         self.placeholders = [(room.pod, room.kept) for room in snapshot.buffer_rooms if room.kept]
         """Pods to reserve room for, each with the number of such pods."""
         if expected is not None:
@@ -94,7 +94,7 @@ class ReservePlanner:
     def reserve(self) -> Reserved:
         """Return the reserved nodes, and the reaches that are short of room even then."""
         if not (
-            (self.empty_nodes or self._survey.config.publishes)
+            (self.empty_nodes or self._snapshot.config.publishes)
             and (self.placeholders or self._pending)
         ):
             return Reserved()
@@ -116,27 +116,27 @@ class ReservePlanner:
                     homeless.append(packer.pods[pod])
             homeless += (packer.pods[pod] for pod in attempt.unassigned)
         names = sorted({*found, *waited})
-        held = tuple(
+        reserved = tuple(
             ReservedNode(one, _why(found.get(one, Counter()), waited[one])) for one in names
         )
-        return Reserved(held, self._short_reaches(homeless))
+        return Reserved(reserved, self._short_reaches(homeless))
 
     def _short_reaches(self, homeless: Iterable[Pod]) -> frozenset[str]:
         """Return the reaches in which too many of the expected pods have no room."""
-        if not self._survey.config.publishes:
+        if not self._snapshot.config.publishes:
             return frozenset()
         without = Counter(pod.name for pod in homeless if pod.owner_kind == EXPECTED)
         asked, lacking = Counter[str](), Counter[str]()
         for pod, many in self.placeholders:
             if pod.owner_kind == EXPECTED:
-                share = max(dominant_share(pod.requests, self._survey.total_allocatable), 1)
+                share = max(dominant_share(pod.requests, self._snapshot.total_allocatable), 1)
                 asked[pod.owner_name] += share * many
                 lacking[pod.owner_name] += share * without[pod.name]
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
 
     def _remains(self, node: Node) -> bool:
         """Report whether the node remains even without a CapacityBuffer that Ebb creates."""
-        snapshot, name = self._survey, node.name
+        snapshot, name = self._snapshot, node.name
         # An autoscaler removes an unprotected empty node as soon as no CapacityBuffer requests it.
         # Its room would be missing again, so the autoscaler would add and remove it endlessly.
         kept = snapshot.blockers[name] and name not in snapshot.starting_nodes
@@ -147,9 +147,10 @@ class ReservePlanner:
         """Reserve every empty node until *until* (unix seconds), when arrivals are known."""
         message = f"a new leader observes pod arrivals until {timestamp(until)}"
         why = Blocker(RESERVE, message, until=until)
-        held = tuple(ReservedNode(name, why) for name in sorted(self.empty_nodes))
+        reserved = tuple(ReservedNode(name, why) for name in sorted(self.empty_nodes))
         return Reserved(
-            held, self.reserve().short_reaches if self._survey.config.publishes else frozenset()
+            reserved,
+            self.reserve().short_reaches if self._snapshot.config.publishes else frozenset(),
         )
 
     @cached_property
@@ -163,7 +164,7 @@ class ReservePlanner:
         PreferNoSchedule if the node is reserved. Nodes that cannot be removed are not listed;
         their room counts like that of others.
         """
-        snapshot = self._survey
+        snapshot = self._snapshot
         found = [
             node
             for node in snapshot.node_order.nodes
@@ -175,13 +176,13 @@ class ReservePlanner:
         return [node.name for node in found]
 
     def _order(self, node: Node) -> tuple[object, ...]:
-        marked = node.name in self._survey.marks
-        price = self._survey.config.price_of(node.labels)
+        marked = node.name in self._snapshot.marks
+        price = self._snapshot.config.price_of(node.labels)
         goes = not self._remains(node)
         return (
             goes,
             marked,
-            is_released_to_autoscaler(node),
+            is_scale_down_allowed(node),
             price,
             cost(node.allocatable),
             node.name,
@@ -189,8 +190,8 @@ class ReservePlanner:
 
     @cached_property
     def _no_schedule_nodes(self) -> frozenset[str]:
-        marks = self._survey.marks
-        return frozenset(name for name, one in marks.items() if one.mark is Mark.HARD)
+        marks = self._snapshot.marks
+        return frozenset(name for name, one in marks.items() if one.mark is Mark.NO_SCHEDULE)
 
     def _packer(self, empties: Sequence[str]) -> Packer:
         """Return a packer in which empty nodes come last, followed only by starting nodes.
@@ -199,7 +200,7 @@ class ReservePlanner:
         nodes with a NoSchedule mark have no room, because expected pods alone do not change their
         mark.
         """
-        snapshot = self._survey
+        snapshot = self._snapshot
         cluster = snapshot.cluster
         waiting = self._pending
         placeholders = [pod for pod, many in self.placeholders for _ in range(many)]
@@ -222,23 +223,25 @@ class ReservePlanner:
     @cached_property
     def _pending(self) -> Sequence[Pod]:
         """Return the pods that need a place now; they are placed before expected pods."""
-        gone = self._survey.leaving_nodes
+        gone = self._snapshot.leaving_nodes
         return [
             pod
-            for members in self._survey.movable
+            for members in self._snapshot.movable
             for pod in members
             if pod.node is None or pod.node in gone
         ]
 
     def _displaced(self, packer: Packer) -> Iterable[int]:
-        return (n for name in self._survey.leaving_nodes for n in packer.on[packer.node_ids[name]])
+        return (
+            n for name in self._snapshot.leaving_nodes for n in packer.on[packer.node_ids[name]]
+        )
 
     def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
         """Return the headroom pods, less the expected pods that are at least as large."""
-        snapshot = self._survey
+        snapshot = self._snapshot
         made: list[tuple[Pod, int]] = []
         for pod in snapshot.headroom(1):
-            reach = snapshot.reaches.reach_of(pod.placing)
+            reach = snapshot.reaches.reach_of(pod.node_constraints)
             as_large = sum(
                 many
                 for kind, many in expected.items()
@@ -260,7 +263,7 @@ def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
             namespace="",
             name=f"reserve-{number}",
             requests=kind.requests,
-            placing=kind.placing,
+            node_constraints=kind.node_constraints,
             owner_kind=EXPECTED,
             owner_name=kind.reach,
         )
@@ -283,7 +286,13 @@ def _parts(expected: Counts) -> dict[str, int]:
 
 def _largest(kind: PodShape) -> tuple[object, ...]:
     asked = kind.requests
-    return kind.reach, -asked.cpu_millis, -asked.memory_bytes, repr(asked), repr(kind.placing)
+    return (
+        kind.reach,
+        -asked.cpu_millis,
+        -asked.memory_bytes,
+        repr(asked),
+        repr(kind.node_constraints),
+    )
 
 
 def _shape(pod: Pod) -> Resources | str:

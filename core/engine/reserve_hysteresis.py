@@ -15,7 +15,7 @@ from core.config.budgets import Reserve
 from core.engine.plan import ReservedNode
 from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
-from core.marks.mark import is_released_to_autoscaler
+from core.marks.mark import is_scale_down_allowed
 from core.model.humanize import timestamp
 from core.model.now import Now
 from core.model.reason import Blocker, Reason
@@ -62,7 +62,7 @@ class ReserveHits:
             if known and now.reached(known.needed + settings.lookback_seconds):
                 known = None
             if node.name in seen.needed:
-                again = is_released_to_autoscaler(node) and not (
+                again = is_scale_down_allowed(node) and not (
                     known and now.before(_until(known, settings))
                 )
                 times = (known.times if known else 0) + again

@@ -31,15 +31,15 @@ def choose_targets(
     *before*: targets of the last reconciliation. *kept*: nodes that cannot be removed. A target
     remains a target while it exists, is unmarked, and has pods that a scale-in can delete.
     """
-    ids, census = snapshot.node_order.ids, snapshot.pod_index
-    scaled = census.scale_in_pods
+    ids, pod_index = snapshot.node_order.ids, snapshot.pod_index
+    scaled = pod_index.scale_in_pods
 
     def may(name: str) -> bool:
         return bool(scaled.get(name)) and not (name in snapshot.marks or snapshot.blockers[name])
 
     def rank(name: str) -> tuple[bool, int, str]:
         return (
-            census.count_movable(name) > scaled[name],
+            pod_index.count_movable(name) > scaled[name],
             snapshot.node_order.share(ids[name]),
             name,
         )

@@ -113,15 +113,15 @@ class ClusterSnapshot:
     @cached_property
     def unschedulable_nodes(self) -> frozenset[str]:
         """Return the nodes that accept no pods, including leaving nodes."""
-        hard = (name for name in self._write_blocked if self._is_hard(name))
+        hard = (name for name in self._write_blocked if self._is_marked_no_schedule(name))
         return (
             frozenset(_closed(self.cluster, self._nodes_with_unreadable_pods))
             | self.leaving_nodes
             | frozenset(hard)
         )
 
-    def _is_hard(self, name: str) -> bool:
-        return name in self.marks and self.marks[name].mark is Mark.HARD
+    def _is_marked_no_schedule(self, name: str) -> bool:
+        return name in self.marks and self.marks[name].mark is Mark.NO_SCHEDULE
 
     @cached_property
     def _nodes_with_unreadable_pods(self) -> frozenset[str]:
@@ -155,7 +155,7 @@ class ClusterSnapshot:
                 found[pod.node] += self.pod_blockers(pod)
         message = "only pods that Ebb cannot evaluate can use it"
         for number in self.reaches.unreached_nodes_for(
-            pod.placing for pod in self._unsupported_pods
+            pod.node_constraints for pod in self._unsupported_pods
         ):
             blockers = found[self.node_order.nodes[number].name]
             if not blockers:
@@ -250,7 +250,7 @@ class ClusterSnapshot:
         groups = self.pod_index.groups.values()
         waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
         found = never_schedulable(self.cluster, waiting, self.config.taint_key)
-        return {(pod.requests, pod.placing): seen for pod, seen in found}
+        return {(pod.requests, pod.node_constraints): seen for pod, seen in found}
 
     @cached_property
     def _placeable_groups(self) -> Sequence[Sequence[Pod]]:
@@ -268,7 +268,7 @@ class ClusterSnapshot:
         """Return the placeable groups by their node constraints without volumes."""
         found: dict[NodeConstraints, list[Sequence[Pod]]] = {}
         for members in self._placeable_groups:
-            found.setdefault(without_volumes(members[0].placing), []).append(members)
+            found.setdefault(without_volumes(members[0].node_constraints), []).append(members)
         return found
 
     @cached_property
@@ -276,7 +276,9 @@ class ClusterSnapshot:
         """Return the groups of bound or pending pods that Ebb can place, in tracked reaches."""
         beyond = self.reaches.untracked
         return [
-            own for own in self._placeable_groups if without_volumes(own[0].placing) not in beyond
+            own
+            for own in self._placeable_groups
+            if without_volumes(own[0].node_constraints) not in beyond
         ]
 
     @cached_property
@@ -286,7 +288,7 @@ class ClusterSnapshot:
         aside = (
             own
             for own in self._placeable_groups
-            if beyond and without_volumes(own[0].placing) in beyond
+            if beyond and without_volumes(own[0].node_constraints) in beyond
         )
         return [pod for own in aside for pod in own]
 
@@ -307,15 +309,15 @@ class ClusterSnapshot:
 
         These are the constraints of CapacityBuffers, of unsupported pods and of unplaceable pods.
         """
-        found = [pod.placing for _, pod in self._requesting_buffers]
-        found += (pod.placing for pod in self._unsupported_pods)
-        found += (placing for _, placing in self.unplaceable)
+        found = [pod.node_constraints for _, pod in self._requesting_buffers]
+        found += (pod.node_constraints for pod in self._unsupported_pods)
+        found += (node_constraints for _, node_constraints in self.unplaceable)
         return dict.fromkeys(map(without_volumes, found))
 
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
         """Return every reason why Ebb does not place a pod that has to leave its node."""
         found = pod_blockers(pod)
-        if not found and without_volumes(pod.placing) in self.reaches.untracked:
+        if not found and without_volumes(pod.node_constraints) in self.reaches.untracked:
             found.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
         return found
 
@@ -436,7 +438,12 @@ class ClusterSnapshot:
         # Extended resources that are no devices, such as huge pages, have no threshold.
         for number, reach in enumerate(self.reaches.all):
             templates = self.reaches.templates_of(number)
-            names = {name for placing in templates for name in placing.extended if is_device(name)}
+            names = {
+                name
+                for node_constraints in templates
+                for name in node_constraints.extended
+                if is_device(name)
+            }
             if names:
                 enter, release = self._reach_thresholds(reach)
                 for name in sorted(names)[:DEVICES_PER_REACH_MAX]:
@@ -566,7 +573,7 @@ class ClusterSnapshot:
             shapes[WHOLE][asked] += len(members)
             if reach is not None:
                 shapes.setdefault(reach.key, Counter())[asked] += len(members)
-            elif len(nodes := self.reaches.members(members[0].placing)) == 1:
+            elif len(nodes := self.reaches.members(members[0].node_constraints)) == 1:
                 alone.setdefault(nodes[0], Counter())[asked] += len(members)
         own = {key: derive_usability(counter) for key, counter in shapes.items()}
         areas = [(frozenset(reach.nodes), own.get(reach.key)) for reach in self.reaches.all]
@@ -579,9 +586,15 @@ class ClusterSnapshot:
 
     @cached_property
     def _groups_by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
-        of = {id(members[0].placing): members[0].placing for members in self.movable}
-        found = {number: self.reaches.reach_of(placing) for number, placing in of.items()}
-        return [(members, found[id(members[0].placing)]) for members in self.movable]
+        of = {
+            id(members[0].node_constraints): members[0].node_constraints
+            for members in self.movable
+        }
+        found = {
+            number: self.reaches.reach_of(node_constraints)
+            for number, node_constraints in of.items()
+        }
+        return [(members, found[id(members[0].node_constraints)]) for members in self.movable]
 
     @cached_property
     def buffer_rooms(self) -> tuple[RequestedRoom, ...]:
@@ -589,12 +602,12 @@ class ClusterSnapshot:
         nodes = self.node_order.nodes
         found: dict[NodeConstraints, Offered] = {}
 
-        def offered(placing: NodeConstraints) -> Offered:
-            if placing not in found:
-                members = self.reaches.members(placing)
+        def offered(node_constraints: NodeConstraints) -> Offered:
+            if node_constraints not in found:
+                members = self.reaches.members(node_constraints)
                 amounts = (nodes[number].allocatable for number in members)
-                found[placing] = members, Resources.total(amounts)
-            return found[placing]
+                found[node_constraints] = members, Resources.total(amounts)
+            return found[node_constraints]
 
         return requested_rooms(
             self._requesting_buffers,
@@ -618,9 +631,16 @@ class ClusterSnapshot:
             if likes := own.get(reach.key):
                 most = max(_size(one.requests) for one in likes)
                 largest = [one for one in likes if _size(one.requests) == most]
-                placing = min((without_volumes(one.placing) for one in largest), key=repr)
+                node_constraints = min(
+                    (without_volumes(one.node_constraints) for one in largest), key=repr
+                )
                 asked = largest[0].requests
-                one = Pod(namespace="", name="headroom", requests=asked, placing=placing)
+                one = Pod(
+                    namespace="",
+                    name="headroom",
+                    requests=asked,
+                    node_constraints=node_constraints,
+                )
                 made += [one] * pods
         return made
 
@@ -638,7 +658,7 @@ class ClusterSnapshot:
                 found[key] = found[key].plus(amount)
         for members, reach in self._groups_by_reach:
             asked = members[0].requests
-            if pending := self.pod_index.pending_counts.get((asked, members[0].placing)):
+            if pending := self.pod_index.pending_counts.get((asked, members[0].node_constraints)):
                 amount = Amount(pending * asked.cpu_millis, pending * asked.memory_bytes)
                 for key in (WHOLE, reach.key) if reach else (WHOLE,):
                     found[key] = found[key].plus(amount)

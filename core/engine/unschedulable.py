@@ -69,7 +69,7 @@ def round_robin(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[A
 
 def shape(pod: Pod) -> tuple[NodeConstraints, Resources]:
     """Return the node constraints of the pod, without volumes, and its requests."""
-    return without_volumes(pod.placing), pod.requests
+    return without_volumes(pod.node_constraints), pod.requests
 
 
 class EmptyNodes:
@@ -101,7 +101,7 @@ class EmptyNodes:
         self._free = [
             node.allocatable - Resources.total(resident.get(node.name, ())) for node in nodes
         ]
-        self._classes = NodeClasses(nodes, {pod.placing for pod in pods})
+        self._classes = NodeClasses(nodes, {pod.node_constraints for pod in pods})
         self._judged: dict[tuple[NodeConstraints, Resources], bool] = {}
         self._impossible = 0
 
@@ -110,9 +110,9 @@ class EmptyNodes:
 
         Pods with equal requests and constraints are checked once.
         """
-        alike = pod.placing, pod.requests
+        alike = pod.node_constraints, pod.requests
         if alike not in self._judged and self._impossible < IMPOSSIBLE_MAX:
-            allowed = self._classes.allowing(pod.placing)
+            allowed = self._classes.allowing(pod.node_constraints)
             found = any(pod.requests.fits_in(self._free[number]) for number in allowed)
             self._judged[alike] = found
             self._impossible += not found
@@ -147,8 +147,8 @@ def never_schedulable(
     found = by_namespace_in_turns(waiting)
     if found:
         empty_nodes = EmptyNodes(cluster, found, taint_key, ignore_cordons=True)
-        held = ((pod, empty_nodes.can_hold(pod)) for pod in found)
-        yield from ((pod, holds is not None) for pod, holds in held if not holds)
+        rooms = ((pod, empty_nodes.can_hold(pod)) for pod in found)
+        yield from ((pod, holds is not None) for pod, holds in rooms if not holds)
 
 
 def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool:
@@ -158,10 +158,10 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     if a NoSchedule mark may be what blocks it.
     """
     marks = existing_marks(cluster.nodes, taint_key)
-    hard = [n for n in cluster.nodes if n.name in marks and marks[n.name].mark is Mark.HARD]
+    hard = [n for n in cluster.nodes if n.name in marks and marks[n.name].mark is Mark.NO_SCHEDULE]
     known = EmptyNodes(cluster, [pod for pod in turned if pod.evaluable], taint_key)
     others = {
-        pod.key: replace(pod, placing=without_volumes(pod.placing))
+        pod.key: replace(pod, node_constraints=without_volumes(pod.node_constraints))
         for pod in turned
         if hard and not pod.evaluable
     }
@@ -201,7 +201,8 @@ def blocked_by_no_schedule(
     for pod in by_namespace_in_turns(unschedulable):
         placed_at = since.get(pod.key, now.seconds)
         too_many = (
-            without_volumes(pod.placing) in untracked or (pod.requests, pod.placing) in unevaluated
+            without_volumes(pod.node_constraints) in untracked
+            or (pod.requests, pod.node_constraints) in unevaluated
         )
         if not pod.evaluable or too_many:
             yield pod, f"pod {pod.key} is Pending, and Ebb cannot evaluate its constraints"

@@ -146,18 +146,22 @@ class _MergedReaches:
 def _nodes_without_location(reaches: Reaches, number: int) -> tuple[int, ...]:
     """Return the nodes that the reach would have if its pods selected neither nodes nor zones."""
     merged: set[NodeConstraints] = set()
-    for placing in reaches.templates_of(number):
-        found = _without_location(placing)
-        if found == placing:
+    for node_constraints in reaches.templates_of(number):
+        found = _without_location(node_constraints)
+        if found == node_constraints:
             return reaches.all[number].nodes
         merged.add(found)
     return min(map(reaches.members, merged), key=lambda nodes: (len(nodes), nodes))
 
 
-def _without_location(placing: NodeConstraints) -> NodeConstraints:
+def _without_location(node_constraints: NodeConstraints) -> NodeConstraints:
     """Return the node constraints without selectors for location labels."""
-    selector = tuple(one for one in placing.node_selector if one[0] not in LOCATION_LABELS)
-    return replace(placing, node_selector=selector, affinity=_terms(placing.affinity))
+    selector = tuple(
+        one for one in node_constraints.node_selector if one[0] not in LOCATION_LABELS
+    )
+    return replace(
+        node_constraints, node_selector=selector, affinity=_terms(node_constraints.affinity)
+    )
 
 
 def _terms(terms: tuple[SelectorTerm, ...] | None) -> tuple[SelectorTerm, ...] | None:

@@ -14,9 +14,9 @@ from core.engine.no_schedule import Against
 from core.engine.plan import Plan
 from core.eviction.budgets import Allowances
 from core.eviction.pods import Owner, leaves, owner_of, why_never, why_waited_for
-from core.eviction.reasons import COMES_BACK, NOT_HARD, UNSETTLED
+from core.eviction.reasons import COMES_BACK, NOT_NO_SCHEDULE, UNSETTLED
 from core.marks.mark import Mark, mark_of, marked_since
-from core.marks.taints import desired_taints, hard_taint
+from core.marks.taints import desired_taints, no_schedule_taint
 from core.model.cluster import Cluster
 from core.model.node import Effect, Taint
 from core.model.node_lifecycle import why_leaving
@@ -27,14 +27,14 @@ from core.placement.matching import tolerates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainInput:
+class EvictionInput:
     """Input of a decision about evictions: one reconciliation, and the leader that makes it."""
 
     cluster: Cluster
     plan: Plan
     """The plan for this cluster."""
     config: Config
-    against_hard: Against
+    no_schedule_blockers: Against
     watched_seconds: int
     """Time for which this leader has observed the cluster, in seconds."""
     now_seconds: int
@@ -50,13 +50,13 @@ class TerminatingPods(NamedTuple):
     in_cluster: int
 
 
-class DrainContext:
+class EvictionContext:
     """The marked nodes, the pods on them, and all pods of these pods' controllers."""
 
-    def __init__(self, drain_input: DrainInput, owners: Iterable[Owner]) -> None:
+    def __init__(self, eviction_input: EvictionInput, owners: Iterable[Owner]) -> None:
         """Collect the facts; *owners*: further controllers whose pods matter."""
-        self.drain_input, self.now = drain_input, Now(drain_input.now_seconds)
-        cluster = drain_input.cluster
+        self.eviction_input, self.now = eviction_input, Now(eviction_input.now_seconds)
+        cluster = eviction_input.cluster
         self.marked = {
             node.name: node for node in cluster.nodes if mark_of(node.labels) is not None
         }
@@ -76,7 +76,7 @@ class DrainContext:
     @cached_property
     def beginning(self) -> Beginning:
         """Return whether an eviction may begin now."""
-        return may_begin(self.drain_input.config, self.now)
+        return may_begin(self.eviction_input.config, self.now)
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
@@ -87,7 +87,7 @@ class DrainContext:
         return {
             removal.node: {placed.pod: turn for turn, placed in enumerate(removal.placements)}
             for removal in sorted(
-                self.drain_input.plan.removals, key=lambda removal: removal.order
+                self.eviction_input.plan.removals, key=lambda removal: removal.order
             )
             if removal.node in self.marked
         }
@@ -103,18 +103,18 @@ class DrainContext:
             key=lambda pod: (disruption_cost(pod), places.get(pod.key, len(places)), pod.key),
         )
 
-    def why_not_hard(self, name: str) -> Blocker | None:
+    def why_not_no_schedule(self, name: str) -> Blocker | None:
         """Return why pods may still be scheduled to the node, or None."""
         node = self.marked[name]
-        if mark_of(node.labels) is not Mark.HARD:
-            return Blocker(NOT_HARD, "the mark of the node is PreferNoSchedule")
-        if desired_taints(node, self.drain_input.config.taint_key) != node.taints:
-            return Blocker(NOT_HARD, "the taint of the node does not match its mark")
+        if mark_of(node.labels) is not Mark.NO_SCHEDULE:
+            return Blocker(NOT_NO_SCHEDULE, "the mark of the node is PreferNoSchedule")
+        if desired_taints(node, self.eviction_input.config.taint_key) != node.taints:
+            return Blocker(NOT_NO_SCHEDULE, "the taint of the node does not match its mark")
         return None
 
     def allows_no_schedule(self, name: str) -> bool:
         """Return whether nothing prevents a NoSchedule mark."""
-        return not self.drain_input.against_hard.get(name)
+        return not self.eviction_input.no_schedule_blockers.get(name)
 
     def was_interrupted(self, name: str) -> bool:
         """Return whether the plan no longer removes a marked node that has pods and stays."""
@@ -123,10 +123,10 @@ class DrainContext:
             return False
         return bool(self.on[name])
 
-    def soft_period_over(self, name: str) -> bool:
+    def prefer_no_schedule_period_over(self, name: str) -> bool:
         """Return whether the node has been marked for at least `drain.after`."""
-        since = marked_since(self.marked[name], self.drain_input.config.taint_key)
-        return self.now.seconds - since >= self.drain_input.config.drain.after_seconds
+        since = marked_since(self.marked[name], self.eviction_input.config.taint_key)
+        return self.now.seconds - since >= self.eviction_input.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
         """Return why the node can never be drained: the first such pod, or None."""
@@ -159,12 +159,16 @@ class DrainContext:
         return leaves(pod, self.now) if pod.terminating else not pod.ready
 
     def _never(self, pod: Pod) -> Blocker | None:
-        own, taint_key = self.drain_input.own_namespace, self.drain_input.config.taint_key
+        own, taint_key = self.eviction_input.own_namespace, self.eviction_input.config.taint_key
         if (why := why_never(pod, own, self.now)) is not None:
             return why
         node = self.marked.get(pod.node or "")
-        taint = hard_taint(node, taint_key) if node else Taint(taint_key, "", Effect.NO_SCHEDULE)
-        if any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
+        taint = (
+            no_schedule_taint(node, taint_key)
+            if node
+            else Taint(taint_key, "", Effect.NO_SCHEDULE)
+        )
+        if any(tolerates(toleration, taint) for toleration in pod.node_constraints.tolerations):
             return Blocker(COMES_BACK, "tolerates the NoSchedule taint of Ebb", pod.key, taint_key)
         return self.budgets.why_never(pod)
 
@@ -175,7 +179,7 @@ class DrainContext:
 
         *here*: UIDs of the pods that were on the node before. *left*: these controllers.
         """
-        taint_key = self.drain_input.config.taint_key
+        taint_key = self.eviction_input.config.taint_key
         for pod in self.on[name]:
             if owner_of(pod) in left and pod.uid not in here and not pod.terminating:
                 owner = f"{pod.owner_kind} {pod.owner_name}"
@@ -194,7 +198,7 @@ class DrainContext:
         """
         # A user whose pods terminate very slowly must not block evictions in other namespaces.
         found = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
-        most = self.drain_input.config.drain.max_in_namespace
+        most = self.eviction_input.config.drain.max_in_namespace
         spaces = Counter(pod.namespace for pod in found)
         on_nodes = Counter((pod.node or "", pod.namespace) for pod in found)
         nodes: Counter[str] = Counter()

@@ -10,12 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from core.engine.maintenance_gate import Permit, Refusal
+from core.engine.maintenance_gate import MayBegin, Refusal
 from core.engine.unschedulable import is_unschedulable
-from core.eviction.context import DrainContext, DrainInput
+from core.eviction.context import EvictionContext, EvictionInput
 from core.eviction.pods import Owner, leaves, owner_of, why_waited_for
 from core.eviction.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
-from core.eviction.state import MISSED_MAX, OBSERVE_SECONDS, DrainState, Evicted, PlannedEviction
+from core.eviction.state import (
+    MISSED_MAX,
+    OBSERVE_SECONDS,
+    Evicted,
+    EvictionState,
+    PlannedEviction,
+)
 from core.marks.mark import Mark, mark_of
 from core.model.humanize import plural
 from core.model.pod import Pod
@@ -24,12 +30,12 @@ from core.model.workload import STATEFUL_SET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainDecision:
+class EvictionDecision:
     """The decision about evictions in one reconciliation."""
 
-    state: DrainState
+    state: EvictionState
     """State after the decision: the node that is being drained, and failed drains."""
-    hard: frozenset[str] = frozenset()
+    no_schedule: frozenset[str] = frozenset()
     """Nodes whose mark should be NoSchedule unless there is a reason against it."""
     evict: tuple[PlannedEviction, ...] = ()
     """Pods to evict now, in this order, all on the node that is being drained."""
@@ -37,37 +43,39 @@ class DrainDecision:
     """Why other pods of the node are not evicted now."""
 
 
-NOTHING: Final = DrainDecision(state=DrainState())
+NOTHING: Final = EvictionDecision(state=EvictionState())
 
 
-def keep_marks(drain_input: DrainInput, state: DrainState) -> DrainDecision:
+def keep_marks(eviction_input: EvictionInput, state: EvictionState) -> EvictionDecision:
     """Return the decision to keep existing NoSchedule marks and to evict nothing."""
-    if not drain_input.config.evicts:
+    if not eviction_input.config.evicts:
         return NOTHING
-    nodes = drain_input.cluster.nodes
-    hard = (node.name for node in nodes if mark_of(node.labels) is Mark.HARD)
-    return DrainDecision(state=state, hard=frozenset(hard))
+    nodes = eviction_input.cluster.nodes
+    hard = (node.name for node in nodes if mark_of(node.labels) is Mark.NO_SCHEDULE)
+    return EvictionDecision(state=state, no_schedule=frozenset(hard))
 
 
-def plan_drain(drain_input: DrainInput, state: DrainState) -> DrainDecision:
+def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> EvictionDecision:
     """Decide which pods to evict now, given the state of this leader."""
-    if not drain_input.config.evicts:
+    if not eviction_input.config.evicts:
         return NOTHING
     past = bool(state.evicted or state.missed)
-    if not past and not any(mark_of(node.labels) for node in drain_input.cluster.nodes):
+    if not past and not any(mark_of(node.labels) for node in eviction_input.cluster.nodes):
         return NOTHING
-    context = DrainContext(
-        drain_input, [*(eviction.owner for eviction in state.evicted), *state.missed]
+    context = EvictionContext(
+        eviction_input, [*(eviction.owner for eviction in state.evicted), *state.missed]
     )
     seen = _with_node(context, _after_replacements(context, state))
-    idle = keep_marks(drain_input, seen)
+    idle = keep_marks(eviction_input, seen)
     if not seen.node:
         return idle
     drain = _batch(context, replace(seen, progress=_progress(context, state, seen)))
     # Without a permit no mark becomes NoSchedule.
-    hardened = {seen.node} if isinstance(context.beginning, Permit) else set()
-    drain = replace(drain, hard=idle.hard | hardened)
-    late = context.now.seconds - drain.state.progress >= drain_input.config.drain.timeout_seconds
+    hardened = {seen.node} if isinstance(context.beginning, MayBegin) else set()
+    drain = replace(drain, no_schedule=idle.no_schedule | hardened)
+    late = (
+        context.now.seconds - drain.state.progress >= eviction_input.config.drain.timeout_seconds
+    )
     new = any(eviction.pod.uid not in drain.state.refused for eviction in drain.evict)
     return _failed(drain) if late and not new else drain
 
@@ -75,14 +83,14 @@ def plan_drain(drain_input: DrainInput, state: DrainState) -> DrainDecision:
 # Earlier evictions
 
 
-def _after_replacements(context: DrainContext, state: DrainState) -> DrainState:
+def _after_replacements(context: EvictionContext, state: EvictionState) -> EvictionState:
     """Return the state without replaced pods, and without evictions past their timeout."""
     pending = [
         eviction
         for eviction in (_unreplaced(context, state, eviction) for eviction in state.evicted)
         if eviction
     ]
-    timeout = context.drain_input.config.drain.timeout_seconds
+    timeout = context.eviction_input.config.drain.timeout_seconds
     late = [eviction for eviction in pending if context.now.seconds - eviction.at >= timeout]
     failed = {name: why for name, why in state.failed.items() if name in context.marked}
     if late and state.began and state.node in context.marked:
@@ -98,10 +106,10 @@ def _after_replacements(context: DrainContext, state: DrainState) -> DrainState:
 
 
 def _missed(
-    context: DrainContext, state: DrainState, late: Sequence[Evicted]
+    context: EvictionContext, state: EvictionState, late: Sequence[Evicted]
 ) -> Mapping[Owner, Evicted]:
     """Return the controllers that still lack a replacement, most recent first."""
-    seconds = context.drain_input.config.budgets.backoff.max_seconds
+    seconds = context.eviction_input.config.budgets.backoff.max_seconds
     new = {eviction.owner: eviction._replace(at=context.now.seconds) for eviction in late}
     before = [eviction for eviction in state.missed.values() if eviction.owner not in new]
     known = [
@@ -113,13 +121,15 @@ def _missed(
     return {eviction.owner: eviction for eviction in known[:MISSED_MAX]}
 
 
-def _why_missed(context: DrainContext, state: DrainState, name: str) -> Blocker | None:
+def _why_missed(context: EvictionContext, state: EvictionState, name: str) -> Blocker | None:
     """Return the first pod of the node whose controller still lacks a replacement."""
     found = (state.missed.get(owner_of(pod)) for pod in context.on[name] if not pod.terminating)
     return next((_not_replaced(eviction) for eviction in found if eviction is not None), None)
 
 
-def _unreplaced(context: DrainContext, state: DrainState, eviction: Evicted) -> Evicted | None:
+def _unreplaced(
+    context: EvictionContext, state: EvictionState, eviction: Evicted
+) -> Evicted | None:
     """Return the eviction while its replacement is missing, else None."""
     pods = [pod for pod in context.of_owner[eviction.owner] if not pod.overdue(context.now)]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (eviction.key, eviction.uid)), None)
@@ -147,7 +157,7 @@ def _not_replaced(eviction: Evicted) -> Blocker:
 # The node to drain
 
 
-def _with_node(context: DrainContext, state: DrainState) -> DrainState:
+def _with_node(context: EvictionContext, state: EvictionState) -> EvictionState:
     """Return the state with the node to drain now; it changes only if the drain has ended."""
     failed = dict(state.failed)
     if state.began and context.was_interrupted(state.node):
@@ -171,12 +181,12 @@ def _with_node(context: DrainContext, state: DrainState) -> DrainState:
     return state.released(failed)
 
 
-def _may_start(context: DrainContext, name: str) -> bool:
+def _may_start(context: EvictionContext, name: str) -> bool:
     """Return whether the drain of another node may start."""
-    return isinstance(context.beginning, Permit) and context.soft_period_over(name)
+    return isinstance(context.beginning, MayBegin) and context.prefer_no_schedule_period_over(name)
 
 
-def _why_waited(context: DrainContext, state: DrainState) -> Blocker | None:
+def _why_waited(context: EvictionContext, state: EvictionState) -> Blocker | None:
     """Return why the drain fails if a replacement is unschedulable, so NoSchedule is forbidden."""
     # Without a failure, the replacement would be scheduled to the node once its mark is
     # PreferNoSchedule, and be evicted again after the next NoSchedule mark.
@@ -190,24 +200,26 @@ def _why_waited(context: DrainContext, state: DrainState) -> Blocker | None:
     return next(map(_not_replaced, waited), None)
 
 
-def _interrupted(context: DrainContext, name: str) -> Blocker:
+def _interrupted(context: EvictionContext, name: str) -> Blocker:
     kept = (
-        kept_node.blockers for kept_node in context.drain_input.plan.kept if kept_node.node == name
+        kept_node.blockers
+        for kept_node in context.eviction_input.plan.kept
+        if kept_node.node == name
     )
     codes = dict.fromkeys(blocker.code for blockers in kept for blocker in blockers)
     return Blocker(INTERRUPTED, f"the cluster needs the node again: {', '.join(codes)}")
 
 
 def _draining(
-    context: DrainContext, state: DrainState, name: str, failed: Mapping[str, Blocker]
-) -> DrainState:
+    context: EvictionContext, state: EvictionState, name: str, failed: Mapping[str, Blocker]
+) -> EvictionState:
     """Return the state in which this node is being drained."""
-    first = not state.here and context.why_not_hard(name) is None
+    first = not state.here and context.why_not_no_schedule(name) is None
     here = frozenset(pod.uid for pod in context.on[name]) if first else state.here
     return replace(state, node=name, here=here, failed=failed)
 
 
-def _progress(context: DrainContext, before: DrainState, seen: DrainState) -> int:
+def _progress(context: EvictionContext, before: EvictionState, seen: EvictionState) -> int:
     """Return the time of the last progress of the drain, in Unix seconds."""
     # Terminating pods have a grace period of their own, so they count as progress. On a node
     # without a NoSchedule mark they do not: new pods can arrive and terminate there forever.
@@ -218,19 +230,19 @@ def _progress(context: DrainContext, before: DrainState, seen: DrainState) -> in
         or _observes(context)
         or isinstance(context.beginning, Refusal)
         or (
-            context.why_not_hard(seen.node) is None
+            context.why_not_no_schedule(seen.node) is None
             and any(leaves(pod, context.now) for pod in context.on[seen.node])
         )
     )
     return context.now.seconds if progressed else seen.progress
 
 
-def _observes(context: DrainContext) -> bool:
+def _observes(context: EvictionContext) -> bool:
     """Return whether the leader does not know yet which pods the previous leader evicted."""
-    return context.drain_input.watched_seconds < OBSERVE_SECONDS
+    return context.eviction_input.watched_seconds < OBSERVE_SECONDS
 
 
-def _failed(drain: DrainDecision) -> DrainDecision:
+def _failed(drain: EvictionDecision) -> EvictionDecision:
     """Return the decision after a drain without progress within the timeout."""
     state = drain.state
     why = _refused(state, drain.evict[0].pod) if drain.evict else drain.waits[0]
@@ -241,33 +253,33 @@ def _failed(drain: DrainDecision) -> DrainDecision:
 # The pods to evict
 
 
-def _batch(context: DrainContext, state: DrainState) -> DrainDecision:
+def _batch(context: EvictionContext, state: EvictionState) -> EvictionDecision:
     """Decide which pods of the node to evict now, and why the others must wait."""
     if isinstance(context.beginning, Refusal):
-        return DrainDecision(state=state, waits=tuple(context.beginning.blockers))
+        return EvictionDecision(state=state, waits=tuple(context.beginning.blockers))
     pods = context.in_order(state.node)
-    if (soft := context.why_not_hard(state.node)) is not None:
-        return DrainDecision(state=state, waits=(soft,))
+    if (soft := context.why_not_no_schedule(state.node)) is not None:
+        return EvictionDecision(state=state, waits=(soft,))
     if _observes(context):
-        return DrainDecision(state=state)
+        return EvictionDecision(state=state)
     if state.evicted:
-        return DrainDecision(
+        return EvictionDecision(
             state=state, waits=tuple(_not_replaced(eviction) for eviction in state.evicted)
         )
     left = [pod for pod in pods if not pod.terminating]
     whys = [why for pod in left if (why := _why_not(context, state, pod)) is not None]
     if whys and not state.began:  # a drain that fails should not have evicted any pod
-        return DrainDecision(state=state, waits=tuple(whys))
+        return EvictionDecision(state=state, waits=tuple(whys))
     evict, waits = _chosen(context, state, left, context.beginning)
-    return DrainDecision(state=state, evict=tuple(evict), waits=tuple(waits))
+    return EvictionDecision(state=state, evict=tuple(evict), waits=tuple(waits))
 
 
 def _chosen(
-    context: DrainContext, state: DrainState, pods: Sequence[Pod], permit: Permit
+    context: EvictionContext, state: EvictionState, pods: Sequence[Pod], permit: MayBegin
 ) -> tuple[list[PlannedEviction], list[Blocker]]:
     """Choose as many pods as may be evicted at once."""
     limits, (nodes, namespaces, everywhere) = (
-        context.drain_input.config.drain,
+        context.eviction_input.config.drain,
         context.terminating_pods(),
     )
     terminating = nodes[state.node]
@@ -295,7 +307,7 @@ def _chosen(
     return evict, waits
 
 
-def _why_not(context: DrainContext, state: DrainState, pod: Pod) -> Blocker | None:
+def _why_not(context: EvictionContext, state: EvictionState, pod: Pod) -> Blocker | None:
     """Return why a pod of the node that is being drained is not evicted now, or None."""
     if (waited_for := why_waited_for(pod, context.now)) is not None:
         return waited_for
@@ -307,6 +319,6 @@ def _why_not(context: DrainContext, state: DrainState, pod: Pod) -> Blocker | No
     return context.why_not_yet(pod)
 
 
-def _refused(state: DrainState, pod: Pod) -> Blocker:
+def _refused(state: EvictionState, pod: Pod) -> Blocker:
     refused = state.refused[pod.uid]
     return Blocker(REFUSED, f"rejected {plural(refused.times, 'time')}: {refused.why}", pod.key)

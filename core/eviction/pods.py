@@ -53,7 +53,7 @@ def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"runs in Ebb's own namespace, {own_namespace}", pod.key)
     found = (blocker for _, blocker in drainability.findings(pod, now))
-    never = NEVER - AWAITED if pod.ties.completes else NEVER
+    never = NEVER - AWAITED if pod.disruption_facts.completes else NEVER
     return next((one for one in found if one.reason in never), None)
 
 
@@ -62,7 +62,7 @@ def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
     found = [blocker for _, blocker in drainability.findings(pod, now)]
     if any(one.reason is drainability.ON_COMPLETION for one in found):
         return found[0]
-    if pod.ties.completes and any(one.reason in AWAITED for one in found):
+    if pod.disruption_facts.completes and any(one.reason in AWAITED for one in found):
         # Even an annotation that allows evictions does not bring the pod back, and an eviction
         # ends one member of a gang.
         return Blocker(COMPLETES, "runs to completion, and Ebb waits for that", pod.key)

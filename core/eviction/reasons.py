@@ -24,8 +24,8 @@ COMES_BACK: Final = Reason(
     "remove the toleration of {key}, or `nodeName`, from the pod template",
     "the NoSchedule mark keeps the pods of this template off the node",
 )
-NOT_HARD: Final = Reason(
-    "evict-not-hard",
+NOT_NO_SCHEDULE: Final = Reason(
+    "evict-needs-no-schedule",
     "The node does not have a NoSchedule mark and taint, so new pods could still be scheduled to "
     "it.",
     "check the log of ebb-controller, and the label and taints of the node: "
@@ -109,7 +109,7 @@ REASONS: Final = (
     INTERRUPTED,
     OWN,
     COMES_BACK,
-    NOT_HARD,
+    NOT_NO_SCHEDULE,
     OF_JOB,
     COMPLETES,
     BUDGET_TOO_LARGE,

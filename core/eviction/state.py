@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from core.engine.maintenance_gate import Permit
+from core.engine.maintenance_gate import MayBegin
 from core.eviction.pods import Owner
 from core.model.pod import Pod
 from core.model.reason import Blocker
@@ -30,7 +30,7 @@ class PlannedEviction(NamedTuple):
     owner: Owner
     ready: int
     """Number of Ready pods of its owner, including the pod, before any eviction."""
-    permit: Permit
+    permit: MayBegin
     """Permission to evict the pod; it may end before the eviction is sent."""
 
 
@@ -57,7 +57,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainState:
+class EvictionState:
     """The drains and evictions of this leader."""
 
     node: str = ""
@@ -79,14 +79,14 @@ class DrainState:
     Ebb evicts no other pod of such a controller until it has as many Ready pods as before, or
     until `backoff.max` has passed."""
 
-    def after(self, eviction: PlannedEviction, now_seconds: int) -> "DrainState":
+    def after(self, eviction: PlannedEviction, now_seconds: int) -> "EvictionState":
         """Return the state after the API server accepted an eviction."""
         pod = eviction.pod
         new = Evicted(pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds)
         left = self.left | {eviction.owner}
         return replace(self, left=left, progress=now_seconds, evicted=(*self.evicted, new))
 
-    def released(self, failed: Mapping[str, Blocker]) -> "DrainState":
+    def released(self, failed: Mapping[str, Blocker]) -> "EvictionState":
         """Return the state in which no node is being drained.
 
         *failed*: why the drain failed, by node whose mark is to be removed.
@@ -98,7 +98,7 @@ class DrainState:
         """Return whether a pod of the node has been evicted."""
         return bool(self.left)
 
-    def refusing(self, pod: Pod, why: str, *, until: int) -> "DrainState":
+    def refusing(self, pod: Pod, why: str, *, until: int) -> "EvictionState":
         """Return the state after the API server rejected an eviction."""
         before = self.refused.get(pod.uid)
         new = {pod.uid: Refused(before.times + 1 if before else 1, until, why)}

@@ -10,15 +10,16 @@ from typing import Final, NamedTuple
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    GUARDS,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    OLD_PROTECTION_ANNOTATION,
+    PROTECTION_ANNOTATION,
+    PROTECTION_KEYS,
     REMOVAL_DISABLED,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
 )
 from core.model.json_values import printable, whole
 from core.model.node import Effect, Node
@@ -31,13 +32,13 @@ DETAILS_CHARACTERS_MAX: Final = 4096
 Ebb writes about 200 characters; Kubernetes allows 256 kB."""
 RESERVE_CHARACTERS_MAX: Final = 1024
 """Maximum length of the reserve annotation that is read; Ebb writes about 100 characters."""
-GUARD_WHILE_MARKED: Final = "marked"
-GUARD_WHILE_HELD: Final = "held"
+PROTECTED_WHILE_MARKED: Final = "marked"
+PROTECTED_WHILE_UNMARKED: Final = "unmarked"
 """Scale-down protection of an unmarked node.
 
 It ends when the node is released to the autoscaler, or when it is not empty any more."""
 OPT_OUT_ANNOTATIONS: Final = frozenset(
-    {KEEP_ANNOTATION, REMOVAL_DISABLED, KARPENTER_KEEP_ANNOTATION, GUARD_ANNOTATION}
+    {KEEP_ANNOTATION, REMOVAL_DISABLED, DO_NOT_DISRUPT_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION}
 )
 """All annotations that `opt_out_annotation` reads."""
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
@@ -45,13 +46,13 @@ _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1
 
 
 class Mark(StrEnum):
-    """The value of the mark's label: SOFT for a PreferNoSchedule taint, HARD for NoSchedule."""
+    """The value of the mark's label: the effect of the taint."""
 
-    SOFT = "soft"
-    HARD = "hard"
+    PREFER_NO_SCHEDULE = Effect.PREFER_NO_SCHEDULE.value
+    NO_SCHEDULE = Effect.NO_SCHEDULE.value
 
 
-EFFECT_OF: Final = {Mark.SOFT: Effect.PREFER_NO_SCHEDULE, Mark.HARD: Effect.NO_SCHEDULE}
+MARKS: Final = frozenset(mark.value for mark in Mark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ def backoffs(nodes: Iterable[Node]) -> dict[str, Backoff]:
 def mark_of(labels: Mapping[str, str]) -> Mark | None:
     """Return the mark of a Node with these labels; an unknown value is no mark."""
     value = labels.get(MARK_LABEL)
-    return Mark(value) if value in (Mark.SOFT, Mark.HARD) else None
+    return Mark(value) if value in MARKS else None
 
 
 def encode_details(details: Details) -> str:
@@ -170,26 +171,31 @@ def existing_marks(nodes: Iterable[Node], taint_key: str) -> dict[str, ExistingM
     }
 
 
-class Guard(NamedTuple):
+class ProtectionRecord(NamedTuple):
     """The annotation that shows that Ebb set the scale-down protection.
 
     Its value is `{until}`, or `{until} {key}` for Karpenter's annotation.
     """
 
     until: str
-    """GUARD_WHILE_MARKED, GUARD_WHILE_HELD, or the Unix second at which the protection ends."""
-    key: str = GUARDS[0]
+    """PROTECTED_WHILE_MARKED, PROTECTED_WHILE_UNMARKED, or the Unix second at which the
+    protection ends."""
+    key: str = PROTECTION_KEYS[0]
 
     def __str__(self) -> str:
-        return self.until if self.key == GUARDS[0] else f"{self.until} {self.key}"
+        return self.until if self.key == PROTECTION_KEYS[0] else f"{self.until} {self.key}"
 
 
-def guard_of(node: Node) -> Guard | None:
+def protection_of(node: Node) -> ProtectionRecord | None:
     """Return the scale-down protection that Ebb set on the node, or None if there is none."""
-    until, _, named = node.annotations.get(GUARD_OURS_ANNOTATION, "").partition(" ")
-    key = named if named in GUARDS else GUARDS[0]
-    protected = GUARD_OURS_ANNOTATION in node.annotations and node.annotations.get(key) == "true"
-    return Guard(until, key) if protected else None
+    annotations = node.annotations
+    record = annotations.get(PROTECTION_ANNOTATION, annotations.get(OLD_PROTECTION_ANNOTATION))
+    if record is None:
+        return None
+    until, _, named = record.partition(" ")
+    key = named if named in PROTECTION_KEYS else PROTECTION_KEYS[0]
+    protected = annotations.get(key) == "true"
+    return ProtectionRecord(until, key) if protected else None
 
 
 def reserved_for(node: Node) -> str | None:
@@ -199,17 +205,21 @@ def reserved_for(node: Node) -> str | None:
     """
     pods = node.annotations.get(RESERVE_ANNOTATION, "")
     valid = 0 < len(pods) <= RESERVE_CHARACTERS_MAX and pods.isprintable()
-    return pods if valid and guard_of(node) else None
+    return pods if valid and protection_of(node) else None
 
 
-def guard_key(node: Node) -> str:
+def protection_key(node: Node) -> str:
     """Return the key of the annotation that keeps the node's autoscaler from removing the node."""
-    return KARPENTER_KEEP_ANNOTATION if KARPENTER_LABEL in node.labels else GUARD_ANNOTATION
+    return (
+        DO_NOT_DISRUPT_ANNOTATION
+        if KARPENTER_LABEL in node.labels
+        else SCALE_DOWN_DISABLED_ANNOTATION
+    )
 
 
-def is_released_to_autoscaler(node: Node) -> bool:
+def is_scale_down_allowed(node: Node) -> bool:
     """Return whether the node is marked and no annotation protects it from scale-down."""
-    free = guard_of(node) is None and guard_key(node) not in node.annotations
+    free = protection_of(node) is None and protection_key(node) not in node.annotations
     return free and mark_of(node.labels) is not None
 
 
@@ -219,12 +229,15 @@ def opt_out_annotation(node: Node) -> str | None:
         return KEEP_ANNOTATION
     if node.annotations.get(REMOVAL_DISABLED) == "true":
         return REMOVAL_DISABLED
-    ours = guard_of(node)
-    for key in (KARPENTER_KEEP_ANNOTATION, GUARD_ANNOTATION):
+    ours = protection_of(node)
+    for key in (DO_NOT_DISRUPT_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION):
         if key not in node.annotations or (ours and ours.key == key):
             continue
         # Any value of another owner counts: Ebb would have to overwrite "false" to protect the
         # node. Karpenter's annotation counts with any value on Karpenter's nodes only.
-        if key in (GUARD_ANNOTATION, guard_key(node)) or node.annotations[key] == "true":
+        if (
+            key in (SCALE_DOWN_DISABLED_ANNOTATION, protection_key(node))
+            or node.annotations[key] == "true"
+        ):
             return key
     return None

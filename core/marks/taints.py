@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from core.marks.mark import EFFECT_OF, Mark, mark_of, marked_since
-from core.model.node import Node, Taint
+from core.marks.mark import Mark, mark_of, marked_since
+from core.model.node import Effect, Node, Taint
 
 
 def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
@@ -25,13 +25,13 @@ def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
     return tuple(taint for index, taint in enumerate(taints) if index not in positions[1:])
 
 
-def hard_taint(node: Node, taint_key: str) -> Taint:
+def no_schedule_taint(node: Node, taint_key: str) -> Taint:
     """Return the taint that the Node has, or would have, with a NoSchedule mark."""
-    return _taint(node, taint_key, Mark.HARD)
+    return _taint(node, taint_key, Mark.NO_SCHEDULE)
 
 
 def _taint(node: Node, taint_key: str, mark: Mark) -> Taint:
-    return Taint(taint_key, str(marked_since(node, taint_key)), EFFECT_OF[mark])
+    return Taint(taint_key, str(marked_since(node, taint_key)), Effect(mark.value))
 
 
 def keys_unknown(node: Node, taint_key: str) -> list[str]:

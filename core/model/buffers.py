@@ -106,7 +106,7 @@ def _looked_up(
         namespace="",
         name=buffer.key,
         requests=example.requests,
-        placing=without_volumes(example.placing),
+        node_constraints=without_volumes(example.node_constraints),
         owner_kind=BUFFER,
         owner_name=buffer.key,
     )

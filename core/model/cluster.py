@@ -49,7 +49,7 @@ class DaemonSet:
 
     namespace: str
     name: str
-    placing: NodeConstraints
+    node_constraints: NodeConstraints
     """Node constraints of its pods, with the tolerations that the DaemonSet controller adds."""
 
     @property

@@ -31,8 +31,8 @@ class SharedConstraints(NamedTuple):
     """Constraints that pods of a namespace share, and whether these are mirror pods."""
 
     namespace: str
-    placing: NodeConstraints
-    company: PodConstraints
+    node_constraints: NodeConstraints
+    pod_constraints: PodConstraints
     mirror: bool
 
 
@@ -145,20 +145,23 @@ def is_special(pod: Pod) -> bool:
     Any step may change such a pod. Other pods are changed only because of a setting, the operating
     systems of the nodes, or the evaluation budget (core.cluster.tenant_limits).
     """
-    company, ties = pod.company, pod.ties
+    pod_constraints, disruption_facts = pod.pod_constraints, pod.disruption_facts
     return bool(
         pod.unsupported
         or pod.nominated_node
         or pod.requests.extended
         or pod.scheduler != DEFAULT_SCHEDULER
-        or (ties is not NO_DISRUPTION_FACTS and (ties.claims or ties.disks))
-        or (company is not NO_POD_CONSTRAINTS and chooses_namespaces(company))
+        or (
+            disruption_facts is not NO_DISRUPTION_FACTS
+            and (disruption_facts.claims or disruption_facts.disks)
+        )
+        or (pod_constraints is not NO_POD_CONSTRAINTS and chooses_namespaces(pod_constraints))
     )
 
 
-def chooses_namespaces(company: PodConstraints) -> bool:
+def chooses_namespaces(pod_constraints: PodConstraints) -> bool:
     """Return whether a term selects pods by the labels of their namespace."""
-    return any(term.chosen for term in (*company.near, *company.apart))
+    return any(term.chosen for term in (*pod_constraints.near, *pod_constraints.apart))
 
 
 def _if_special(pod: Pod | None) -> Pod | None:
@@ -166,8 +169,8 @@ def _if_special(pod: Pod | None) -> Pod | None:
 
 
 def _shared_key(pod: Pod) -> SharedKey:
-    return pod.namespace, id(pod.placing), id(pod.company), pod.mirror
+    return pod.namespace, id(pod.node_constraints), id(pod.pod_constraints), pod.mirror
 
 
 def _shared(pod: Pod) -> SharedConstraints:
-    return SharedConstraints(pod.namespace, pod.placing, pod.company, pod.mirror)
+    return SharedConstraints(pod.namespace, pod.node_constraints, pod.pod_constraints, pod.mirror)

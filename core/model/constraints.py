@@ -97,42 +97,46 @@ class NodeConstraints:
         return self.node_selector + self.system
 
 
-def without_volumes(placing: NodeConstraints) -> NodeConstraints:
+def without_volumes(node_constraints: NodeConstraints) -> NodeConstraints:
     """Return the constraints without those of volumes."""
-    return replace(placing, volumes=()) if placing.volumes else placing
+    return replace(node_constraints, volumes=()) if node_constraints.volumes else node_constraints
 
 
-def with_extended(placing: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
+def with_extended(node_constraints: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
     """Return the constraints of a pod that requests these extended resources.
 
     Pods of one template share the result.
     """
-    return _with_extended(placing, names) if placing.extended != names else placing
+    return (
+        _with_extended(node_constraints, names)
+        if node_constraints.extended != names
+        else node_constraints
+    )
 
 
 @lru_cache(maxsize=EXTENDED_CACHED_MAX)
-def _with_extended(placing: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
-    return replace(placing, extended=names)
+def _with_extended(node_constraints: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
+    return replace(node_constraints, extended=names)
 
 
-def with_system(placing: NodeConstraints, name: str) -> NodeConstraints:
+def with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
     """Return the constraints of a pod that needs this operating system.
 
     Constraints that name a system are returned unchanged. Pods of one template share the result.
     """
-    named = any(key == OS_LABEL for key, _ in placing.labels)
-    return placing if named else _with_system(placing, name)
+    named = any(key == OS_LABEL for key, _ in node_constraints.labels)
+    return node_constraints if named else _with_system(node_constraints, name)
 
 
 @lru_cache(maxsize=SYSTEMS_CACHED_MAX)
-def _with_system(placing: NodeConstraints, name: str) -> NodeConstraints:
-    return replace(placing, system=((OS_LABEL, name),))
+def _with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
+    return replace(node_constraints, system=((OS_LABEL, name),))
 
 
-def names_node(placing: NodeConstraints) -> bool:
+def names_node(node_constraints: NodeConstraints) -> bool:
     """Return whether the constraints name nodes, as those of DaemonSet pods do."""
-    terms = placing.affinity or ()
-    keys = {key for key, _ in placing.node_selector}
+    terms = node_constraints.affinity or ()
+    keys = {key for key, _ in node_constraints.node_selector}
     keys |= {requirement.key for term in terms for requirement in term.labels}
     return HOST_LABEL in keys or any(term.fields for term in terms)
 

@@ -51,7 +51,7 @@ class Pod:
     If the node admits the pod, `node` names this node too (core.cluster.assumptions)."""
     requests: Resources = Resources(pods=1)
     """Requests as kube-scheduler counts them (core.model.requests); `pods` is 1."""
-    placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS
     """Constraints on the node, including the extended resources that `requests` needs."""
     scheduler: str = DEFAULT_SCHEDULER
     """Scheduler of the pod.
@@ -78,7 +78,7 @@ class Pod:
     """Why the pod could not be read; empty if it could.
 
     The other fields hold all that is known. The pod is not movable; its node accepts no pods."""
-    company: PodConstraints = NO_POD_CONSTRAINTS
+    pod_constraints: PodConstraints = NO_POD_CONSTRAINTS
     """Constraints on other pods.
 
     DaemonSet and static pods keep only those that block other pods: anti-affinity, ports,
@@ -86,7 +86,7 @@ class Pod:
     own_spread: bool = False
     """The pod has topology spread constraints of its own, so the cluster's defaults do not
     apply."""
-    ties: DisruptionFacts = NO_DISRUPTION_FACTS
+    disruption_facts: DisruptionFacts = NO_DISRUPTION_FACTS
     unschedulable: bool = False
     """The pod is pending, and the scheduler reported that it fits on no node."""
     terminating: bool = False
@@ -108,9 +108,11 @@ class Pod:
 
     def __post_init__(self) -> None:
         """Require a node that offers the extended resources of the requests."""
-        if self.requests.extended or self.placing.extended:
+        if self.requests.extended or self.node_constraints.extended:
             names = tuple(name for name, units in self.requests.extended if units)
-            object.__setattr__(self, "placing", with_extended(self.placing, names))
+            object.__setattr__(
+                self, "node_constraints", with_extended(self.node_constraints, names)
+            )
 
     @property
     def key(self) -> str:
@@ -148,10 +150,10 @@ class Pod:
 
     def as_estimated(self) -> "Pod":
         """Return the pod without volumes whose CSI driver is unknown."""
-        disks = tuple(disk for disk in self.company.disks if disk.driver != ANY_DRIVER)
-        if len(disks) == len(self.company.disks):
+        disks = tuple(disk for disk in self.pod_constraints.disks if disk.driver != ANY_DRIVER)
+        if len(disks) == len(self.pod_constraints.disks):
             return self
-        return replace(self, company=replace(self.company, disks=disks))
+        return replace(self, pod_constraints=replace(self.pod_constraints, disks=disks))
 
     @property
     def stays_with_node(self) -> bool:
@@ -178,5 +180,5 @@ class Pod:
 
         Cluster Autoscaler does not wait for such a pod (LongTerminating).
         """
-        due = self.ties.overdue_seconds
+        due = self.disruption_facts.overdue_seconds
         return due is not None and now is not None and now.reached(due + 1)

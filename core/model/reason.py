@@ -17,7 +17,7 @@ class Reason(NamedTuple):
     """One sentence that explains the code."""
     fix: str
     """The cheapest fix for an operator; commands are complete and can be pasted."""
-    lifted: str
+    ends_when: str
     """Condition that ends the reason; completes "It ends when ..."."""
 
 

@@ -19,12 +19,14 @@ def goes_by_cost(pod: Pod) -> bool:
     False for a pod of a gang: a scale-in would delete one member because of its node, although the
     other members run elsewhere.
     """
-    return pod.owner_kind == REPLICA_SET and not pod.stays_with_node and not pod.ties.gang
+    return (
+        pod.owner_kind == REPLICA_SET and not pod.stays_with_node and not pod.disruption_facts.gang
+    )
 
 
 def runs_to_completion(pod: Pod) -> bool:
     """Return whether the pod ends by itself when its work is done, as pods of Jobs do."""
-    return pod.owner_kind == JOB or pod.ties.completes
+    return pod.owner_kind == JOB or pod.disruption_facts.completes
 
 
 class Workload(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from core.config.settings import Config, Mode
 from core.eligibility.emptiness import occupying
 from core.eligibility.surge import NEVER, VOLUME, why_not_replaced
-from core.engine.maintenance_gate import Beginning, Permit, Refusal, may_begin
+from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, may_begin
 from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable
 from core.model.cluster import Cluster
@@ -71,7 +71,7 @@ class NewMove(NamedTuple):
     """A move to begin."""
 
     record: MoveRecord
-    permit: Permit
+    permit: MayBegin
     """Permission to begin the move; it may end before the record is written."""
 
 
@@ -183,7 +183,7 @@ class SurgeContext:
                 yield Blocker(CHEAPER, message, pod.key)
                 break
         if pod.key not in self.places:
-            ports = pod.company.host_ports
+            ports = pod.pod_constraints.host_ports
             reason = HOST_PORT if ports else NO_PLACE
             yield Blocker(reason, "no node that stays has room for it in Ebb's plan", pod.key)
 
@@ -201,7 +201,7 @@ def plan_moves(context: SurgeContext) -> MovePlan:
 class _Choice:
     """The moves chosen so far, and the limits on them."""
 
-    def __init__(self, context: SurgeContext, permit: Permit) -> None:
+    def __init__(self, context: SurgeContext, permit: MayBegin) -> None:
         self._context, self._permit = context, permit
         self._limits = context.surge_input.config.surge
         moves = context.surge_input.records.moves.values()

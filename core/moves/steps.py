@@ -224,7 +224,7 @@ def _why_undone(
     if not view.allowed:
         return MoveOutcome.STOPPED
     if record.node not in view.marked:
-        return MoveOutcome.NODE_RELEASED
+        return MoveOutcome.NODE_UNMARKED
     if deployment.replica_failure:
         return MoveOutcome.REFUSED
     if any(pod.unschedulable for pod in view.remaining):

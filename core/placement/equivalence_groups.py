@@ -54,13 +54,13 @@ def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
     """
     groups: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
     for pod in pods:
-        groups[id(pod.requests), id(pod.placing)].append(pod)
+        groups[id(pod.requests), id(pod.node_constraints)].append(pod)
     return list(groups.values())
 
 
 def templates(groups: Groups) -> list[NodeConstraints]:
     """Return the distinct node constraints, in an order that is independent of the pods' order."""
-    return sorted({members[0].placing for members in groups}, key=repr)
+    return sorted({members[0].node_constraints for members in groups}, key=repr)
 
 
 def group_by_value(
@@ -73,7 +73,7 @@ def group_by_value(
     """
     found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
     for members in groups:
-        key = members[0].requests, numbers[members[0].placing]
+        key = members[0].requests, numbers[members[0].node_constraints]
         found.setdefault(key, []).append(members)
     return {key: _merged(parts) for key, parts in found.items()}
 

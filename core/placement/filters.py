@@ -62,18 +62,18 @@ class Filter(ABC):
         """Return the name of the filter in messages."""
 
     @abstractmethod
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
         """Report whether the node admits pods with these constraints."""
 
     @abstractmethod
-    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+    def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
         """Return the node fields that decide whether a node admits these constraints.
 
         Nodes with equal values in these fields must get the same answer.
         """
 
     @abstractmethod
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         """Return the nodes of the index that `admits` accepts, one bit for each (see bits).
 
         The cost must not grow with nodes times requirements: a pod may have a thousand of them.
@@ -99,18 +99,18 @@ class VolumeFilter(Filter):
     def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
         """Return the nodes of the index that can use the volume, one bit for each."""
 
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
         """Report whether the node can use all volumes of the pod."""
-        return all(self.admits_volume(node, volume) for volume in placing.volumes)
+        return all(self.admits_volume(node, volume) for volume in node_constraints.volumes)
 
-    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+    def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
         """Return the node fields that decide whether a node can use the volumes of the pod."""
-        return chain.from_iterable(map(self.volume_reads, placing.volumes))
+        return chain.from_iterable(map(self.volume_reads, node_constraints.volumes))
 
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         """Return the nodes of the index that can use all volumes of the pod, one bit for each."""
         nodes = index.all
-        for volume in placing.volumes:
+        for volume in node_constraints.volumes:
             nodes &= self.nodes_of_volume(index, volume)
         return nodes
 
@@ -120,18 +120,22 @@ class NodeUnschedulable(Filter):
 
     name = "cordoned"
 
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
-        return not node.unschedulable or _tolerates_cordon(placing)
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
+        return not node.unschedulable or _tolerates_cordon(node_constraints)
 
     def reads(self, _: NodeConstraints) -> Iterable[NodeField]:
         return (UNSCHEDULABLE,)
 
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
-        return index.all if _tolerates_cordon(placing) else index.all ^ index.unschedulable
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
+        return (
+            index.all if _tolerates_cordon(node_constraints) else index.all ^ index.unschedulable
+        )
 
 
-def _tolerates_cordon(placing: NodeConstraints) -> bool:
-    return any(tolerates(toleration, UNSCHEDULABLE_TAINT) for toleration in placing.tolerations)
+def _tolerates_cordon(node_constraints: NodeConstraints) -> bool:
+    return any(
+        tolerates(toleration, UNSCHEDULABLE_TAINT) for toleration in node_constraints.tolerations
+    )
 
 
 class TaintToleration(Filter):
@@ -139,9 +143,9 @@ class TaintToleration(Filter):
 
     name = "taint"
 
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
         return all(
-            any(tolerates(toleration, taint) for toleration in placing.tolerations)
+            any(tolerates(toleration, taint) for toleration in node_constraints.tolerations)
             for taint in node.taints
             if is_blocking(taint)
         )
@@ -149,8 +153,8 @@ class TaintToleration(Filter):
     def reads(self, _: NodeConstraints) -> Iterable[NodeField]:
         return (TAINTS,)
 
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
-        return index.taints.tolerated(placing.tolerations)
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
+        return index.taints.tolerated(node_constraints.tolerations)
 
 
 class MatchNodeSelector(Filter):
@@ -161,15 +165,15 @@ class MatchNodeSelector(Filter):
 
     name = "node-selector"
 
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
-        return all(node.labels.get(key) == value for key, value in placing.labels)
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
+        return all(node.labels.get(key) == value for key, value in node_constraints.labels)
 
-    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
-        return ((LABEL, key) for key, _ in placing.labels)
+    def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
+        return ((LABEL, key) for key, _ in node_constraints.labels)
 
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         nodes = index.all
-        for key, value in placing.labels:
+        for key, value in node_constraints.labels:
             if not nodes:
                 break
             nodes &= index.label(key).one_of((value,))
@@ -181,14 +185,18 @@ class NodeAffinity(Filter):
 
     name = "node-affinity"
 
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
-        return placing.affinity is None or _matches_any(node, placing.affinity)
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
+        return node_constraints.affinity is None or _matches_any(node, node_constraints.affinity)
 
-    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
-        return _fields_of(placing.affinity or ())
+    def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
+        return _fields_of(node_constraints.affinity or ())
 
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
-        return index.all if placing.affinity is None else _nodes_of_any(index, placing.affinity)
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
+        return (
+            index.all
+            if node_constraints.affinity is None
+            else _nodes_of_any(index, node_constraints.affinity)
+        )
 
 
 class VolumeNodeAffinity(VolumeFilter):
@@ -281,15 +289,15 @@ class NodeDeclaredFeatures(Filter):
 
     name = "declared-features"
 
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
-        return all(feature in node.features for feature in placing.features)
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
+        return all(feature in node.features for feature in node_constraints.features)
 
-    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
-        return (DECLARED_FEATURES,) if placing.features else ()
+    def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
+        return (DECLARED_FEATURES,) if node_constraints.features else ()
 
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         nodes = index.all
-        for feature in placing.features:
+        for feature in node_constraints.features:
             nodes &= index.declared_features.one_of((feature,))
         return nodes
 
@@ -302,15 +310,15 @@ class ExtendedResources(Filter):
 
     name = "extended-resources"
 
-    def admits(self, node: Node, placing: NodeConstraints) -> bool:
-        return all(map(node.allocatable.offers, placing.extended))
+    def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
+        return all(map(node.allocatable.offers, node_constraints.extended))
 
-    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
-        return ((OFFERS, name) for name in placing.extended)
+    def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
+        return ((OFFERS, name) for name in node_constraints.extended)
 
-    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+    def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         nodes = index.all
-        for name in placing.extended:
+        for name in node_constraints.extended:
             nodes &= index.extended_resources.one_of((name,))
         return nodes
 
@@ -334,7 +342,7 @@ VOLUME_FILTERS: Final = tuple(one for one in FILTERS if isinstance(one, VolumeFi
 
 
 def first_failing_filter(
-    node: Node, placing: NodeConstraints, filters: Filters = FILTERS
+    node: Node, node_constraints: NodeConstraints, filters: Filters = FILTERS
 ) -> str | None:
     """Return the name of the first filter that refuses the node, or None if all admit it."""
-    return next((one.name for one in filters if not one.admits(node, placing)), None)
+    return next((one.name for one in filters if not one.admits(node, node_constraints)), None)

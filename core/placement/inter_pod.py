@@ -42,8 +42,10 @@ class PodTopology:
         self._node_of: dict[int, int] = {}
         self._tried: list[tuple[Group, int, int]] = []
         asking = cluster.pods if constrained is None else constrained
-        pod_constraints = {id(pod.company): pod.company for pod in asking}
-        if all(company == NO_POD_CONSTRAINTS for company in pod_constraints.values()):
+        pod_constraints = {id(pod.pod_constraints): pod.pod_constraints for pod in asking}
+        if all(
+            pod_constraints == NO_POD_CONSTRAINTS for pod_constraints in pod_constraints.values()
+        ):
             return
         limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
         attached = [cluster.attachments.get(node.name, ()) for node in nodes]

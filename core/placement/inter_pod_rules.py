@@ -60,7 +60,9 @@ class InterPodRules:
         """Counts by the pods that they count; True: terminating pods count too."""
         self._repelled: Finder[PodAffinityTerm] = Finder()
         """Anti-affinity terms by the pods that they select."""
-        for term in dict.fromkeys(term for company in pod_constraints for term in company.apart):
+        for term in dict.fromkeys(
+            term for pod_constraints in pod_constraints for term in pod_constraints.apart
+        ):
             self._repelled.add((term.selector,), term)
         asked = chain.from_iterable((*one.near, *one.apart) for one in pod_constraints)
         spread = chain.from_iterable(one.spread for one in pod_constraints)
@@ -77,23 +79,26 @@ class InterPodRules:
     def group(self, pod: Pod) -> Group:
         """Return the group of pods that no inter-pod rule distinguishes from this one."""
         objects = (
-            id(pod.labels), id(pod.company), id(pod.placing), pod.namespace, pod.terminating
+            id(pod.labels), id(pod.pod_constraints), id(pod.node_constraints),
+            pod.namespace, pod.terminating,
         )  # fmt: skip
         # Most pods share these objects with others, so objects are compared first.
         found = self._by_object.get(objects)
         if found is None:
-            placing = pod.placing if pod.company.spread else None
+            node_constraints = pod.node_constraints if pod.pod_constraints.spread else None
             # Labels that no selector reads do not distinguish pods. Each pod of a StatefulSet has
             # a label of its own.
             labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
-            value = (labels, pod.company, placing, pod.namespace, pod.terminating)
+            value = (labels, pod.pod_constraints, node_constraints, pod.namespace, pod.terminating)
             found = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
         return found
 
     def write_rules(self) -> None:
         """Set the rules of all groups, and create the counts that they read."""
         groups = list(self._by_value.values())
-        spread = {group.like.placing for group in groups if group.like.company.spread}
+        spread = {
+            group.like.node_constraints for group in groups if group.like.pod_constraints.spread
+        }
         classes = NodeClasses(self._nodes, spread)
         for group in groups:
             group.rules = tuple(self._rules(group.like, classes))
@@ -108,20 +113,22 @@ class InterPodRules:
             pod = group.like
             found = self._counted.matching(pod)
             adds = [tally for tally, always in found if always or not pod.terminating]
-            for term in pod.company.apart:
+            for term in pod.pod_constraints.apart:
                 adds += self._holders.get(term, ())
             ports = (
-                (p.port, p.protocol, ip) for p in pod.company.host_ports for ip in (p.ip, None)
+                (p.port, p.protocol, ip)
+                for p in pod.pod_constraints.host_ports
+                for ip in (p.ip, None)
             )
             adds += [self._ports[port] for port in ports if port in self._ports]
             # A pod that several terms select counts once: a rule reads only whether there is any.
-            group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
+            group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.pod_constraints))
         return group.adds
 
     def _rules(self, pod: Pod, classes: NodeClasses) -> list[Rule]:
-        company = pod.company
+        pod_constraints = pod.pod_constraints
         rules: list[Rule] = []
-        for port in company.host_ports:
+        for port in pod_constraints.host_ports:
             for ip in (None,) if port.ip == ANY_IP else (port.ip, ANY_IP):
                 key = port.port, port.protocol, ip
                 if key not in self._ports:
@@ -129,17 +136,17 @@ class InterPodRules:
                 rules.append(
                     AntiAffinityRule(f"host port {port.port}/{port.protocol}", self._ports[key])
                 )
-        rules += self._attachments.rules(company)
-        rules += (self._topology_spread(pod, one, classes) for one in company.spread)
-        if company.near:
-            selectors = tuple(term.selector for term in company.near)
-            keys = [term.topology_key for term in company.near]
+        rules += self._attachments.rules(pod_constraints)
+        rules += (self._topology_spread(pod, one, classes) for one in pod_constraints.spread)
+        if pod_constraints.near:
+            selectors = tuple(term.selector for term in pod_constraints.near)
+            keys = [term.topology_key for term in pod_constraints.near]
             own = all(selects(selector, pod) for selector in selectors)
             tallies = tuple(self._selected(selectors, key) for key in keys)
             rules.append(AffinityRule(f"pod affinity on {', '.join(keys)}", tallies, own))
         rules += [
             AntiAffinityRule(f"pod anti-affinity on {key}", self._selected((term.selector,), key))
-            for key, terms in self._by_key(company.apart)
+            for key, terms in self._by_key(pod_constraints.apart)
             for term in terms
         ]
         rules += [
@@ -204,20 +211,25 @@ class InterPodRules:
         `honor_affinity` they must also match the pod's node selector and affinity. With
         `honor_taints` the pod must tolerate their taints.
         """
-        placing = NodeConstraints()
+        node_constraints = NodeConstraints()
         filters: Filters = ()
         if constraint.honor_affinity:
-            placing = replace(placing, node_selector=pod.placing.node_selector,
-                              affinity=pod.placing.affinity)  # fmt: skip
+            node_constraints = replace(
+                node_constraints,
+                node_selector=pod.node_constraints.node_selector,
+                affinity=pod.node_constraints.affinity,
+            )
             filters += LABEL_FILTERS
         if constraint.honor_taints:
-            placing = replace(placing, tolerations=pod.placing.tolerations)
+            node_constraints = replace(
+                node_constraints, tolerations=pod.node_constraints.tolerations
+            )
             filters += (TAINT_TOLERATION,)
-        labels = tuple(sorted({one.topology_key for one in pod.company.spread}))
-        where = (constraint.topology_key, labels, placing, len(filters))
+        labels = tuple(sorted({one.topology_key for one in pod.pod_constraints.spread}))
+        where = (constraint.topology_key, labels, node_constraints, len(filters))
         domains = self._domains.get(where)
         if domains is None:
-            allowed = set(classes.allowing_by(placing, filters))
+            allowed = set(classes.allowing_by(node_constraints, filters))
             domains = self._domains[where] = Domains(
                 [
                     node.labels[constraint.topology_key]

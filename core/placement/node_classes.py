@@ -14,16 +14,16 @@ from core.placement.node_index import NodeIndex
 class NodeClasses:
     """Classes of equal nodes, so that node constraints are checked once for each class."""
 
-    def __init__(self, nodes: Sequence[Node], placings: Iterable[NodeConstraints]) -> None:
+    def __init__(self, nodes: Sequence[Node], all_constraints: Iterable[NodeConstraints]) -> None:
         labels = set[str]().union(*(node.labels for node in nodes))
         # Volumes do not define classes: `_nodes_of_volume` checks each volume separately.
         filters = [one for one in FILTERS if not isinstance(one, VolumeFilter)]
         fields = sorted(
             {
                 field
-                for placing in placings
+                for node_constraints in all_constraints
                 for one in filters
-                for field in one.reads(placing)
+                for field in one.reads(node_constraints)
                 # A label that no node has makes no difference, and pods may name any label.
                 if field[0] != LABEL or field[1] in labels
             }
@@ -46,27 +46,27 @@ class NodeClasses:
         self._admitted: dict[NodeConstraints, frozenset[int]] = {}
         self._reached: dict[VolumeTopology, frozenset[int]] = {}
 
-    def allowing(self, placing: NodeConstraints) -> list[int]:
+    def allowing(self, node_constraints: NodeConstraints) -> list[int]:
         """Return the ids of the nodes that the constraints admit, ascending.
 
         Constraints that admit the same nodes share one list: do not change it.
         """
-        if not placing.volumes:
-            return self.allowing_by(placing, FILTERS)
+        if not node_constraints.volumes:
+            return self.allowing_by(node_constraints, FILTERS)
         # Each pod of a StatefulSet with local volumes has constraints of its own. Their common
         # part is checked once, and each volume is checked once.
-        without = without_volumes(placing)
+        without = without_volumes(node_constraints)
         admitted = self._admitted.get(without)
         if admitted is None:
             admitted = self._admitted[without] = frozenset(self.allowing_by(without, FILTERS))
-        return sorted(admitted.intersection(*map(self._nodes_of_volume, placing.volumes)))
+        return sorted(admitted.intersection(*map(self._nodes_of_volume, node_constraints.volumes)))
 
-    def allowing_by(self, placing: NodeConstraints, filters: Filters) -> list[int]:
+    def allowing_by(self, node_constraints: NodeConstraints, filters: Filters) -> list[int]:
         """Return the ids of the nodes that these filters admit for constraints without volumes.
 
         Constraints that admit the same nodes share one list: do not change it.
         """
-        classes = self._classes(placing, filters)
+        classes = self._classes(node_constraints, filters)
         found = self._lists.get(classes)
         if found is None:
             digits = f"{classes:0{len(self._representatives)}b}"[::-1].encode()
@@ -74,21 +74,21 @@ class NodeClasses:
             found = self._lists[classes] = list(compress(self._ids, admits))
         return found
 
-    def allows(self, placing: NodeConstraints, classes: int, filters: Filters) -> bool:
+    def allows(self, node_constraints: NodeConstraints, classes: int, filters: Filters) -> bool:
         """Report whether these filters admit all the classes for constraints without volumes."""
-        return not classes & ~self._classes(placing, filters)
+        return not classes & ~self._classes(node_constraints, filters)
 
     def classes_of(self, nodes: Iterable[int]) -> int:
         """Return the bit set of the nodes' classes, for `allows`."""
         found = {self._class_of[node] for node in nodes}
         return sum(1 << node_class for node_class in found)
 
-    def _classes(self, placing: NodeConstraints, filters: Filters) -> int:
+    def _classes(self, node_constraints: NodeConstraints, filters: Filters) -> int:
         classes = self._index.all
         for one in filters:
             if not classes:
                 break
-            classes &= one.feasible_nodes(self._index, placing)
+            classes &= one.feasible_nodes(self._index, node_constraints)
         return classes
 
     def _nodes_of_volume(self, volume: VolumeTopology) -> frozenset[int]:

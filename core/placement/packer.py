@@ -50,9 +50,11 @@ AdmittingNodes = Callable[[NodeConstraints], list[int]]
 """Returns the ids of the nodes that admit pods with given constraints, in first-fit order."""
 
 
-def _admitting(node_order: NodeOrder, placings: Mapping[NodeConstraints, int]) -> AdmittingNodes:
+def _admitting(
+    node_order: NodeOrder, all_constraints: Mapping[NodeConstraints, int]
+) -> AdmittingNodes:
     """Return a function that evaluates the filters for all nodes and given constraints."""
-    return NodeClasses(node_order.nodes, placings).allowing
+    return NodeClasses(node_order.nodes, all_constraints).allowing
 
 
 @dataclass(slots=True)

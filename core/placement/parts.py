@@ -38,26 +38,32 @@ class PackingOrder(NamedTuple):
         *admits*: returns, for a set of node constraints, a function that returns the nodes that
         one of these constraints admits.
         """
-        placings = {placing: number for number, placing in enumerate(templates(groups))}
-        found = group_by_value(groups, placings)
+        all_constraints = {
+            node_constraints: number for number, node_constraints in enumerate(templates(groups))
+        }
+        found = group_by_value(groups, all_constraints)
         ranked = sorted(
             (
                 -dominant_share(requests, total_capacity),
                 -vectors.of(requests),
-                placing,
+                node_constraints,
                 requests,
             )
-            for requests, placing in found
+            for requests, node_constraints in found
         )
-        nodes_of = admits(placings)
-        admitting = {number: nodes_of(one) for one, number in placings.items()}
+        nodes_of = admits(all_constraints)
+        admitting = {number: nodes_of(one) for one, number in all_constraints.items()}
         equivalence_groups = _equivalence_groups(
-            admitting, [(-vector, placing) for _, vector, placing, _ in ranked], space
+            admitting,
+            [(-vector, node_constraints) for _, vector, node_constraints, _ in ranked],
+            space,
         )
         pods: list[Pod] = []
         group_of: list[EquivalenceGroup] = []
-        for group, (_, _, placing, requests) in zip(equivalence_groups, ranked, strict=True):
-            members = found[requests, placing]
+        for group, (_, _, node_constraints, requests) in zip(
+            equivalence_groups, ranked, strict=True
+        ):
+            members = found[requests, node_constraints]
             pods += members
             group_of += [group] * len(members)
         return PackingOrder(pods, group_of)
@@ -69,8 +75,8 @@ def _equivalence_groups(
     """Return the equivalence groups; *ranked*: request vector and constraints number of each."""
     guard, free = space.guard, space.free
     least: dict[int, int] = {}
-    for vector, placing in ranked:
-        least[placing] = lane_minimum(least.get(placing, vector), vector, guard)
+    for vector, node_constraints in ranked:
+        least[node_constraints] = lane_minimum(least.get(node_constraints, vector), vector, guard)
     # Nodes without room for the smallest pod with these constraints are no candidates.
     nodes = {
         number: NodesForConstraints(
@@ -78,7 +84,9 @@ def _equivalence_groups(
         )
         for number, ids in admitting.items()
     }
-    return [EquivalenceGroup(vector, nodes[placing]) for vector, placing in ranked]
+    return [
+        EquivalenceGroup(vector, nodes[node_constraints]) for vector, node_constraints in ranked
+    ]
 
 
 def pods_by_node(pods: Sequence[Pod], node_order: NodeOrder) -> tuple[list[list[int]], list[int]]:

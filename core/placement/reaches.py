@@ -114,48 +114,54 @@ class Reaches:
         """Positions in `all` of the reaches of each node."""
 
     def _by_members(
-        self, placings: Iterable[NodeConstraints]
+        self, all_constraints: Iterable[NodeConstraints]
     ) -> dict[tuple[int, ...], list[NodeConstraints]]:
         """Return the node constraints by the nodes that they admit, if they admit any."""
         found: dict[tuple[int, ...], list[NodeConstraints]] = {}
-        for placing in placings:
-            if members := self.members(placing):
-                found.setdefault(members, []).append(placing)
+        for node_constraints in all_constraints:
+            if members := self.members(node_constraints):
+                found.setdefault(members, []).append(node_constraints)
         return found
 
-    def members(self, placing: NodeConstraints) -> tuple[int, ...]:
+    def members(self, node_constraints: NodeConstraints) -> tuple[int, ...]:
         """Return the nodes that the constraints admit if transient node properties are ignored."""
-        ids = self._classes.allowing(without_volumes(placing))
+        ids = self._classes.allowing(without_volumes(node_constraints))
         found = self._members.get(id(ids))
         if found is None:
             found = self._members[id(ids)] = tuple(n for n in ids if n not in self._virtual)
         return found
 
-    def reach_of(self, placing: NodeConstraints) -> Reach | None:
+    def reach_of(self, node_constraints: NodeConstraints) -> Reach | None:
         """Return the reach of the constraints; None if untracked or with fewer than two nodes."""
-        return self._by_nodes.get(self.members(placing))
+        return self._by_nodes.get(self.members(node_constraints))
 
     def templates_of(self, number: int) -> Sequence[NodeConstraints]:
         """Return the node constraints that define the reach."""
         return self._asking[number]
 
-    def admitting(self, placing: NodeConstraints) -> list[int]:
+    def admitting(self, node_constraints: NodeConstraints) -> list[int]:
         """Return the nodes that the constraints admit now, apart from cordons; ascending."""
-        ids = self._classes.allowing(placing)
+        ids = self._classes.allowing(node_constraints)
         if not self._virtual and not self._passing:
             return ids
         return [
             n
             for n in ids
             if n not in self._virtual
-            and (n not in self._passing or TAINT_TOLERATION.admits(self._nodes[n], placing))
+            and (
+                n not in self._passing or TAINT_TOLERATION.admits(self._nodes[n], node_constraints)
+            )
         ]
 
-    def unreached_nodes_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
+    def unreached_nodes_for(self, all_constraints: Iterable[NodeConstraints]) -> frozenset[int]:
         """Return the nodes that one of the constraints admits but that no movable pod reaches."""
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
-        asked = {without_volumes(placing) for placing in placings} if left else ()
+        asked = (
+            {without_volumes(node_constraints) for node_constraints in all_constraints}
+            if left
+            else ()
+        )
         classes = NodeClasses([self._bare[n] for n in left], asked)
         return frozenset(left[n] for n in chain.from_iterable(map(classes.allowing, asked)))
 
@@ -166,9 +172,11 @@ class Reaches:
     ) -> tuple[tuple[Reach, ...], frozenset[NodeConstraints]]:
         """Return the tracked reaches, and the node constraints of the untracked ones."""
         found: list[_Set] = []
-        for nodes, placings in by_nodes.items():
+        for nodes, all_constraints in by_nodes.items():
             if len(nodes) > 1:
-                parts = min(map(self._shown.parts, placings), key=lambda one: (len(one), one))
+                parts = min(
+                    map(self._shown.parts, all_constraints), key=lambda one: (len(one), one)
+                )
                 found.append((BETWEEN.join(parts) or GENERAL, nodes))
         kept = found if len(found) <= REACHES_MAX else _fair(found, by_nodes, asked)
         gone = {nodes for _, nodes in found} - {nodes for _, nodes in kept}
@@ -210,11 +218,14 @@ def _fair(
 
 
 def _namespaces(
-    placings: Iterable[NodeConstraints], asked: Mapping[NodeConstraints, Groups]
+    all_constraints: Iterable[NodeConstraints], asked: Mapping[NodeConstraints, Groups]
 ) -> Counter[str]:
     """Count the pods with these node constraints by namespace."""
     return Counter(
-        pod.namespace for placing in placings for group in asked.get(placing, ()) for pod in group
+        pod.namespace
+        for node_constraints in all_constraints
+        for group in asked.get(node_constraints, ())
+        for pod in group
     )
 
 
@@ -236,27 +247,27 @@ class _Shown:
         self._classes = classes
         self._real = classes.classes_of(n for n, node in enumerate(bare) if not node.virtual)
 
-    def parts(self, placing: NodeConstraints) -> list[str]:
+    def parts(self, node_constraints: NodeConstraints) -> list[str]:
         """Return a text for each excluding constraint, and for each tolerated taint of a node."""
         parts = [
             f"{key}={value}"
-            for key, value in placing.labels
+            for key, value in node_constraints.labels
             if not self._anywhere(NodeConstraints(node_selector=((key, value),)))
         ]
-        affinity = placing.affinity
+        affinity = node_constraints.affinity
         if affinity is not None and not self._anywhere(NodeConstraints(affinity=affinity)):
             parts.append(" or ".join(map(_term, affinity)))
         parts += (
             f"declares {name}"
-            for name in placing.features
+            for name in node_constraints.features
             if not self._anywhere(NodeConstraints(features=(name,)))
         )
         parts += (
             f"requests {name}"
-            for name in placing.extended
+            for name in node_constraints.extended
             if not self._anywhere(NodeConstraints(extended=(name,)))
         )
-        covered = sorted(set(self._by_name.covered(placing.tolerations)), key=_taint)
+        covered = sorted(set(self._by_name.covered(node_constraints.tolerations)), key=_taint)
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: NodeConstraints) -> bool:

@@ -242,12 +242,12 @@ class Attachments:
     def _each_node(self) -> Domains:
         return Domains(range(len(self._limits)))
 
-    def rules(self, company: PodConstraints) -> Iterator[Rule]:
+    def rules(self, pod_constraints: PodConstraints) -> Iterator[Rule]:
         """Yield the rules of a pod, and create the counts that they read."""
-        for claim in company.sole:
+        for claim in pod_constraints.sole:
             tally = self._sole.setdefault(claim, DomainCount(self._cluster))
             yield AntiAffinityRule(f"ReadWriteOncePod claim {claim}", tally)
-        for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
+        for driver, disks in groupby(pod_constraints.disks, key=lambda disk: disk.driver):
             if driver not in self._drivers:
                 limits = [of_node.get(driver, 0) for of_node in self._limits]
                 self._drivers[driver] = self._counted(driver), limits
@@ -255,12 +255,12 @@ class Attachments:
             own = tuple(map(self._tally, disks))
             yield VolumeLimitRule(f"attach limit of {driver}", attached, own, limits_by_node)
 
-    def adds(self, company: PodConstraints) -> Iterator[DomainCount]:
+    def adds(self, pod_constraints: PodConstraints) -> Iterator[DomainCount]:
         """Yield the pod's counts; a volume of unknown driver is in all drivers' counts."""
-        for claim in company.sole:
+        for claim in pod_constraints.sole:
             if claim in self._sole:
                 yield self._sole[claim]
-        for disk in company.disks:
+        for disk in pod_constraints.disks:
             drivers = self._drivers if disk.driver == ANY_DRIVER else (disk.driver,)
             for driver in drivers:
                 if driver in self._drivers:
@@ -333,7 +333,7 @@ class Group:
         """Report whether a rule refuses the node."""
         return any(rule.refusing(1 << node) for rule in self.rules)
 
-    def finds_company(self, node: int) -> bool:
+    def finds_pods(self, node: int) -> bool:
         """Report whether the pod's required affinity is satisfied on the node."""
         return not any(
             rule.refusing(1 << node) for rule in self.rules if isinstance(rule, AffinityRule)

@@ -83,11 +83,11 @@ class ClusterThreshold(Policy):
         The check is necessary but not sufficient: usable capacity is at most capacity. The last
         node fails, because no capacity would remain (thesis repair m).
         """
-        account = self._ledger
-        if not account.is_reached(node):
-            return not account.is_last(node)
-        requests, capacity = account.totals_without(node)
-        whole = account.total
+        ledger = self._ledger
+        if not ledger.is_reached(node):
+            return not ledger.is_last(node)
+        requests, capacity = ledger.totals_without(node)
+        whole = ledger.total
         thresholds = whole.thresholds(marked=marked)
         return requests.plus(whole.peak_excess_for(marked=marked)).within(thresholds, capacity)
 

@@ -124,7 +124,7 @@ def wanted(
     shape: Counter[BufferShape] = Counter()
     reaches: dict[BufferShape, str] = {}
     for kind, many in expected.items():
-        one = kind.requests, _as_read(kind.placing)
+        one = kind.requests, _as_read(kind.node_constraints)
         shape[one] += many
         reaches[one] = min(kind.reach, reaches.get(one, kind.reach))
     for one, many in inherited.items():
@@ -142,11 +142,11 @@ def wanted(
     return found
 
 
-def _as_read(placing: NodeConstraints) -> NodeConstraints:
+def _as_read(node_constraints: NodeConstraints) -> NodeConstraints:
     """Return the node constraints as they would be read from a template of such pods."""
-    selector = tuple(sorted(dict(placing.labels).items()))
-    found = NodeConstraints(selector, placing.affinity, placing.tolerations)
-    return with_extended(found, placing.extended)
+    selector = tuple(sorted(dict(node_constraints.labels).items()))
+    found = NodeConstraints(selector, node_constraints.affinity, node_constraints.tolerations)
+    return with_extended(found, node_constraints.extended)
 
 
 class _Asked(NamedTuple):
@@ -210,18 +210,18 @@ def _is_material(was: int, now: int) -> bool:
     return abs(now - was) * MATERIAL > was
 
 
-def pod_spec(requests: Resources, placing: NodeConstraints) -> Json:
+def pod_spec(requests: Resources, node_constraints: NodeConstraints) -> Json:
     """Return the spec of a pod with these requests and node constraints, without node features."""
     container = {"name": "room", "image": IMAGE, "resources": _amounts(requests)}
     spec: dict[str, Any] = {"containers": [container]}
-    if placing.labels:
-        spec["nodeSelector"] = dict(placing.labels)
-    if placing.affinity is not None:
-        terms = {"nodeSelectorTerms": [_term(one) for one in placing.affinity]}
+    if node_constraints.labels:
+        spec["nodeSelector"] = dict(node_constraints.labels)
+    if node_constraints.affinity is not None:
+        terms = {"nodeSelectorTerms": [_term(one) for one in node_constraints.affinity]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         spec["affinity"] = {"nodeAffinity": required}
-    if placing.tolerations:
-        spec["tolerations"] = [_toleration(one) for one in placing.tolerations]
+    if node_constraints.tolerations:
+        spec["tolerations"] = [_toleration(one) for one in node_constraints.tolerations]
     return spec
 
 

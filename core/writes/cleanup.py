@@ -4,33 +4,35 @@ The scale-down protection is removed at once, not after a delay: after a cleanup
 removes it.
 """
 
-from core.marks.mark import guard_of
-from core.marks.wellknown import MARK_LABEL, OUR_ANNOTATIONS
+from core.marks.mark import protection_of
+from core.marks.wellknown import KEEP_ANNOTATION, OUR_PREFIXES
 from core.model.node import Node
 from core.writes.write import Write, WriteKind
 
 
-def cleanup(node: Node, taint_key: str) -> Write[Node] | None:
+def cleanup_write(node: Node, taint_key: str) -> Write[Node] | None:
     """Return the next write of a cleanup, or None if the Node has nothing of Ebb.
 
-    The first write removes the label and the annotations; its note lists them. If no webhook
-    removes the taint then, a second write does.
+    The first write removes the labels and annotations with a prefix of Ebb, whatever version wrote
+    them; its note lists them. If no webhook removes the taint then, a second write does.
     """
     left = tuple(taint for taint in node.taints if taint.key != taint_key)
     tainted = ["taint"] if left != node.taints else []
-    fields = {"labels": {MARK_LABEL} & {*node.labels}, "annotations": ours(node)}
-    gone = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
-    note = ", ".join([*fields["labels"], *fields["annotations"], *tainted])
+    labels = sorted(key for key in node.labels if key.startswith(OUR_PREFIXES))
+    fields = {"labels": labels, "annotations": ours(node)}
+    removed = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
+    note = ", ".join([*labels, *fields["annotations"], *tainted])
     return (
-        Write(WriteKind.RELEASE_MARK, node, gone, note, None if gone else left) if note else None
+        Write(WriteKind.UNMARK, node, removed, note, None if removed else left) if note else None
     )
 
 
 def ours(node: Node) -> list[str]:
-    """Return the keys of Ebb's annotations on the Node, sorted.
+    """Return the keys of Ebb's annotations on the Node, sorted; never a person's opt-out.
 
     The annotation that protects from scale-down is included only if Ebb has set it.
     """
-    guard = guard_of(node)
-    keys = {*OUR_ANNOTATIONS, *([guard.key] if guard else [])}
-    return sorted(keys & {*node.annotations})
+    protection = protection_of(node)
+    written = {key for key in node.annotations if key.startswith(OUR_PREFIXES)}
+    written |= {protection.key} if protection else set()
+    return sorted(written - {KEEP_ANNOTATION})

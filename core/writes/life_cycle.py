@@ -9,14 +9,14 @@ from enum import Enum
 from typing import Final
 
 from core.marks.mark import (
-    GUARD_WHILE_HELD,
+    PROTECTED_WHILE_UNMARKED,
     Mark,
     backoff_of,
-    guard_of,
-    is_released_to_autoscaler,
+    is_scale_down_allowed,
     mark_of,
+    protection_of,
 )
-from core.marks.wellknown import GUARD_OURS_ANNOTATION, MARK_LABEL
+from core.marks.wellknown import MARK_LABEL, PROTECTION_ANNOTATION
 from core.model.node import Node
 from core.writes.write import WriteKind
 
@@ -25,13 +25,13 @@ class MarkState(Enum):
     """State of a Node: one of UNMARKED, SOFT and HARD, and possibly others in addition."""
 
     UNMARKED = "unmarked", "The node has no mark."
-    SOFT = "PreferNoSchedule", "The node is marked `soft`: kube-scheduler avoids it."
-    HARD = "NoSchedule", "The node is marked `hard`: kube-scheduler places no pods on it."
+    PREFER_NO_SCHEDULE = "PreferNoSchedule", "The node is marked `soft`: kube-scheduler avoids it."
+    NO_SCHEDULE = "NoSchedule", "The node is marked `hard`: kube-scheduler places no pods on it."
     PROTECTED = (
         "protected",
         "Marked, and protected from scale-down until the node is empty and not reserved.",
     )
-    RELEASED_TO_AUTOSCALER = (
+    SCALE_DOWN_ALLOWED = (
         "released to the autoscaler",
         "Marked, and not protected: the autoscaler may remove the node.",
     )
@@ -83,7 +83,7 @@ class Event(Enum):
         "a taint of another program announces the removal of a node on which Ebb has written",
     )
     OBSERVE = "observe", "the configured mode is observe"
-    DRAIN_FAILED = "drain failed", "a pod cannot be evicted, or the drain was interrupted"
+    EVICTION_FAILED = "drain failed", "a pod cannot be evicted, or the drain was interrupted"
     UNREMOVABLE = "not removable", "the cluster needs the node"
     EMPTY_AT_DEADLINE = (
         "empty at deadline",
@@ -142,15 +142,16 @@ class Event(Enum):
     NO_SCHEDULE_DUE = (
         "NoSchedule due",
         (
-            "no reason with a code `hard-...` applies to the node, a window of `schedule` is "
-            "open, and either the node has been marked for `noScheduleAfter` or Ebb is draining it"
+            "no reason with a code `no-schedule-...` applies to the node, a window of `schedule` "
+            "is open, and either the node has been marked for `noScheduleAfter` or Ebb evicts its "
+            "pods"
         ),
     )
     NO_SCHEDULE_BLOCKED = (
         "NoSchedule blocked",
         (
-            "a reason with a code `hard-...` applies to the node, or `noScheduleAfter` is `never` "
-            "or longer than the age of the mark"
+            "a reason with a code `no-schedule-...` applies to the node, or `noScheduleAfter` is "
+            "`never` or longer than the age of the mark"
         ),
     )
     OCCUPIED = "occupied", "the marked node is not empty any more"
@@ -171,18 +172,22 @@ class Event(Enum):
 class Transition(Enum):
     """A write on a Node: its title, its kind, and the state after it (None: unchanged)."""
 
-    MARK = "mark PreferNoSchedule", WriteKind.MARK, MarkState.SOFT
+    MARK = "mark PreferNoSchedule", WriteKind.MARK, MarkState.PREFER_NO_SCHEDULE
     RESTORE_DETAILS = "restore the details", WriteKind.MARK, None
     EXTEND_DEADLINE = "extend the deadline", WriteKind.MARK, None
-    SET_NO_SCHEDULE = "change the mark to NoSchedule", WriteKind.SET_NO_SCHEDULE, MarkState.HARD
+    SET_NO_SCHEDULE = (
+        "change the mark to NoSchedule",
+        WriteKind.SET_NO_SCHEDULE,
+        MarkState.NO_SCHEDULE,
+    )
     SET_PREFER_NO_SCHEDULE = (
         "change the mark to PreferNoSchedule",
         WriteKind.SET_PREFER_NO_SCHEDULE,
-        MarkState.SOFT,
+        MarkState.PREFER_NO_SCHEDULE,
     )
-    RELEASE_MARK = "release the mark", WriteKind.RELEASE_MARK, MarkState.PROTECTION_ENDING
-    BACK_OFF = "release the mark and back off", WriteKind.RELEASE_MARK, MarkState.BACKING_OFF
-    REMOVE_ALL = "remove the mark and all annotations", WriteKind.RELEASE_MARK, MarkState.UNMARKED
+    UNMARK = "release the mark", WriteKind.UNMARK, MarkState.PROTECTION_ENDING
+    BACK_OFF = "release the mark and back off", WriteKind.UNMARK, MarkState.BACKING_OFF
+    REMOVE_ALL = "remove the mark and all annotations", WriteKind.UNMARK, MarkState.UNMARKED
     REMOVE_REST = "remove all annotations", WriteKind.REMOVE_PROTECTION, MarkState.UNMARKED
     PROTECT = "protect from scale-down", WriteKind.PROTECT, MarkState.PROTECTED
     PROTECT_UNTIL = (
@@ -195,16 +200,16 @@ class Transition(Enum):
         WriteKind.PROTECT_UNMARKED,
         MarkState.PROTECTED_UNMARKED,
     )
-    RELEASE_TO_AUTOSCALER = (
+    ALLOW_SCALE_DOWN = (
         "release to the autoscaler",
         WriteKind.REMOVE_PROTECTION,
-        MarkState.RELEASED_TO_AUTOSCALER,
+        MarkState.SCALE_DOWN_ALLOWED,
     )
     REMOVE_PROTECTION = "remove the protection", WriteKind.REMOVE_PROTECTION, MarkState.UNMARKED
     ALLOW_DRIFT = (
         "remove the protection, whether the node is empty or not",
         WriteKind.ALLOW_DRIFT,
-        MarkState.RELEASED_TO_AUTOSCALER,
+        MarkState.SCALE_DOWN_ALLOWED,
     )
     UPDATE_RESERVE = "update the reserve annotation", WriteKind.UPDATE_RESERVE, None
     REMOVE_BACKOFF = "remove the backoff", WriteKind.REMOVE_BACKOFF, MarkState.UNMARKED
@@ -219,34 +224,37 @@ TABLE: Final[Mapping[Event, Mapping[MarkState, Transition]]] = {
     Event.LEAVING: {
         MarkState.INVALID: Transition.REMOVE_ALL,
         MarkState.UNMARKED: Transition.REMOVE_REST,
-        MarkState.SOFT: Transition.REMOVE_ALL,
-        MarkState.HARD: Transition.REMOVE_ALL,
+        MarkState.PREFER_NO_SCHEDULE: Transition.REMOVE_ALL,
+        MarkState.NO_SCHEDULE: Transition.REMOVE_ALL,
     },
     Event.OBSERVE: {
-        MarkState.SOFT: Transition.RELEASE_MARK,
-        MarkState.HARD: Transition.RELEASE_MARK,
+        MarkState.PREFER_NO_SCHEDULE: Transition.UNMARK,
+        MarkState.NO_SCHEDULE: Transition.UNMARK,
     },
-    Event.DRAIN_FAILED: {MarkState.SOFT: Transition.BACK_OFF, MarkState.HARD: Transition.BACK_OFF},
+    Event.EVICTION_FAILED: {
+        MarkState.PREFER_NO_SCHEDULE: Transition.BACK_OFF,
+        MarkState.NO_SCHEDULE: Transition.BACK_OFF,
+    },
     Event.UNREMOVABLE: {
-        MarkState.SOFT: Transition.RELEASE_MARK,
-        MarkState.HARD: Transition.RELEASE_MARK,
+        MarkState.PREFER_NO_SCHEDULE: Transition.UNMARK,
+        MarkState.NO_SCHEDULE: Transition.UNMARK,
     },
     Event.EMPTY_AT_DEADLINE: {
-        MarkState.SOFT: Transition.EXTEND_DEADLINE,
-        MarkState.HARD: Transition.EXTEND_DEADLINE,
+        MarkState.PREFER_NO_SCHEDULE: Transition.EXTEND_DEADLINE,
+        MarkState.NO_SCHEDULE: Transition.EXTEND_DEADLINE,
     },
     Event.DEADLINE_MISSED: {
-        MarkState.SOFT: Transition.BACK_OFF,
-        MarkState.HARD: Transition.BACK_OFF,
+        MarkState.PREFER_NO_SCHEDULE: Transition.BACK_OFF,
+        MarkState.NO_SCHEDULE: Transition.BACK_OFF,
     },
     Event.REMOVABLE: {MarkState.UNMARKED: Transition.MARK},
     Event.REMOVABLE_OBSERVED: {MarkState.UNMARKED: Transition.MARK},
     Event.WRONG_TAINTS: {
         MarkState.UNMARKED: Transition.REPAIR_TAINTS,
-        MarkState.SOFT: Transition.REPAIR_TAINTS,
-        MarkState.HARD: Transition.REPAIR_TAINTS,
+        MarkState.PREFER_NO_SCHEDULE: Transition.REPAIR_TAINTS,
+        MarkState.NO_SCHEDULE: Transition.REPAIR_TAINTS,
     },
-    Event.MARK_REMOVED: {MarkState.UNMARKED: Transition.RELEASE_MARK},
+    Event.MARK_REMOVED: {MarkState.UNMARKED: Transition.UNMARK},
     Event.PROTECTION_WANTED: {MarkState.UNMARKED: Transition.PROTECT_UNMARKED},
     Event.WRONG_ANNOTATION: {
         MarkState.PROTECTED: Transition.PROTECT,
@@ -267,25 +275,25 @@ TABLE: Final[Mapping[Event, Mapping[MarkState, Transition]]] = {
     },
     Event.BACKOFF_EXPIRED: {MarkState.BACKING_OFF: Transition.REMOVE_BACKOFF},
     Event.INVALID_DETAILS: {
-        MarkState.SOFT: Transition.RESTORE_DETAILS,
-        MarkState.HARD: Transition.RESTORE_DETAILS,
+        MarkState.PREFER_NO_SCHEDULE: Transition.RESTORE_DETAILS,
+        MarkState.NO_SCHEDULE: Transition.RESTORE_DETAILS,
     },
-    Event.NO_SCHEDULE_DUE: {MarkState.SOFT: Transition.SET_NO_SCHEDULE},
-    Event.NO_SCHEDULE_BLOCKED: {MarkState.HARD: Transition.SET_PREFER_NO_SCHEDULE},
-    Event.OCCUPIED: {MarkState.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
-    Event.RESERVED: {MarkState.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
-    Event.EMPTY: {MarkState.PROTECTED: Transition.RELEASE_TO_AUTOSCALER},
+    Event.NO_SCHEDULE_DUE: {MarkState.PREFER_NO_SCHEDULE: Transition.SET_NO_SCHEDULE},
+    Event.NO_SCHEDULE_BLOCKED: {MarkState.NO_SCHEDULE: Transition.SET_PREFER_NO_SCHEDULE},
+    Event.OCCUPIED: {MarkState.SCALE_DOWN_ALLOWED: Transition.PROTECT},
+    Event.RESERVED: {MarkState.SCALE_DOWN_ALLOWED: Transition.PROTECT},
+    Event.EMPTY: {MarkState.PROTECTED: Transition.ALLOW_SCALE_DOWN},
     Event.RESERVE_CHANGED: {
         MarkState.UNMARKED: Transition.UPDATE_RESERVE,
-        MarkState.SOFT: Transition.UPDATE_RESERVE,
-        MarkState.HARD: Transition.UPDATE_RESERVE,
+        MarkState.PREFER_NO_SCHEDULE: Transition.UPDATE_RESERVE,
+        MarkState.NO_SCHEDULE: Transition.UPDATE_RESERVE,
     },
 }
 """Transition for each event and state; in a state without an entry, the event has no effect."""
 LAST: Final = {
     Event.LEAVING,
     Event.OBSERVE,
-    Event.DRAIN_FAILED,
+    Event.EVICTION_FAILED,
     Event.UNREMOVABLE,
     Event.EMPTY_AT_DEADLINE,
     Event.DEADLINE_MISSED,
@@ -298,19 +306,19 @@ reconciliation."""
 
 def states(node: Node) -> Iterator[MarkState]:
     """Yield the states of a Node."""
-    mark, annotations, guard = mark_of(node.labels), node.annotations, guard_of(node)
+    mark, annotations, protection = mark_of(node.labels), node.annotations, protection_of(node)
     if mark is None:
         if MARK_LABEL in node.labels:
             yield MarkState.INVALID
         yield MarkState.UNMARKED
-        if GUARD_OURS_ANNOTATION in annotations:
-            held = guard is not None and guard.until == GUARD_WHILE_HELD
-            yield MarkState.PROTECTED_UNMARKED if held else MarkState.PROTECTION_ENDING
+        if PROTECTION_ANNOTATION in annotations:
+            protected = protection is not None and protection.until == PROTECTED_WHILE_UNMARKED
+            yield MarkState.PROTECTED_UNMARKED if protected else MarkState.PROTECTION_ENDING
     else:
-        yield MarkState.HARD if mark is Mark.HARD else MarkState.SOFT
-        if guard is not None:
+        yield MarkState.NO_SCHEDULE if mark is Mark.NO_SCHEDULE else MarkState.PREFER_NO_SCHEDULE
+        if protection is not None:
             yield MarkState.PROTECTED
-        elif is_released_to_autoscaler(node):
-            yield MarkState.RELEASED_TO_AUTOSCALER
+        elif is_scale_down_allowed(node):
+            yield MarkState.SCALE_DOWN_ALLOWED
     if backoff_of(annotations):
         yield MarkState.BACKING_OFF

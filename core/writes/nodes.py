@@ -19,30 +19,31 @@ from core.engine.maintenance_gate import Refusal, may_begin
 from core.engine.plan import Plan
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import (
-    GUARD_WHILE_HELD,
-    GUARD_WHILE_MARKED,
+    PROTECTED_WHILE_MARKED,
+    PROTECTED_WHILE_UNMARKED,
     RESERVE_CHARACTERS_MAX,
     Backoff,
     Details,
-    Guard,
     Mark,
+    ProtectionRecord,
     backoff_of,
     decode_details,
     encode_details,
-    guard_key,
-    guard_of,
-    is_released_to_autoscaler,
+    is_scale_down_allowed,
     mark_of,
     marked_since,
+    protection_key,
+    protection_of,
     seconds_of,
 )
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    OLD_PROTECTION_ANNOTATION,
     OUR_ANNOTATIONS,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
 )
 from core.model.cluster import Cluster
@@ -57,9 +58,9 @@ from core.writes.write import URGENT, Keys, Write, WriteKind
 
 TIMES_MAX: Final = 1000
 """Maximum count of missed deadlines in the backoff annotation."""
-MARKS_A_PASS_MAX: Final = 200
+MARKS_PER_RECONCILIATION_MAX: Final = 200
 """Maximum number of new marks in one reconciliation; a mark takes about ten milliseconds."""
-PROTECTIONS_A_PASS_MAX: Final = 200
+PROTECTIONS_PER_RECONCILIATION_MAX: Final = 200
 """Maximum number of protections of unmarked nodes in one reconciliation; a new leader protects all
 empty nodes."""
 WATCH_SECONDS: Final = 300
@@ -73,13 +74,13 @@ class LeaderObservations:
 
     seconds: int
     """Time for which it has observed, in seconds."""
-    against_hard: no_schedule.Against
+    no_schedule_blockers: no_schedule.Against
     """Reasons against a NoSchedule mark, by marked node."""
-    hard: frozenset[str] = frozenset()
+    no_schedule: frozenset[str] = frozenset()
     """Nodes that are being drained; their mark must be NoSchedule regardless of its age."""
     failed: Mapping[str, Blocker] = field(default_factory=dict)
     """Reason for the failed drain, by node."""
-    held: Mapping[str, int] = field(default_factory=dict)
+    protected: Mapping[str, int] = field(default_factory=dict)
     """Unix second of the last reconciliation in which each unmarked node was to be protected."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Unix second of the last reconciliation in which each node was reserved for expected pods."""
@@ -123,7 +124,11 @@ def decide(
     others = sorted((write for write in writes if write.kind not in limited), key=_place)
     # Limit the writes that can wait, so that the next reconciliation with its urgent writes comes
     # soon.
-    return (*others, *protections[:PROTECTIONS_A_PASS_MAX], *marks[:MARKS_A_PASS_MAX])
+    return (
+        *others,
+        *protections[:PROTECTIONS_PER_RECONCILIATION_MAX],
+        *marks[:MARKS_PER_RECONCILIATION_MAX],
+    )
 
 
 def _of(
@@ -134,7 +139,7 @@ def _of(
 
 def _place(write: Write[Node]) -> tuple[int, bool, str]:
     place = URGENT.index(write.kind) if write.kind in URGENT else len(URGENT)
-    return place, mark_of(write.before.labels) is not Mark.HARD, write.key
+    return place, mark_of(write.before.labels) is not Mark.NO_SCHEDULE, write.key
 
 
 class _Moment(NamedTuple):
@@ -156,11 +161,11 @@ class NodePatchPlanner:
         self.order = {removal.node: removal.order for removal in plan.removals}
         self._kept = {kept.node: kept.blockers for kept in plan.kept}
         self._reserve = {one.node: (one.why,) for one in plan.reserve}
-        self._held = plan.held
-        self._planned = self.order.keys() | plan.held
+        self._protected_names = plan.protected
+        self._planned = self.order.keys() | plan.protected
         asked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
-        asked |= {n.name for n in cluster.nodes if GUARD_OURS_ANNOTATION in n.annotations}
-        self.occupied = occupants(cluster, Now(self._now), asked | plan.held)
+        asked |= {n.name for n in cluster.nodes if PROTECTION_ANNOTATION in n.annotations}
+        self.occupied = occupants(cluster, Now(self._now), asked | plan.protected)
         self._unprotectable = unprotectable(cluster, Now(self._now))
         self._busy = busy(cluster, config.scale_down_protection.utilization, Now(self._now))
 
@@ -208,7 +213,7 @@ class NodePatchPlanner:
         if self._observe:
             yield Event.OBSERVE
         if node.name in self._watch.failed:
-            yield Event.DRAIN_FAILED
+            yield Event.EVICTION_FAILED
         if not removable:
             yield Event.UNREMOVABLE
         if details is not None and self._overdue(details):
@@ -239,11 +244,11 @@ class NodePatchPlanner:
             yield Event.MARK_REMOVED
         free = _protection_key(node) is not None
         if node.name in self._unprotectable:
-            if GUARD_OURS_ANNOTATION in node.annotations:
+            if PROTECTION_ANNOTATION in node.annotations:
                 yield Event.DRIFTED
-        elif node.name in self._held and free and not self._observe:
+        elif node.name in self._protected_names and free and not self._observe:
             yield from self._missing_protection(node)
-        elif GUARD_OURS_ANNOTATION in node.annotations:
+        elif PROTECTION_ANNOTATION in node.annotations:
             yield from self._ended_protection(node)
         if (backoff := backoff_of(node.annotations)) is not None:
             rules = self._config.budgets.backoff
@@ -253,26 +258,29 @@ class NodePatchPlanner:
 
     def _missing_protection(self, node: Node) -> Iterable[Event]:
         """Yield the event that sets the protection, unless enough of an earlier one remains."""
-        seconds, guard = self._config.scale_down_protection.after_release_seconds, guard_of(node)
-        end = seconds_of(guard.until) if guard else None
+        seconds, protection = (
+            self._config.scale_down_protection.after_release_seconds,
+            protection_of(node),
+        )
+        end = seconds_of(protection.until) if protection else None
         for_now = end is not None and seconds < 2 * (end - self._now) <= 2 * seconds
-        if guard is None or not (for_now or guard.until == GUARD_WHILE_HELD):
+        if protection is None or not (for_now or protection.until == PROTECTED_WHILE_UNMARKED):
             yield Event.PROTECTION_WANTED
-        elif guard.key != _protection_key(node):
+        elif protection.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
 
     def _ended_protection(self, node: Node) -> Iterable[Event]:
-        scale_down_protection, guard = self._config.scale_down_protection, guard_of(node)
+        scale_down_protection, protection = self._config.scale_down_protection, protection_of(node)
         seconds, end = (
             scale_down_protection.after_release_seconds,
-            seconds_of(guard.until) if guard else None,
+            seconds_of(protection.until) if protection else None,
         )
-        if guard is None:
+        if protection is None:
             yield Event.PROTECTION_REMOVED
-        elif guard.until == GUARD_WHILE_MARKED:
+        elif protection.until == PROTECTED_WHILE_MARKED:
             yield Event.DETAILS_REMOVED
-        elif guard.until == GUARD_WHILE_HELD:
-            yield from self._ended_unmarked_protection(node, guard)
+        elif protection.until == PROTECTED_WHILE_UNMARKED:
+            yield from self._ended_unmarked_protection(node, protection)
         elif end is None or end - self._now > seconds:
             yield Event.INVALID_END
         elif end <= self._now:
@@ -280,20 +288,22 @@ class NodePatchPlanner:
                 yield Event.PROTECTION_EXPIRED
         elif node.name in self._busy and scale_down_protection.scope is Scope.MARKED:
             yield Event.BUSY
-        elif guard.key != _protection_key(node):
+        elif protection.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
 
-    def _ended_unmarked_protection(self, node: Node, guard: Guard) -> Iterable[Event]:
+    def _ended_unmarked_protection(
+        self, node: Node, protection: ProtectionRecord
+    ) -> Iterable[Event]:
         """Yield the end of a protection without an end time; non-empty nodes keep it at first."""
         # The protection of a non-empty node lasts as long as one with an end time. An end time
         # would be written for each pod that arrives and terminates. A leader that has not observed
         # the start of the protection writes an end time.
         scale_down_protection, since = (
             self._config.scale_down_protection,
-            self._watch.held.get(node.name),
+            self._watch.protected.get(node.name),
         )
         lasting = not self._observe and scale_down_protection.scope is not Scope.MARKED
-        placed = guard.key == _protection_key(node)
+        placed = protection.key == _protection_key(node)
         if since is None or not (lasting and placed and node.name in self.occupied):
             yield Event.PROTECTION_UNWANTED
         elif self._now - since >= scale_down_protection.after_release_seconds:
@@ -302,16 +312,21 @@ class NodePatchPlanner:
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
         free, softened = self._is_free(node), False
         drifted = node.name in self._unprotectable
-        guard = None if free or drifted else guard_of(node)
-        if guard is not None and guard.key != _protection_key(node):
+        protection = None if free or drifted else protection_of(node)
+        if protection is not None and protection.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
         if drifted:
             yield Event.DRIFTED
-        after = 0 if node.name in self._watch.hard else self._config.no_schedule_after_seconds
+        after = (
+            0 if node.name in self._watch.no_schedule else self._config.no_schedule_after_seconds
+        )
         if details is None or not self._dated(details):
             yield Event.INVALID_DETAILS
-        elif no_schedule.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
-            softened = mark_of(node.labels) is Mark.HARD
+        elif (
+            no_schedule.wanted(self._against(node), after, self._age(details))
+            is Mark.PREFER_NO_SCHEDULE
+        ):
+            softened = mark_of(node.labels) is Mark.NO_SCHEDULE
             yield Event.NO_SCHEDULE_BLOCKED
         elif self._watch.long(after or 0) and not self._refused:
             yield Event.NO_SCHEDULE_DUE
@@ -331,7 +346,7 @@ class NodePatchPlanner:
         return node.name in self._reserve and node.name not in self.occupied
 
     def _against(self, node: Node) -> tuple[Blocker, ...]:
-        return self._watch.against_hard.get(node.name, ())
+        return self._watch.no_schedule_blockers.get(node.name, ())
 
     def _age(self, details: Details) -> int:
         return max(0, self._now - details.since)
@@ -350,7 +365,7 @@ class NodePatchPlanner:
         """Return the reserve annotation to write if the reservation begins or ends."""
         # The number of pods changes in almost every reconciliation, so a change of it is not
         # written.
-        guarded = node.name in self.order or node.name in self._held
+        guarded = node.name in self.order or node.name in self._protected_names
         kept = self._is_kept(node) and guarded and not self._observe
         if kept is (RESERVE_ANNOTATION in node.annotations):
             return {}
@@ -366,8 +381,8 @@ class NodePatchPlanner:
             self._config.scale_down_protection.after_release_seconds,
         )
         recent = since is not None and self._now - since < seconds
-        held = node.name in self.occupied or node.name in self._held
-        return recent and held and not (self._observe or self._is_kept(node))
+        protected = node.name in self.occupied or node.name in self._protected_names
+        return recent and protected and not (self._observe or self._is_kept(node))
 
     # Writes
 
@@ -388,14 +403,14 @@ class NodePatchPlanner:
                 | Event.RESERVE_CHANGED
             ):
                 return self._why(event, node)
-            case Event.DRAIN_FAILED:
+            case Event.EVICTION_FAILED:
                 why = self._watch.failed[node.name]
                 pod = f"{why.pod}: " if why.pod else ""
                 return f"the drain failed: {pod}{_reasons([why])}"
             case Event.NO_SCHEDULE_DUE:
                 since = marked_since(node, self._config.taint_key)
-                drained = node.name in self._watch.hard
-                return _DRAINED if drained else f"marked for {duration(max(0, self._now - since))}"
+                drained = node.name in self._watch.no_schedule
+                return _EVICTED if drained else f"marked for {duration(max(0, self._now - since))}"
             case Event.NO_SCHEDULE_BLOCKED:
                 return _reasons(self._against(node)) or self._why_too_early()
             case _:
@@ -403,7 +418,7 @@ class NodePatchPlanner:
 
     def _code(self, event: Event, node: Node) -> str:
         """Return the code of the reason for the release of a mark."""
-        if event is Event.DRAIN_FAILED:
+        if event is Event.EVICTION_FAILED:
             return self._watch.failed[node.name].code
         if event is Event.UNREMOVABLE and (blockers := self._kept.get(node.name)):
             return blockers[0].code
@@ -434,30 +449,30 @@ class NodePatchPlanner:
         match act:
             case Transition.MARK | Transition.RESTORE_DETAILS:
                 details = self._details(node, renewed=False)
-                annotations = details | self._protected(node, GUARD_WHILE_MARKED)
+                annotations = details | self._protected(node, PROTECTED_WHILE_MARKED)
             case Transition.EXTEND_DEADLINE:  # protection would restart the autoscaler's own delay
-                guard = self._protected(node, GUARD_WHILE_MARKED) if self._is_kept(node) else {}
-                annotations = self._details(node, renewed=True) | guard
-            case Transition.RELEASE_MARK | Transition.BACK_OFF:
+                protection = (
+                    self._protected(node, PROTECTED_WHILE_MARKED) if self._is_kept(node) else {}
+                )
+                annotations = self._details(node, renewed=True) | protection
+            case Transition.UNMARK | Transition.BACK_OFF:
                 backoff = self._backoff(node) if act is Transition.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
             case Transition.REMOVE_ALL | Transition.REMOVE_REST:
                 annotations = _without_ours(node)
             case Transition.PROTECT | Transition.SET_PREFER_NO_SCHEDULE:
                 asked = act is Transition.PROTECT or (
-                    is_released_to_autoscaler(node) and not self._is_free(node)
+                    is_scale_down_allowed(node) and not self._is_free(node)
                 )
-                annotations = self._protected(node, GUARD_WHILE_MARKED) if asked else {}
+                annotations = self._protected(node, PROTECTED_WHILE_MARKED) if asked else {}
             case Transition.PROTECT_UNMARKED:
-                annotations = self._protected(node, GUARD_WHILE_HELD)
+                annotations = self._protected(node, PROTECTED_WHILE_UNMARKED)
             case Transition.PROTECT_UNTIL:
                 annotations = self._until(node)
             case (
-                Transition.RELEASE_TO_AUTOSCALER
-                | Transition.REMOVE_PROTECTION
-                | Transition.ALLOW_DRIFT
+                Transition.ALLOW_SCALE_DOWN | Transition.REMOVE_PROTECTION | Transition.ALLOW_DRIFT
             ):
-                annotations = _unprotected(node)
+                annotations = _without_protection(node)
             case Transition.REMOVE_BACKOFF:
                 annotations = {BACKOFF_ANNOTATION: None}
             case _:  # only the label or the reserve annotation
@@ -488,7 +503,7 @@ class NodePatchPlanner:
     def _protected(self, node: Node, until: str) -> dict[str, str | None]:
         """Return the annotations for the protection; for a drifted node, those that remove it."""
         if node.name in self._unprotectable:
-            return _unprotected(node) if GUARD_OURS_ANNOTATION in node.annotations else {}
+            return _without_protection(node) if PROTECTION_ANNOTATION in node.annotations else {}
         return _protected(node, until)
 
     def _until(self, node: Node) -> dict[str, str | None]:
@@ -505,7 +520,7 @@ class NodePatchPlanner:
         return {BACKOFF_ANNOTATION: str(Backoff(times, until, why.code if why else ""))}
 
 
-_DRAINED: Final = "the node is being drained, and no new pod may be placed on it"
+_EVICTED: Final = "the node is being drained, and no new pod may be placed on it"
 _SAME: Final = {
     Event.REMOVABLE_OBSERVED: Event.REMOVABLE,
     Event.INVALID_DETAILS: Event.REMOVABLE,
@@ -516,39 +531,42 @@ _SAME: Final = {
 
 def _unmarks(write: Write[Node]) -> bool:
     """Return whether the write removes the mark of a Node."""
-    return write.kind is WriteKind.RELEASE_MARK and mark_of(write.before.labels) is not None
+    return write.kind is WriteKind.UNMARK and mark_of(write.before.labels) is not None
 
 
 def _labels(kind: WriteKind, node: Node) -> Keys:
     marks: Keys = {
-        WriteKind.MARK: (mark_of(node.labels) or Mark.SOFT).value,
-        WriteKind.SET_NO_SCHEDULE: Mark.HARD.value,
-        WriteKind.SET_PREFER_NO_SCHEDULE: Mark.SOFT.value,
-        WriteKind.RELEASE_MARK: None,
+        WriteKind.MARK: (mark_of(node.labels) or Mark.PREFER_NO_SCHEDULE).value,
+        WriteKind.SET_NO_SCHEDULE: Mark.NO_SCHEDULE.value,
+        WriteKind.SET_PREFER_NO_SCHEDULE: Mark.PREFER_NO_SCHEDULE.value,
+        WriteKind.UNMARK: None,
     }
     return {MARK_LABEL: marks[kind]} if kind in marks else {}
 
 
 def _protected(node: Node, until: str) -> dict[str, str | None]:
     """Return the annotations for the protection, or none if someone else uses the key."""
-    key, guard = _protection_key(node), guard_of(node)
+    key = _protection_key(node)
     if key is None:
         return {}
-    old = {guard.key: None} if guard else {}
-    return {**old, key: "true", GUARD_OURS_ANNOTATION: str(Guard(until, key))}
+    record = str(ProtectionRecord(until, key))
+    return {**_without_protection(node), key: "true", PROTECTION_ANNOTATION: record}
 
 
 def _protection_key(node: Node) -> str | None:
     """Return the annotation key for Ebb's protection, or None if someone else uses the key."""
-    key, guard = guard_key(node), guard_of(node)
-    if key not in node.annotations or (guard and guard.key == key):
+    key, protection = protection_key(node), protection_of(node)
+    if key not in node.annotations or (protection and protection.key == key):
         return key
-    return guard.key if guard else None
+    return protection.key if protection else None
 
 
-def _unprotected(node: Node) -> dict[str, str | None]:
-    guard = guard_of(node)
-    return dict.fromkeys((GUARD_OURS_ANNOTATION, *((guard.key,) if guard else ())))
+def _without_protection(node: Node) -> dict[str, str | None]:
+    """Return the annotations that remove Ebb's protection, also one of the old name."""
+    protection = protection_of(node)
+    old = {OLD_PROTECTION_ANNOTATION} & node.annotations.keys()
+    keys = (PROTECTION_ANNOTATION, *old, *((protection.key,) if protection else ()))
+    return dict.fromkeys(keys)
 
 
 def _without_ours(node: Node) -> dict[str, str | None]:

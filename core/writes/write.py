@@ -9,10 +9,10 @@ from core.config.settings import Mode
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
-    GUARDS,
     KEEP_ANNOTATION,
     MARK_LABEL,
     OUR_ANNOTATIONS,
+    PROTECTION_KEYS,
     REMOVAL_DISABLED,
 )
 from core.model.node import Node, Taint
@@ -30,7 +30,7 @@ class WriteKind(StrEnum):
     MARK = "mark"
     SET_NO_SCHEDULE = "set_no_schedule"
     SET_PREFER_NO_SCHEDULE = "set_prefer_no_schedule"
-    RELEASE_MARK = "release_mark"
+    UNMARK = "release_mark"
     PROTECT = "protect"
     PROTECT_UNMARKED = "protect_unmarked"
     """Protect an unmarked node from scale-down."""
@@ -53,7 +53,7 @@ class CostKind(StrEnum):
 
 
 URGENT: Final = (
-    WriteKind.RELEASE_MARK,
+    WriteKind.UNMARK,
     WriteKind.SET_PREFER_NO_SCHEDULE,
     WriteKind.PROTECT,
     WriteKind.REPAIR_TAINTS,
@@ -65,7 +65,7 @@ DEFERRABLE: Final = (*URGENT, CostKind.REMOVE)
 Other writes depend on the plan: instead of retrying them, Ebb plans again."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """Writes that mode observe only reports; other writes also remove what mode enforce has left."""
-_ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION, REMOVAL_DISABLED)
+_ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *PROTECTION_KEYS, KEEP_ANNOTATION, REMOVAL_DISABLED)
 """Annotations that decisions depend on; if one has changed, the write is dropped."""
 
 
@@ -182,7 +182,13 @@ def repair(node: Node, taint_key: str, note: str) -> Write[Node] | None:
 def prefer_no_schedule_writes(nodes: Iterable[Node], note: str) -> list[Write[Node]]:
     """Return writes that change every NoSchedule mark to PreferNoSchedule, unconditionally."""
     return [
-        Write.of(WriteKind.SET_PREFER_NO_SCHEDULE, node, {MARK_LABEL: Mark.SOFT.value}, {}, note)
+        Write.of(
+            WriteKind.SET_PREFER_NO_SCHEDULE,
+            node,
+            {MARK_LABEL: Mark.PREFER_NO_SCHEDULE.value},
+            {},
+            note,
+        )
         for node in nodes
-        if mark_of(node.labels) is Mark.HARD and not being_deleted(node)
+        if mark_of(node.labels) is Mark.NO_SCHEDULE and not being_deleted(node)
     ]

@@ -58,13 +58,13 @@ def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
     found = obj.spec.template if obj.spec else None
     spec = (found.spec if found else None) or PodSpec()
     blocks = spec.node_selector, spec.affinity, spec.tolerations
-    placing = templates.template(*map(bytes, blocks)).placing
+    node_constraints = templates.template(*map(bytes, blocks)).node_constraints
     added = (*ADDED, ADDED_ON_HOST) if spec.host_network else ADDED
-    tolerations = ordered((*placing.tolerations, *added))
+    tolerations = ordered((*node_constraints.tolerations, *added))
     made = DaemonSet(
         namespace=shared(meta.namespace or "default", "metadata.namespace"),
         name=checked(meta.name, "metadata.name"),
-        placing=replace(placing, tolerations=tolerations),
+        node_constraints=replace(node_constraints, tolerations=tolerations),
     )
     if sum(map(len, blocks)) > SMALL_BYTES:
         few_bytes(made, KEPT_BYTES_MAX)

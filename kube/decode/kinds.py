@@ -195,6 +195,15 @@ NODES: Final = Kind(
     blind=placeholders.node,
     field="nodes",
 )
+NODES_WITH_ALL_KEYS: Final = Kind(
+    name=NODES.name,
+    path=NODES.path,
+    wire=node.AnyKeysObject,
+    make=node.node_with_all_keys,
+    blind=placeholders.node,
+    field=NODES.field,
+)
+"""Nodes with each annotation that a version of Ebb may have written, for `ebb cleanup`."""
 PODS: Final[Kind[PodObject, Pod | None]] = Kind(
     name="Pod",
     path="/api/v1/pods",

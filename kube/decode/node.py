@@ -1,5 +1,6 @@
 """Decode Nodes into core.model.node; errors name the field only."""
 
+from dataclasses import replace
 from sys import intern
 from typing import Annotated, Final
 
@@ -8,12 +9,14 @@ import msgspec
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KEEP_ANNOTATION,
+    OLD_PROTECTION_ANNOTATION,
+    OUR_PREFIXES,
+    PROTECTION_ANNOTATION,
     REMOVAL_DISABLED,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
 )
 from core.model.constraints import ASKED_FEATURES
 from core.model.errors import InvalidInputError
@@ -93,9 +96,10 @@ class NodeAnnotations(Struct):
     backoff: str | None = keyed(BACKOFF_ANNOTATION)
     reserve: str | None = keyed(RESERVE_ANNOTATION)
     keep: str | None = keyed(KEEP_ANNOTATION)
-    guard: str | None = keyed(GUARD_ANNOTATION)
-    guard_ours: str | None = keyed(GUARD_OURS_ANNOTATION)
-    karpenter_keep: str | None = keyed(KARPENTER_KEEP_ANNOTATION)
+    scale_down_disabled: str | None = keyed(SCALE_DOWN_DISABLED_ANNOTATION)
+    protection: str | None = keyed(PROTECTION_ANNOTATION)
+    old_protection: str | None = keyed(OLD_PROTECTION_ANNOTATION)
+    do_not_disrupt: str | None = keyed(DO_NOT_DISRUPT_ANNOTATION)
     removal_disabled: str | None = keyed(REMOVAL_DISABLED)
 
 
@@ -106,6 +110,23 @@ class NodeMeta(Meta):
 
 class NodeObject(Struct):
     metadata: NodeMeta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+ANNOTATIONS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=2 * 256 * 1024)
+"""Limit on annotations; the API server allows 256 KiB, and JSON escapes some characters."""
+
+
+class AnyKeysMeta(Meta):
+    labels: Annotated[msgspec.Raw, LABELS] = NULL
+    annotations: Annotated[msgspec.Raw, ANNOTATIONS] = NULL
+
+
+class AnyKeysObject(Struct):
+    """A Node with all its annotations, for those that a version of Ebb may have written."""
+
+    metadata: AnyKeysMeta
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
@@ -153,6 +174,33 @@ def node(obj: NodeObject) -> Node:
     if sizes > SMALL_BYTES or len(taints) > SMALL_ITEMS:
         few_bytes(found, KEPT_BYTES_MAX)
     return found
+
+
+def node_with_all_keys(obj: AnyKeysObject) -> Node:
+    """Create a Node that also has each annotation with a prefix of Ebb.
+
+    Raises: InvalidInputError with the field.
+    """
+    meta = obj.metadata
+    written = ANNOTATIONS.read(meta.annotations, "metadata.annotations") or {}
+    known = msgspec.convert(written, NodeAnnotations)
+    found = node(
+        NodeObject(
+            NodeMeta(
+                name=meta.name,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                creation_timestamp=meta.creation_timestamp,
+                deletion_timestamp=meta.deletion_timestamp,
+                labels=meta.labels,
+                annotations=known,
+            ),
+            obj.spec,
+            obj.status,
+        )
+    )
+    ours = {key: value for key, value in written.items() if key.startswith(OUR_PREFIXES)}
+    return replace(found, annotations={**ours, **found.annotations})
 
 
 def _features(raw: msgspec.Raw) -> tuple[str, ...]:

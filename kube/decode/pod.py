@@ -107,7 +107,7 @@ def pod(obj: PodObject) -> Pod | None:
     mirror = annotations.mirror is not None
     resident = (daemon or mirror) and bool(spec.node_name)
     labels = templates.labels(bytes(meta.labels))
-    placing, company, unsupported, ties, too_much = _wants(
+    node_constraints, pod_constraints, unsupported, disruption_facts, too_much = _wants(
         obj, containers, namespace, labels, resizes, resident=resident
     )
     made = _Draft(
@@ -116,7 +116,7 @@ def pod(obj: PodObject) -> Pod | None:
         uid=meta.uid,
         node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, containers, status, resizes),
-        placing=_for_kubelet(placing, spec, containers),
+        node_constraints=_for_kubelet(node_constraints, spec, containers),
         scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
         owner_kind=owner_kind,
@@ -127,9 +127,9 @@ def pod(obj: PodObject) -> Pod | None:
         unsupported=unsupported,
         too_much=too_much,
         unreadable="",
-        company=company,
+        pod_constraints=pod_constraints,
         own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
-        ties=ties,
+        disruption_facts=disruption_facts,
         nominated_node=_nominated_node(spec, status),
         unschedulable=not spec.node_name and _unschedulable(conditions),
         ready=bool(spec.node_name) and _ready(conditions),
@@ -149,9 +149,13 @@ def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
         *(meta.labels, spec.node_selector, spec.affinity),
         *(spec.tolerations, spec.topology_spread_constraints),
     )
-    items, ties = len(made.requests.extended), made.ties
-    if ties is not NO_DISRUPTION_FACTS:
-        items += len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
+    items, disruption_facts = len(made.requests.extended), made.disruption_facts
+    if disruption_facts is not NO_DISRUPTION_FACTS:
+        items += (
+            len(disruption_facts.claims)
+            + len(disruption_facts.disks)
+            + len(disruption_facts.local_volumes)
+        )
     if items > SMALL_ITEMS or (sum(map(len, blocks)) > SMALL_BYTES and _may_be_large(blocks)):
         few_bytes(made, KEPT_BYTES_MAX)
     return made
@@ -246,13 +250,13 @@ def _wants(
         asked = templates.ports_only(ports, too_much)
     else:
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
-    ties = disruption_facts_of(obj, containers, volumes, labels, resizes)
-    unsupported = _unsupported(spec, asked.unsupported, ties)
+    disruption_facts = disruption_facts_of(obj, containers, volumes, labels, resizes)
+    unsupported = _unsupported(spec, asked.unsupported, disruption_facts)
     annotations = obj.metadata.annotations
     if KUEUE_LABEL in labels or (annotations is not None and annotations.needs_topology):
         unsupported = (*unsupported, TOPOLOGY_FIELD)
-    placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
-    return placing, asked.company, unsupported, ties, asked.too_much
+    node_constraints = NO_NODE_CONSTRAINTS if asked.too_much else template.node_constraints
+    return node_constraints, asked.pod_constraints, unsupported, disruption_facts, asked.too_much
 
 
 def _cost(written: str | None) -> str | None:
@@ -282,7 +286,7 @@ def _ready(conditions: bytes) -> bool:
 
 
 def _for_kubelet(
-    placing: NodeConstraints, spec: PodSpec, containers: Containers
+    node_constraints: NodeConstraints, spec: PodSpec, containers: Containers
 ) -> NodeConstraints:
     """Return the node constraints with the operating system and the node features of the pod.
 
@@ -290,24 +294,24 @@ def _for_kubelet(
     """
     shares_users = spec.host_network and spec.host_users is False
     if not (spec.os or containers.restarts_all or shares_users):
-        return placing
+        return node_constraints
     # kube-scheduler's plugin NodeDeclaredFeatures derives the same features.
     features: tuple[str, ...] = (RESTARTS_ALL,) if containers.restarts_all else ()
     features += (HOST_USERS,) if shares_users else ()
     system = spec.os.name if spec.os else ""
-    key = placing, system, features
+    key = node_constraints, system, features
     size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(system)
     return _OF_KUBELETS[key] or _OF_KUBELETS.made(
-        key, lambda: replace(_on_system(placing, system), features=features), size
+        key, lambda: replace(_on_system(node_constraints, system), features=features), size
     )
 
 
-def _on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
+def _on_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
     """Return the constraints with the label that kubelets of this operating system set."""
     # kube-scheduler ignores spec.os.name, but a kubelet of another system rejects the pod.
     asked = OS_LABEL, name
-    known = not name or asked in placing.node_selector
-    return placing if known else replace(placing, system=(asked,))
+    known = not name or asked in node_constraints.node_selector
+    return node_constraints if known else replace(node_constraints, system=(asked,))
 
 
 def _pod_constraints(
@@ -328,19 +332,23 @@ def _pod_constraints(
     if resident:
         if not ports and b"podAntiAffinity" not in affinity:
             return templates.NO_CONSTRAINTS
-        company = templates.company_of_resident(affinity, ports, namespace)
-        return templates.Constraints(company, ())
+        pod_constraints = templates.pod_constraints_of_resident(affinity, ports, namespace)
+        return templates.Constraints(pod_constraints, ())
     if not ports and not template.constrains_pods and spreads == NULL_BYTES:
         return templates.NO_CONSTRAINTS
-    return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
+    return templates.pod_constraints(
+        affinity, spreads, ports, namespace, bytes(obj.metadata.labels)
+    )
 
 
-def _unsupported(spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts) -> tuple[str, ...]:
+def _unsupported(
+    spec: PodSpec, asked: tuple[str, ...], disruption_facts: DisruptionFacts
+) -> tuple[str, ...]:
     """Return the fields with constraints that Ebb cannot evaluate."""
     found = asked
-    if ties.disks:
+    if disruption_facts.disks:
         found += (VOLUMES_FIELD,)
-    if ties.claims:
+    if disruption_facts.claims:
         found += (CLAIMS_FIELD,)
     if PRESENT_LIST.read(spec.resource_claims, "spec.resourceClaims"):
         found += (DEVICES_FIELD,)

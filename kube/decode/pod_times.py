@@ -30,11 +30,11 @@ class Status(Struct):
 STATES: Final = Bounded[list[Status]](list[Status], items_max=65_536)
 
 
-class Beat(Struct):
+class NodeHeartbeat(Struct):
     last_heartbeat_time: str | None = None
 
 
-BEATS: Final = Bounded[list[Beat]](list[Beat], items_max=4096)
+BEATS: Final = Bounded[list[NodeHeartbeat]](list[NodeHeartbeat], items_max=4096)
 
 
 class TimesMeta(Struct):

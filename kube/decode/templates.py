@@ -40,7 +40,7 @@ from kube.decode.selectors import known, node_terms, ordered, pods_of
 class Template(NamedTuple):
     """Node constraints of a pod, and whether it has required pod affinity or anti-affinity."""
 
-    placing: NodeConstraints
+    node_constraints: NodeConstraints
     constrains_pods: bool
     """The pod has required pod affinity or anti-affinity; see `company`."""
     too_much: str = ""
@@ -50,7 +50,7 @@ class Template(NamedTuple):
 class Constraints(NamedTuple):
     """Constraints of a pod on other pods."""
 
-    company: PodConstraints
+    pod_constraints: PodConstraints
     unsupported: tuple[str, ...]
     """Field paths of constraints that cannot be evaluated."""
     too_much: str = ""
@@ -70,7 +70,7 @@ _POD_CONSTRAINTS: Final = ByteBoundedCache[
     tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Constraints
 ]()
 _LABELS: Final = ByteBoundedCache[bytes, Mapping[str, str]]()
-_SAME_PLACINGS: Final = ByteBoundedCache[NodeConstraints, NodeConstraints]()
+_SAME_NODE_CONSTRAINTS: Final = ByteBoundedCache[NodeConstraints, NodeConstraints]()
 _SAME_POD_CONSTRAINTS: Final = ByteBoundedCache[PodConstraints, PodConstraints]()
 
 
@@ -96,28 +96,29 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     )
     if too_much:
         return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
-    placing = NodeConstraints(
+    node_constraints = NodeConstraints(
         node_selector=tuple(sorted(texts.items())),
         affinity=None if asked.nodes is None else node_terms(asked.nodes),
         tolerations=ordered(map(_toleration, tolerated)),
     )
     size = len(selector) + len(affinity) + len(tolerations)
     return Template(
-        _SAME_PLACINGS.same(placing, size), constrains_pods=bool(asked.near or asked.apart)
+        _SAME_NODE_CONSTRAINTS.same(node_constraints, size),
+        constrains_pods=bool(asked.near or asked.apart),
     )
 
 
-def company(
+def pod_constraints(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, labels: bytes
 ) -> Constraints:
     """Decode the constraints on other pods. Raises: InvalidInputError with the field."""
     if spreads == NULL_BYTES or b"matchLabelKeys" not in spreads:
         labels = NULL_BYTES  # pods that differ only in their labels share the entry
     key = affinity, spreads, ports, namespace, labels
-    return _POD_CONSTRAINTS[key] or _POD_CONSTRAINTS.made(key, lambda: _company(*key))
+    return _POD_CONSTRAINTS[key] or _POD_CONSTRAINTS.made(key, lambda: _pod_constraints(*key))
 
 
-def _company(
+def _pod_constraints(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, own: bytes
 ) -> Constraints:
     too_much = pod_limits.too_large(topologySpreadConstraints=spreads)
@@ -142,17 +143,19 @@ def _company(
         host_ports=ordered(ports),
     )
     size = len(affinity) + len(spreads) + bytes_in(ports)
-    return Constraints(_same_company(found, size), tuple(sorted(unsupported)))
+    return Constraints(_same_pod_constraints(found, size), tuple(sorted(unsupported)))
 
 
 def ports_only(ports: tuple[HostPort, ...], too_much: str) -> Constraints:
     """Return only the host ports, up to the limit, of a pod that exceeds a limit."""
     ports = ports[: pod_limits.HOST_PORTS_MAX]
-    company = _same_company(PodConstraints(host_ports=ordered(ports)), bytes_in(ports))
-    return Constraints(company, (), too_much)
+    pod_constraints = _same_pod_constraints(
+        PodConstraints(host_ports=ordered(ports)), bytes_in(ports)
+    )
+    return Constraints(pod_constraints, (), too_much)
 
 
-def company_of_resident(
+def pod_constraints_of_resident(
     affinity: bytes, ports: tuple[HostPort, ...], namespace: str
 ) -> PodConstraints:
     """Return the constraints of a DaemonSet or static pod that affect other pods.
@@ -165,7 +168,7 @@ def company_of_resident(
     terms = () if pod_limits.too_many_terms(asked) else asked.apart
     apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
     size = len(affinity) + bytes_in(ports)
-    return _same_company(PodConstraints(apart=apart, host_ports=ordered(ports)), size)
+    return _same_pod_constraints(PodConstraints(apart=apart, host_ports=ordered(ports)), size)
 
 
 def labels(raw: bytes) -> Mapping[str, str]:
@@ -255,7 +258,7 @@ def _toleration(found: WireToleration) -> Toleration:
     )
 
 
-def _same_company(found: PodConstraints, size: int) -> PodConstraints:
+def _same_pod_constraints(found: PodConstraints, size: int) -> PodConstraints:
     """Return one shared object for equal constraints, NO_POD_CONSTRAINTS for none."""
     return (
         NO_POD_CONSTRAINTS

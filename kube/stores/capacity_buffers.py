@@ -17,7 +17,7 @@ from core.writes.capacity_buffers import (
 from kube.client import ApiError, Client, answered
 from kube.decode.kinds import BUFFERS, TEMPLATES, in_namespace
 from kube.decode.objects import Name
-from kube.listing import ABOUT, ABSENT, Page
+from kube.listing import ABSENT, ANSWER_HEADER, Page
 
 CALL_SECONDS_MAX: Final = 5.0
 PAGES_MAX: Final = 20
@@ -63,7 +63,7 @@ class PublishedStore:
         return Found(
             {buffer.metadata.name: _existing(buffer) for buffer in buffers or ()},
             {
-                answered(ABOUT, template).metadata.name: _pod_shape(template)
+                answered(ANSWER_HEADER, template).metadata.name: _pod_shape(template)
                 for template in templates or ()
             },
             absent=buffers is None or templates is None,
@@ -152,4 +152,4 @@ def _pod_shape(template: msgspec.Raw) -> BufferShape | None:
         pod = TEMPLATES.read(template).pod
     except InvalidInputError:
         return None
-    return None if pod.too_much else (pod.requests, pod.placing)
+    return None if pod.too_much else (pod.requests, pod.node_constraints)

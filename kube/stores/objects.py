@@ -8,7 +8,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.write import DEFERRABLE, Object, Write
 from kube.client import CALL_TRIES_MAX, ApiError, Client, answered, one_line
-from kube.decode.kinds import NODES, PODS, Kind
+from kube.decode.kinds import NODES, NODES_WITH_ALL_KEYS, PODS, Kind
 from kube.decode.pod_times import FINISHED_TOO
 
 TRIES_MAX: Final = 5
@@ -88,9 +88,9 @@ class Store(Generic[Object]):
         return None if made is None else (made, found.metadata.resource_version)
 
 
-def nodes(client: Client) -> Store[Node]:
-    """Return the Nodes, by name."""
-    return Store(client, NODES)
+def nodes(client: Client, *, all_keys: bool = False) -> Store[Node]:
+    """Return the Nodes, by name. *all_keys*: with each annotation that has a prefix of Ebb."""
+    return Store(client, NODES_WITH_ALL_KEYS if all_keys else NODES)
 
 
 def pods(client: Client, *, finished: bool = False) -> Store[Pod]:

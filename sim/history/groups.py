@@ -14,9 +14,9 @@ from core.eligibility.node_eligibility import (
     node_blockers,
 )
 from core.engine.zones import ZONE_LABEL
-from core.marks.mark import guard_of, opt_out_annotation
+from core.marks.mark import opt_out_annotation, protection_of
 from core.marks.taints import without_our_taint
-from core.marks.wellknown import GUARDS, KEEP_ANNOTATION
+from core.marks.wellknown import KEEP_ANNOTATION, PROTECTION_KEYS
 from core.model.constraints import HOST_LABEL, NO_NODE_CONSTRAINTS, NodeConstraints, names_node
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import is_transient_taint
@@ -144,8 +144,8 @@ def _kept(node: Node) -> _Annotations:
     """Return the annotations by which a person or tool excludes the node from scale-down."""
     if opt_out_annotation(node) is None:
         return ()
-    ours = guard_of(node)
-    keys = {KEEP_ANNOTATION, *GUARDS} - ({ours.key} if ours else set())
+    ours = protection_of(node)
+    keys = {KEEP_ANNOTATION, *PROTECTION_KEYS} - ({ours.key} if ours else set())
     return tuple((key, node.annotations[key]) for key in sorted(keys & node.annotations.keys()))
 
 
@@ -189,26 +189,28 @@ def _agents(history: ClusterHistory) -> dict[str, list[Resources]]:
 def without_node_name(lifetime: PodLifetime) -> PodLifetime:
     """Return the pod's lifetime without constraints that name a single node."""
     pod = lifetime.pod
-    placing = _without_hostname(pod.placing)
+    node_constraints = _without_hostname(pod.node_constraints)
     return (
         lifetime
-        if placing is pod.placing
-        else replace(lifetime, pod=replace(pod, placing=placing))
+        if node_constraints is pod.node_constraints
+        else replace(lifetime, pod=replace(pod, node_constraints=node_constraints))
     )
 
 
-def _without_hostname(placing: NodeConstraints) -> NodeConstraints:
-    if not names_node(placing):
-        return placing
-    selector = tuple(pair for pair in placing.node_selector if pair[0] != HOST_LABEL)
-    return replace(NO_NODE_CONSTRAINTS, node_selector=selector, tolerations=placing.tolerations)
+def _without_hostname(node_constraints: NodeConstraints) -> NodeConstraints:
+    if not names_node(node_constraints):
+        return node_constraints
+    selector = tuple(pair for pair in node_constraints.node_selector if pair[0] != HOST_LABEL)
+    return replace(
+        NO_NODE_CONSTRAINTS, node_selector=selector, tolerations=node_constraints.tolerations
+    )
 
 
-def _read(placing: NodeConstraints) -> Iterator[tuple[str, str]]:
+def _read(node_constraints: NodeConstraints) -> Iterator[tuple[str, str]]:
     for one in FILTERS:
-        yield from one.reads(placing)
+        yield from one.reads(node_constraints)
 
 
 def _read_by_pods(pod_lifetimes: Iterable[PodLifetime]) -> Iterator[str]:
-    for placing in {lifetime.pod.placing for lifetime in pod_lifetimes}:
-        yield from (key for kind, key in _read(placing) if kind == LABEL)
+    for node_constraints in {lifetime.pod.node_constraints for lifetime in pod_lifetimes}:
+        yield from (key for kind, key in _read(node_constraints) if kind == LABEL)

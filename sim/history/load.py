@@ -68,9 +68,10 @@ def load_of(history: ClusterHistory, config: Config) -> HistoryLoad:
         deployments=tuple(_deployments(history, placeable)),
         largest_first=True,
     )
-    pinned = sum(names_node(lifetime.pod.placing) for lifetime in simulated)
+    pinned = sum(names_node(lifetime.pod.node_constraints) for lifetime in simulated)
     with_affinity = sum(
-        bool(lifetime.pod.company.near or lifetime.pod.company.apart) for lifetime in placeable
+        bool(lifetime.pod.pod_constraints.near or lifetime.pod.pod_constraints.apart)
+        for lifetime in placeable
     )
     counted = (
         (groups.left_out, "nodes left out (control plane, virtual or unreadable)"),
@@ -106,7 +107,7 @@ def _placeable(
     found = []
     for lifetime in pod_lifetimes:
         pod = lifetime.pod
-        key = pod.requests, pod.placing
+        key = pod.requests, pod.node_constraints
         if key not in known:
             known[key] = any(_would_take(node, pod) for node in nodes)
         if known[key]:
@@ -117,7 +118,7 @@ def _placeable(
 def _would_take(node: Node, pod: Pod) -> bool:
     return (
         pod.requests.fits_in(capacity_for_pods(node))
-        and first_failing_filter(node, pod.placing) is None
+        and first_failing_filter(node, pod.node_constraints) is None
     )
 
 
@@ -140,10 +141,10 @@ def _arrivals(history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]) -> 
             name + suffix,
             pod.requests,
             max(left_ms, LIFE_MS_MIN),
-            pod.placing,
+            pod.node_constraints,
             pod.owner_kind,
             f"{pod.namespace}.{pod.owner_name}" if pod.owner_kind else "",
-            _ties(pod),
+            _disruption_facts(pod),
         )
 
 
@@ -158,10 +159,12 @@ def _end(lifetime: PodLifetime, history: ClusterHistory) -> int:
     return history.ends_ms + DAY_MS if lifetime.ends_ms is None else lifetime.ends_ms
 
 
-def _ties(pod: Pod) -> DisruptionFacts | None:
+def _disruption_facts(pod: Pod) -> DisruptionFacts | None:
     """Return the facts that block an eviction: annotations and local volumes; None without any."""
-    ties = DisruptionFacts(local_volumes=pod.ties.local_volumes, notes=pod.ties.notes)
-    return ties if ties != NO_DISRUPTION_FACTS else None
+    disruption_facts = DisruptionFacts(
+        local_volumes=pod.disruption_facts.local_volumes, notes=pod.disruption_facts.notes
+    )
+    return disruption_facts if disruption_facts != NO_DISRUPTION_FACTS else None
 
 
 # Pods of ReplicaSets
@@ -175,10 +178,16 @@ def _deployments(
     for lifetime in pod_lifetimes:
         pod = lifetime.pod
         if pod.owner_kind == REPLICA_SET:
-            key = pod.namespace, pod.owner_name, pod.requests, pod.placing, _ties(pod)
+            key = (
+                pod.namespace,
+                pod.owner_name,
+                pod.requests,
+                pod.node_constraints,
+                _disruption_facts(pod),
+            )
             sets.setdefault(key, []).append(lifetime)
     names: Counter[str] = Counter()
-    for (namespace, owner, requests, placing, ties), members in sets.items():
+    for (namespace, owner, requests, node_constraints, disruption_facts), members in sets.items():
         name = f"{namespace}.{owner}"
         names[name] += 1
         suffix = f".{names[name]}" if names[name] > 1 else ""
@@ -188,8 +197,8 @@ def _deployments(
             requests,  # type: ignore[arg-type]
             replicas,
             restarts=restarts,
-            placing=placing,  # type: ignore[arg-type]
-            ties=ties,  # type: ignore[arg-type]
+            node_constraints=node_constraints,  # type: ignore[arg-type]
+            disruption_facts=disruption_facts,  # type: ignore[arg-type]
             ages_ms=_ages(history, members),
         )
 

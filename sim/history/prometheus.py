@@ -305,7 +305,7 @@ def _pod(key: tuple[str, str, str], found: PodFacts, *, exported: bool) -> Pod:
         uid=key[2],
         node=node_of(found.info, exported=exported),
         requests=pod_requests(PodParts(containers=parts[False], init_containers=parts[True])),
-        placing=NodeConstraints(node_selector=found.selector, tolerations=tolerations),
+        node_constraints=NodeConstraints(node_selector=found.selector, tolerations=tolerations),
         owner_kind=kind,
         owner_name=owner,
         daemon=kind == DAEMON_SET,

@@ -92,9 +92,9 @@ def _pod(number: int, pod: Pod) -> Json:
         "cpu": f"{asked.cpu_millis}m",
         "memory": str(asked.memory_bytes),
     }
-    spec["nodeSelector"] = dict(pod.placing.node_selector)
+    spec["nodeSelector"] = dict(pod.node_constraints.node_selector)
     spec["tolerations"] += [
-        {"key": one.key, "operator": one.operator} for one in pod.placing.tolerations
+        {"key": one.key, "operator": one.operator} for one in pod.node_constraints.tolerations
     ]
     return found
 

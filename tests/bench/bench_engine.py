@@ -19,7 +19,7 @@ from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.plan import Plan
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.model.cluster import Cluster
 from core.policies.ported.node_utilization import NodeUtilization, Settings
 from tests.bench.machine import factor, resident_mib, show
@@ -106,7 +106,7 @@ def by_policies() -> list[list[str]]:
 
 def looked(
     made: Cluster, config: Config, memory: LeaderState | None = None
-) -> tuple[float, PassResult]:
+) -> tuple[float, ReconcileResult]:
     """Return the shortest processor time of several reconciliations, and the result of the last.
 
     A pass with *memory* is an hour after it.

@@ -49,7 +49,9 @@ ASKING = orjson.dumps(
 )
 NAMES = [f"gke-cluster-1-default-pool-7f3b2a1c-{number:05}" for number in range(max(CALLS))]
 MARKS = {
-    name: Mark.HARD if at % 50 == 0 else Mark.SOFT for at, name in enumerate(NAMES) if at % 10 == 0
+    name: Mark.NO_SCHEDULE if at % 50 == 0 else Mark.PREFER_NO_SCHEDULE
+    for at, name in enumerate(NAMES)
+    if at % 10 == 0
 }
 
 

@@ -66,7 +66,7 @@ class Field:
     def __init__(self, count: int) -> None:
         names = [f"node-{number:05}" for number in range(count)]
         self.marks = {
-            name: Mark.HARD if at % 50 == 0 else Mark.SOFT
+            name: Mark.NO_SCHEDULE if at % 50 == 0 else Mark.PREFER_NO_SCHEDULE
             for at, name in enumerate(names)
             if at % 10 == 0
         }

@@ -77,10 +77,16 @@ def a_node(number: int, **labels: str) -> Node:
 
 
 def a_pod(
-    number: int, place: int, *, cpu: int = 400, placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    number: int,
+    place: int,
+    *,
+    cpu: int = 400,
+    node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS,
 ) -> Pod:
     """Return a pod on the node with this number."""
-    return pod(f"p-{number}-{place}", f"node-{number:05}", cpu, 1000, placing=placing)
+    return pod(
+        f"p-{number}-{place}", f"node-{number:05}", cpu, 1000, node_constraints=node_constraints
+    )
 
 
 def many(size: int) -> list[Pod]:
@@ -91,10 +97,10 @@ def plain(size: int) -> Shape:
     return Cluster.of(map(a_node, range(size)), many(size)), Config()
 
 
-def one_on_each_node(size: int, company: PodConstraints) -> Shape:
+def one_on_each_node(size: int, pod_constraints: PodConstraints) -> Shape:
     """Return a cluster with a Deployment that has one pod on each node."""
     made = [a_pod(number, PODS) for number in range(size)]
-    own = [replace(one, company=company, labels={"app": "own"}) for one in made]
+    own = [replace(one, pod_constraints=pod_constraints, labels={"app": "own"}) for one in made]
     return Cluster.of(map(a_node, range(size)), [*many(size), *own]), Config()
 
 
@@ -113,7 +119,8 @@ def ports(size: int) -> Shape:
     """Return a cluster whose pods each have one of a thousand host ports."""
     found = [
         replace(
-            one, company=PodConstraints(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),))
+            one,
+            pod_constraints=PodConstraints(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),)),
         )
         for turn, one in enumerate(many(size))
     ]
@@ -128,8 +135,10 @@ def tenants(size: int) -> Shape:
         taint = Taint("dedicated", tenant, Effect.NO_SCHEDULE)
         nodes.append(replace(a_node(number, tenant=tenant), taints=(taint,)))
         tolerated = (Toleration("dedicated", "Equal", tenant, "NoSchedule"),)
-        placing = NodeConstraints(node_selector=(("tenant", tenant),), tolerations=tolerated)
-        made = (a_pod(number, place, placing=placing) for place in range(PODS))
+        node_constraints = NodeConstraints(
+            node_selector=(("tenant", tenant),), tolerations=tolerated
+        )
+        made = (a_pod(number, place, node_constraints=node_constraints) for place in range(PODS))
         pods += [replace(one, namespace=tenant) for one in made]
     return Cluster.of(nodes, pods), Config()
 
@@ -139,10 +148,13 @@ def prices(size: int) -> Shape:
     nodes, pods = [], []
     for number in range(size):
         life = "own" if number % 2 else "spot"
-        placing = NodeConstraints(node_selector=(("life", life),))
+        node_constraints = NodeConstraints(node_selector=(("life", life),))
         nodes.append(a_node(number, life=life))
         cpu = 1500 if number % 2 else 400
-        pods += [a_pod(number, place, cpu=cpu + place, placing=placing) for place in range(PODS)]
+        pods += [
+            a_pod(number, place, cpu=cpu + place, node_constraints=node_constraints)
+            for place in range(PODS)
+        ]
     own = (
         Price(node_selector=(("life", "own"),), price=Fraction(3)),
         Price(node_selector=(("life", "spot"),), price=Fraction(1)),
@@ -154,11 +166,11 @@ def prices(size: int) -> Shape:
 def counted(size: int) -> Shape:
     """Return a pool for UnderutilizedCount; half of its nodes have a pod with anti-affinity."""
     nodes = [a_node(number, pool="p", half="ab"[number % 2]) for number in range(size)]
-    company = PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
+    pod_constraints = PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
     own = [
         replace(
-            a_pod(number, PODS, placing=NodeConstraints(node_selector=(("half", "a"),))),
-            company=company,
+            a_pod(number, PODS, node_constraints=NodeConstraints(node_selector=(("half", "a"),))),
+            pod_constraints=pod_constraints,
             labels={"app": "own"},
         )
         for number in range(0, size, 2)
@@ -180,7 +192,7 @@ def pools(size: int) -> Shape:
     for first in range(POOLS):
         names = sorted(f"p{(first + turn) % POOLS}" for turn in range(POOLS // 2))
         asked = SelectorTerm((Requirement("pool", "In", tuple(names)),))
-        pods.append(a_pod(first, PODS, placing=NodeConstraints(affinity=(asked,))))
+        pods.append(a_pod(first, PODS, node_constraints=NodeConstraints(affinity=(asked,))))
     own = tuple(
         Pool(
             name=f"p{number}",
@@ -198,8 +210,10 @@ def sets(size: int) -> Shape:
     pods = many(size)
     for number in range(size):
         away = Requirement(HOST_LABEL, "NotIn", (f"node-{(number + 1) % size:05}",))
-        placing = NodeConstraints(affinity=(SelectorTerm((away,)),))
-        pods.append(replace(a_pod(number, PODS, placing=placing), namespace="tenant"))
+        node_constraints = NodeConstraints(affinity=(SelectorTerm((away,)),))
+        pods.append(
+            replace(a_pod(number, PODS, node_constraints=node_constraints), namespace="tenant")
+        )
     return Cluster.of(map(a_node, range(size)), pods), Config()
 
 
@@ -231,7 +245,7 @@ def terms(size: int) -> Shape:
     pods = [
         replace(
             waiting(number),
-            company=PodConstraints(apart=tuple(known[one] for one in some(chance))),
+            pod_constraints=PodConstraints(apart=tuple(known[one] for one in some(chance))),
             labels={f"l{one}": "x" for one in some(chance)},
         )
         for number in range(4 * size)
@@ -244,7 +258,7 @@ def ending(size: int) -> Shape:
     """Return a cluster in which three of ten nodes are marked and half of the marks must end."""
     nodes = [a_node(number) for number in range(size)]
     first = range(3 * size // 10)
-    nodes[: len(first)] = [marked(nodes[number], Mark.SOFT, 1) for number in first]
+    nodes[: len(first)] = [marked(nodes[number], Mark.PREFER_NO_SCHEDULE, 1) for number in first]
     pods = [
         a_pod(number, place, cpu=600 + 40 * place if number in first else 1290 + place)
         for number in range(size)
@@ -272,7 +286,7 @@ def spent_nodes(size: int) -> Shape:
     for number in range(BUDGET // (NODE_TEMPLATE_COST + NODE_REQUIREMENT_COST) - 1):
         names = sorted(f"node-{one:05}" for one in chance.sample(range(size), 15))
         away = SelectorTerm((Requirement(HOST_LABEL, "NotIn", tuple(names)),))
-        pods.append(tenants_pod(number, size, placing=NodeConstraints(affinity=(away,))))
+        pods.append(tenants_pod(number, size, node_constraints=NodeConstraints(affinity=(away,))))
     return beside(size, pods)
 
 
@@ -282,7 +296,7 @@ def spent_ports(size: int) -> Shape:
     for number in range((BUDGET - NODE_TEMPLATE_COST) // (64 * HOST_PORT_COST)):
         address = f"10.0.{number // 256}.{number % 256}"
         taken = tuple(HostPort(7000 + one, "TCP", address) for one in range(64))
-        pods.append(tenants_pod(number, size, company=PodConstraints(host_ports=taken)))
+        pods.append(tenants_pod(number, size, pod_constraints=PodConstraints(host_ports=taken)))
     return beside(size, pods)
 
 
@@ -294,8 +308,12 @@ def spent_terms(size: int, namespaces: tuple[str, ...] | None = ("tenant",)) -> 
     for number in range((BUDGET - NODE_TEMPLATE_COST) // (32 * cost)):
         wanted = (Requirement("own", "In", (f"{32 * number + one}",)) for one in range(32))
         found = (PodSelector(namespaces, (one,)) for one in wanted)
-        company = PodConstraints(apart=tuple(PodAffinityTerm(one, HOST_LABEL) for one in found))
-        pods.append(tenants_pod(number, size, company=company, labels={"own": f"{number}"}))
+        pod_constraints = PodConstraints(
+            apart=tuple(PodAffinityTerm(one, HOST_LABEL) for one in found)
+        )
+        pods.append(
+            tenants_pod(number, size, pod_constraints=pod_constraints, labels={"own": f"{number}"})
+        )
     return beside(size, pods)
 
 
@@ -311,8 +329,10 @@ def spent_counted(size: int) -> Shape:
     for number in range(5000):
         others = PodSelector(("tenant",), (Requirement("app", "NotIn", (f"{number}",)),))
         term = PodAffinityTerm(others, HOST_LABEL)
-        company = PodConstraints(apart=(term,)) if number < terms else NO_POD_CONSTRAINTS
-        pods.append(tenants_pod(number, size, company=company, labels={"app": f"{number}"}))
+        pod_constraints = PodConstraints(apart=(term,)) if number < terms else NO_POD_CONSTRAINTS
+        pods.append(
+            tenants_pod(number, size, pod_constraints=pod_constraints, labels={"app": f"{number}"})
+        )
     return beside(size, pods)
 
 
@@ -320,8 +340,14 @@ def spent_claims(size: int) -> Shape:
     """Return a cluster where each pod of a tenant names 256 missing claims."""
     pods = []
     for number in range((BUDGET - NODE_TEMPLATE_COST) // (256 * CLAIM_COST)):
-        ties = DisruptionFacts(claims=tuple(ClaimUse(f"c-{number}-{one}") for one in range(256)))
-        pods.append(tenants_pod(number, size, ties=ties, unsupported=(CLAIMS_FIELD,)))
+        disruption_facts = DisruptionFacts(
+            claims=tuple(ClaimUse(f"c-{number}-{one}") for one in range(256))
+        )
+        pods.append(
+            tenants_pod(
+                number, size, disruption_facts=disruption_facts, unsupported=(CLAIMS_FIELD,)
+            )
+        )
     return beside(size, pods)
 
 

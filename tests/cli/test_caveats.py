@@ -33,7 +33,7 @@ DAEMON = pod("proxy", "a", 100, 50, daemon=True, namespace="kube-system")
 WHOLE = (DAEMON, pod("x", "a", 100, 100))
 BOUND = replace(
     pod("bound", "a", 100, 100),
-    ties=DisruptionFacts(claims=(ClaimUse("d/data", ephemeral=False),)),
+    disruption_facts=DisruptionFacts(claims=(ClaimUse("d/data", ephemeral=False),)),
 )
 
 

@@ -14,10 +14,10 @@ from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from tests.support.plan_cli import (
@@ -44,7 +44,7 @@ OWNER = {"kind": "ReplicaSet", "name": "web", "controller": True}
 SOFT_TAINT = {"key": TAINT_KEY, "value": str(SINCE), "effect": "PreferNoSchedule"}
 
 
-def marked(name: str, mark: str = "soft", **annotations: str) -> Json:
+def marked(name: str, mark: str = "PreferNoSchedule", **annotations: str) -> Json:
     found = {DETAILS_ANNOTATION: encode_details(DETAILS), **annotations}
     metadata = {"name": name, "labels": {MARK_LABEL: mark}, "annotations": found}
     return node(name, metadata=metadata, spec={"taints": [SOFT_TAINT]})
@@ -135,10 +135,10 @@ class TestNode:
     def test_marked_node_is_explained_with_details_of_its_mark(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        guarded = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+        guarded = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
         file = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "m"))
         assert explained(capsys, file, "node", "m")["mark"] == {
-            "value": "soft",
+            "value": "PreferNoSchedule",
             "since": SINCE,
             "deadline": SINCE + 60,
             "owner": "me",
@@ -198,7 +198,11 @@ class TestNode:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         told = "it is reserved for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
-        held = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held", RESERVE_ANNOTATION: told}
+        held = {
+            SCALE_DOWN_DISABLED_ANNOTATION: "true",
+            PROTECTION_ANNOTATION: "unmarked",
+            RESERVE_ANNOTATION: told,
+        }
         kept = node("m", metadata={"name": "m", "annotations": held})
         file = of(tmp_path, kept, node("n"), pod("p", "n"))
         (reason,) = explained(capsys, file, "node", "m")["reservedFor"]
@@ -215,7 +219,7 @@ class TestNode:
     def test_marked_node_is_explained_when_taint_and_details_are_missing(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        bare = node("m", metadata={"name": "m", "labels": {MARK_LABEL: "hard"}})
+        bare = node("m", metadata={"name": "m", "labels": {MARK_LABEL: "NoSchedule"}})
         text = table(capsys, of(tmp_path, bare, node("n"), pod("p", "n")), "node", "m")
         assert "taint does not match the mark: the controller repairs it\n" in text
         assert "details missing or invalid" in text
@@ -227,7 +231,7 @@ class TestNode:
         [
             (SINCE, "", False),
             (SINCE + 1, "", True),
-            (SINCE + 1, "soft", False),
+            (SINCE + 1, "PreferNoSchedule", False),
             (SINCE + 2 * 86_400, "", True),
             (SINCE + 400 * 86_400, "", False),
         ],
@@ -241,7 +245,7 @@ class TestNode:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         """A backoff ends; it is ignored on a marked node, and if longer than allowed."""
-        annotations = {BACKOFF_ANNOTATION: f"2 {until}", GUARD_ANNOTATION: "true"}
+        annotations = {BACKOFF_ANNOTATION: f"2 {until}", SCALE_DOWN_DISABLED_ANNOTATION: "true"}
         labels = {MARK_LABEL: mark} if mark else {}
         metadata = {"name": "m", "labels": labels, "annotations": annotations}
         last = pod("p", "m")
@@ -652,7 +656,7 @@ class TestFixes:
             one["metadata"]["ownerReferences"] = [OWNER]
         for one in serving:
             one["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
-        file = of(tmp_path, marked("m", "hard"), node("n"), node("o"), making, *serving)
+        file = of(tmp_path, marked("m", "NoSchedule"), node("n"), node("o"), making, *serving)
         config = tmp_path / "ebb.yaml"
         head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
         config.write_text(f"{head}eviction: enabled\n")

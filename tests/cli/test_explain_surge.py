@@ -25,7 +25,7 @@ surge: {{mode: {mode}}}
 @pytest.fixture
 async def api() -> AsyncIterator[FakeApi]:
     async with FakeApi() as made:
-        node = node_object("n1", labels={MARK_LABEL: "soft"})
+        node = node_object("n1", labels={MARK_LABEL: "PreferNoSchedule"})
         node["metadata"]["annotations"] = {DETAILS_ANNOTATION: encode_details(DETAILS)}
         made.put("nodes", node)
         made.put("nodes", node_object("n2"))

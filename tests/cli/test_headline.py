@@ -27,7 +27,7 @@ GPU = "nvidia.com/gpu"
 PRICED = {"prices": [{"nodeSelector": {"size": "large"}, "price": 2}]}
 DETAILS = Details(since=1, deadline=2**40, owner="me", policy="p", reason="r")
 MARKED = {
-    "labels": {MARK_LABEL: "soft"},
+    "labels": {MARK_LABEL: "PreferNoSchedule"},
     "annotations": {DETAILS_ANNOTATION: encode_details(DETAILS)},
 }
 

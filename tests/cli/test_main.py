@@ -61,7 +61,8 @@ class TestImports:
                     "doctor",
                     "reasons",
                     "migrate",
-                    "release",
+                    "unmark",
+                    "cleanup",
                     "demo",
                     "replay",
                 )
@@ -278,7 +279,7 @@ class TestCompletion:
     @pytest.mark.parametrize(
         ("words", "offered"),
         [
-            (["re"], ["reasons", "release", "replay"]),
+            (["re"], ["reasons", "replay"]),
             (["completion", ""], ["bash", "fish", "zsh"]),
             (["plan", "--policy", "Ex"], ["ExcessNodes"]),
             (["explain", ""], ["node", "pod"]),

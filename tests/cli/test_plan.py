@@ -219,7 +219,7 @@ class TestTable:
         self, limits: str, stays_marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         marked = node(A)
-        marked["metadata"]["labels"] = {MARK_LABEL: "soft", "size": "small"}
+        marked["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule", "size": "small"}
         dumped, config = tmp_path / "dump.json", tmp_path / "ebb.yaml"
         dumped.write_bytes(dump(marked, node(B), pod("a", A, "80m"), pod("b", B, "3800m")))
         config.write_text(
@@ -235,7 +235,7 @@ class TestTable:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         marked = node("marked", spec={"unschedulable": True})
-        marked["metadata"]["labels"] = {MARK_LABEL: "soft"}
+        marked["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule"}
         dumped, config = tmp_path / "dump.json", tmp_path / "ebb.yaml"
         dumped.write_bytes(dump(*ITEMS, marked, pod("waits", None)))
         config.write_text(

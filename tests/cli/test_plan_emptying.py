@@ -128,7 +128,7 @@ async def test_plan_of_live_cluster_counts_moves(
     config.write_text(SURGE)
     async with FakeApi() as api:
         kubeconfig.write_text(KUBECONFIG.format(url=api.url))
-        marked = node_object("n1", labels={MARK_LABEL: "soft"})
+        marked = node_object("n1", labels={MARK_LABEL: "PreferNoSchedule"})
         marked["metadata"]["annotations"] = {DETAILS_ANNOTATION: encode_details(DETAILS)}
         api.put("nodes", marked)
         api.put("nodes", node_object("n2"))

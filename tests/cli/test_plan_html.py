@@ -40,12 +40,12 @@ STATES: list[Any] = [
         node("n", status={**node("n")["status"], **NOT_READY}), "not-ready", id="not ready"
     ),
     pytest.param(
-        node("n", metadata={"name": "n", "labels": {MARK_LABEL: "soft"}}),
+        node("n", metadata={"name": "n", "labels": {MARK_LABEL: "PreferNoSchedule"}}),
         "prefer-no-schedule",
         id="marked PreferNoSchedule",
     ),
     pytest.param(
-        node("n", metadata={"name": "n", "labels": {MARK_LABEL: "hard"}}),
+        node("n", metadata={"name": "n", "labels": {MARK_LABEL: "NoSchedule"}}),
         "no-schedule",
         id="marked NoSchedule",
     ),

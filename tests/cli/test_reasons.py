@@ -16,10 +16,10 @@ from cli.explain.reasons import (
     EVICTION,
     LIFETIME,
     MOVES,
-    NOT_HARDENED,
-    NOT_RELEASED,
     NOT_REMOVABLE,
+    NOT_SET_TO_NO_SCHEDULE,
     REASONS,
+    SCALE_DOWN_NOT_ALLOWED,
     advice,
     page,
     with_placeholders,
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.mutate
 
 NOW = 1_767_225_600
 ROOT = Path(__file__).parents[2]
-HARD = Taint(TAINT_KEY, "1", "NoSchedule")
+NO_SCHEDULE = Taint(TAINT_KEY, "1", "NoSchedule")
 
 
 def _defined() -> Iterator[Reason]:
@@ -67,7 +67,14 @@ class TestTable:
         assert {id(one) for one in _defined()} == {id(one) for one in REASONS.values()}
 
     def test_codes_are_unique(self) -> None:
-        lists = (NOT_REMOVABLE, NOT_RELEASED, NOT_HARDENED, LIFETIME, EVICTION, MOVES)
+        lists = (
+            NOT_REMOVABLE,
+            SCALE_DOWN_NOT_ALLOWED,
+            NOT_SET_TO_NO_SCHEDULE,
+            LIFETIME,
+            EVICTION,
+            MOVES,
+        )
         assert len(REASONS) == sum(map(len, lists))
 
     @pytest.mark.parametrize("reason", REASONS.values(), ids=lambda reason: reason.code)
@@ -75,7 +82,7 @@ class TestTable:
         told = with_placeholders(reason)
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason.code)
         assert re.fullmatch(r"[A-Z][^{}]*\.", told.meaning)
-        for text in (told.fix, told.lifted):
+        for text in (told.fix, told.ends_when):
             assert re.fullmatch(r"[^{}]*[^{}.]", text)
 
     def test_advice_names_node_and_pod(self) -> None:
@@ -159,7 +166,7 @@ class TestExplainer:
         pinned = NodeConstraints(node_selector=(("only", "here"),))
         cluster = Cluster.of(
             [node("a", labels={"only": "here"}), node("b")],
-            [pod("p", "a", 100, 100, placing=pinned), pod("q", "a", 100, 100)],
+            [pod("p", "a", 100, 100, node_constraints=pinned), pod("q", "a", 100, 100)],
         )
         answer = explained(cluster, "a")
         assert [key for key, _ in answer.unassigned] == ["d/p"]
@@ -167,31 +174,31 @@ class TestExplainer:
         assert {blocker.code for blocker in answer.blockers} >= {"no-room"}
 
     def test_noschedule_marked_node_is_feasible_if_released(self) -> None:
-        marked = node("m", labels={MARK_LABEL: Mark.HARD.value}, taints=(HARD,))
+        marked = node("m", labels={MARK_LABEL: Mark.NO_SCHEDULE.value}, taints=(NO_SCHEDULE,))
         cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
         config = thesis_config()
         explainer = explainer_of(cluster, config)
         answer = explainer.pod("d/p")
         assert answer is not None
-        assert mark_of(marked.labels) is Mark.HARD
+        assert mark_of(marked.labels) is Mark.NO_SCHEDULE
         assert (answer.feasible, answer.feasible_marked) == ((), ("m",))
         assert answer.rejections == (("insufficient cpu", 1),)
 
-    @pytest.mark.parametrize(("after", "found"), [(None, []), (0, ["hard-daemonset"])])
+    @pytest.mark.parametrize(("after", "found"), [(None, []), (0, ["no-schedule-daemonset"])])
     def test_node_is_explained_with_reasons_against_noschedule(
         self, after: int | None, found: list[str]
     ) -> None:
-        marked = node("m", labels={MARK_LABEL: Mark.SOFT.value})
+        marked = node("m", labels={MARK_LABEL: Mark.PREFER_NO_SCHEDULE.value})
         agent = pod("agent", "m", 100, 100, daemon=True)
         cluster = Cluster.of([marked, node("a")], [agent])
         answer = explained(cluster, "m", thesis_config(no_schedule_after_seconds=after))
-        assert [blocker.code for blocker in answer.against_hard] == found
+        assert [blocker.code for blocker in answer.no_schedule_blockers] == found
 
 
 def test_removable_node_is_explained_with_exhausted_budget() -> None:
     budgets = replace(UNLIMITED, cluster=Budget(max_marked=Limit(1)))
     config = Config(usability=UsabilityMode.NONE, budgets=budgets)
-    cluster = Cluster.of([marked(node("a"), Mark.SOFT, 1), node("b"), node("c")], [])
+    cluster = Cluster.of([marked(node("a"), Mark.PREFER_NO_SCHEDULE, 1), node("b"), node("c")], [])
     explainer = explainer_of(cluster, config)
     rate_limits = {name: explainer.node(name) for name in "abc"}
     assert {

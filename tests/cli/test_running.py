@@ -49,7 +49,7 @@ FACTS = LeaderFacts(
              deadline_seconds=NOW)
     ],
     decisions=[
-        Decision(at_seconds=1_700_000_000, kind="Node", name=name, action="DrainMarked",
+        Decision(at_seconds=1_700_000_000, kind="Node", name=name, action="NodeMarked",
                  reason="the cluster can do without it", written=written)
         for name, written in (("n0", True), ("n1", False))
     ],
@@ -213,7 +213,7 @@ class TestReport:
             "1.0 node-hours, of nodes that autoscalers have removed",
             "because of marks 1,200 pod-seconds (now 2 pods), other 0 pod-seconds (now 0 pods)",
             "shop/web",
-            "DrainMarked (only reported)",
+            "NodeMarked (only reported)",
         ):
             assert row in done.out
 
@@ -226,7 +226,7 @@ class TestReport:
         done = await world.run("explain", "node", "n1")
         assert "its mark could not be written" in done.out
         assert "Not considered" not in done.out
-        assert "DrainMarked (only reported): the cluster can do without it" in done.out
+        assert "NodeMarked (only reported): the cluster can do without it" in done.out
 
     async def test_explain_node_names_what_it_does_not_know_without_leader(
         self, world: World

@@ -276,7 +276,7 @@ class TestContexts:
 
     @pytest.mark.parametrize(
         "command",
-        [["plan"], ["status"], ["explain", "node", "n03"], ["release", "--all", "--yes"]],
+        [["plan"], ["status"], ["explain", "node", "n03"], ["cleanup", "--all", "--yes"]],
     )
     async def test_context_option_selects_context_of_several_files(
         self, api: FakeApi, two: str, command: list[str]
@@ -377,7 +377,7 @@ class TestKubeconfig:
             kubeconfig_of(None, environment)
 
     @pytest.mark.parametrize(
-        ("arguments", "dump"), [(["plan"], True), (["release", "--all", "--yes"], False)]
+        ("arguments", "dump"), [(["plan"], True), (["cleanup", "--all", "--yes"], False)]
     )
     def test_error_suggests_dump_when_command_accepts_dump(
         self, arguments: list[str], dump: bool, tmp_path: Path

@@ -19,10 +19,10 @@ from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
@@ -31,8 +31,8 @@ from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, many_reaches, node
 
 HOUR = 3600
 HELD = {
-    GUARD_ANNOTATION: "true",
-    GUARD_OURS_ANNOTATION: "held",
+    SCALE_DOWN_DISABLED_ANNOTATION: "true",
+    PROTECTION_ANNOTATION: "unmarked",
     RESERVE_ANNOTATION: "it is reserved for 1 pod: 1 of 500m + 1Gi",
 }
 
@@ -43,8 +43,8 @@ def mark(
     told = Details(since=since, deadline=deadline, owner="me", policy="P", reason="r", order=order)
     annotations = {DETAILS_ANNOTATION: encode_details(told)}
     if ours:
-        annotations |= {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-    labels = {MARK_LABEL: "hard" if hard else "soft"}
+        annotations |= {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+    labels = {MARK_LABEL: "NoSchedule" if hard else "PreferNoSchedule"}
     effect = "NoSchedule" if hard else "PreferNoSchedule"
     taint = {"key": TAINT_KEY, "value": str(since), "effect": effect}
     metadata = {"name": name, "labels": labels, "annotations": annotations}

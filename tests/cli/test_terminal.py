@@ -76,10 +76,12 @@ def test_table_contains_every_word_once_and_unbroken(
     assert shown == sorted(word for a, n, b in rows for word in (*a, str(n), *b))
 
 
-SOFT = {MARK_LABEL: "soft"}
+PREFER_NO_SCHEDULE = {MARK_LABEL: "PreferNoSchedule"}
 LONG = [
-    node(NAME, metadata={"name": NAME, "labels": SOFT}),
-    node(LABEL, metadata={"name": LABEL, "labels": SOFT}, spec={"unschedulable": True}),
+    node(NAME, metadata={"name": NAME, "labels": PREFER_NO_SCHEDULE}),
+    node(
+        LABEL, metadata={"name": LABEL, "labels": PREFER_NO_SCHEDULE}, spec={"unschedulable": True}
+    ),
     node("third"),
     pod("p" * 200, NAME, "1500m"),
     pod("q" * 63, LABEL),

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from controller.figures.figures import Account
+from controller.figures.figures import Figures
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from core.config.budgets import Budget, Budgets, Pool
@@ -73,11 +73,18 @@ def large(pools: int) -> Metrics:
     ]
     pods: list[Pod] = []
     for n in range(2 * REACHES):
-        placing = NodeConstraints(
+        node_constraints = NodeConstraints(
             node_selector=(("reach", f"r{n}"),), extended=("nvidia.com/gpu",)
         )
         pods.append(
-            pod(f"w{n}", f"n{n}", 100, 100, placing=placing, extended=(("nvidia.com/gpu", 1),))
+            pod(
+                f"w{n}",
+                f"n{n}",
+                100,
+                100,
+                node_constraints=node_constraints,
+                extended=(("nvidia.com/gpu", 1),),
+            )
         )
     found = tuple(
         Pool(name=f"p{n}", node_selector=(("pool", f"p{n}"),), budget=Budget())
@@ -87,8 +94,8 @@ def large(pools: int) -> Metrics:
     result = reconcile(
         Cluster.of(nodes, pods), Config(budgets=Budgets(pools=found)), LeaderState(), T
     )
-    metrics.pass_gauges.report(result)
-    metrics.report_account(Account(), Account().observe(result), changed=True)
+    metrics.reconciliation_gauges.report(result)
+    metrics.report_figures(Figures(), Figures().observe(result), changed=True)
     for kind in KINDS:
         metrics.watch_age.labels(kind.resource).set(1)
         metrics.unreadable_objects.labels(kind.resource).set(0)

@@ -94,7 +94,7 @@ class World:
         mode: Mode = Mode.ENFORCE,
         order: PodDeletionCost = PodDeletionCost.ENABLED,
     ) -> None:
-        self.nodes: list[Node] = [node("m", labels={MARK_LABEL: "soft"}), node("u")]
+        self.nodes: list[Node] = [node("m", labels={MARK_LABEL: "PreferNoSchedule"}), node("u")]
         self.api, self.metrics, self.clock = PodApi(*pods), Metrics(), FakeClock()
         self.start(mode, order)
 
@@ -401,7 +401,7 @@ async def test_pass_ends_with_deletion_costs_of_marks() -> None:
     config = Config(mode=Mode.ENFORCE, usability=UsabilityMode.NONE)
     assert config.pod_deletion_cost is PodDeletionCost.AUTO
     nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
-    nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule"}
     pods = PodApi(*some(2), *some(1, "u"))
     pods.right = True
     deletion_costs = DeletionCosts(
@@ -424,5 +424,7 @@ async def test_pass_ends_with_deletion_costs_of_marks() -> None:
     pods.rejected = {"d/m0002"}
     pods.put(pod("m0002", "m", 100, 100))
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
-    cluster = replace(cluster, nodes=(replace(cluster.nodes[0], labels={MARK_LABEL: "soft"}),))
+    cluster = replace(
+        cluster, nodes=(replace(cluster.nodes[0], labels={MARK_LABEL: "PreferNoSchedule"}),)
+    )
     assert (await controller.tick(cluster, NOW)).failed >= 1

@@ -18,9 +18,9 @@ from core.config.thresholds import Thresholds
 from core.eviction.state import OBSERVE_SECONDS, REFUSED_SECONDS_MIN
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
 )
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
@@ -132,7 +132,7 @@ class World:
         """Run passes until the mark is NoSchedule and the leader has almost observed enough."""
         await self.ticks(3)
         await self.tick(OBSERVE_SECONDS - 4)
-        assert self.mark == "hard"
+        assert self.mark == "NoSchedule"
         assert self.api.requested == []
 
     @property
@@ -162,7 +162,7 @@ async def test_marked_node_becomes_no_schedule_and_is_drained_in_batches() -> No
     assert sorted(world.api.requested) == ["p0", "p1", "p2"]
     await world.ticks(3)
     assert world.evictions("evicted") == 3
-    assert world.mark == "hard", "no pod returns before the node is deleted"
+    assert world.mark == "NoSchedule", "no pod returns before the node is deleted"
     assert [one for one in world.told if one[0] == "PodEvicted"] == [
         ("PodEvicted", f"evicted d/{name}") for name in world.api.requested
     ]
@@ -174,7 +174,7 @@ async def test_node_is_drained_when_interval_exceeds_timeout(
 ) -> None:
     world = World()
     await world.ticks(6, interval)
-    assert (world.api.requested, world.mark) == (["p0", "p1", "p2"], "hard")
+    assert (world.api.requested, world.mark) == (["p0", "p1", "p2"], "NoSchedule")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_drain_fails_with_reason_when_eviction_is_always_refused(
     await world.ticks(60, 5)
     assert world.mark is None
     assert world.n1.annotations[BACKOFF_ANNOTATION].endswith(" evict-refused")
-    (note,) = [note for reason, note in world.told if reason == "DrainReleased"]
+    (note,) = [note for reason, note in world.told if reason == "NodeUnmarked"]
     assert "d/p0" in note
     assert "a webhook denied it" in note
     labels = {"reason": "evict-refused"}
@@ -232,7 +232,7 @@ async def test_node_whose_no_schedule_write_fails_blocks_no_other() -> None:
     await world.ticks(2)
     world.nodes.down.add("n1")
     await world.ticks(20, 10)
-    assert (world.api.requested, world.mark) == (["q"], "soft")
+    assert (world.api.requested, world.mark) == (["q"], "PreferNoSchedule")
 
 
 async def test_drain_continues_when_pod_is_already_gone() -> None:
@@ -255,7 +255,11 @@ async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> No
     world = World()
     world.api.right = False
     await world.ticks(10, 20)
-    assert (world.api.requested, world.mark, world.forbidden) == ([], "soft", [FORBIDDEN])
+    assert (world.api.requested, world.mark, world.forbidden) == (
+        [],
+        "PreferNoSchedule",
+        [FORBIDDEN],
+    )
     gauge = "ebb_eviction_forbidden"
     assert world.metrics.registry.get_sample_value(gauge) == 1
     world.metrics.is_leading = lambda: False
@@ -275,7 +279,7 @@ async def test_no_pod_is_evicted_while_permission_is_unknown() -> None:
     world = World()
     world.api.right = None
     await world.ticks(5, 20)
-    assert (world.api.requested, world.mark, world.forbidden) == ([], "soft", [])
+    assert (world.api.requested, world.mark, world.forbidden) == ([], "PreferNoSchedule", [])
 
 
 @pytest.mark.parametrize("changes", [{"eviction": Eviction.DISABLED}, {"mode": Mode.OBSERVE}, {}])
@@ -293,7 +297,7 @@ async def test_drain_stops_and_mark_is_softened_when_eviction_is_disabled() -> N
     await world.tick(3)
     world.controller.config = replace(CONFIG, eviction=Eviction.DISABLED)
     await world.ticks(4)
-    assert (world.mark, len(world.api.requested)) == ("soft", 2)
+    assert (world.mark, len(world.api.requested)) == ("PreferNoSchedule", 2)
 
 
 async def test_pods_that_arrived_under_soft_mark_are_not_returned_pods() -> None:
@@ -301,10 +305,10 @@ async def test_pods_that_arrived_under_soft_mark_are_not_returned_pods() -> None
     await world.until_draining()
     await world.tick(3)
     await world.controller.set_prefer_no_schedule([world.n1])
-    assert (world.mark, len(world.api.requested)) == ("soft", 2)
+    assert (world.mark, len(world.api.requested)) == ("PreferNoSchedule", 2)
     world.pods["new"] = make_pod("new", "n1")
     await world.ticks(4)
-    assert world.mark == "hard"
+    assert world.mark == "NoSchedule"
     assert sorted(world.api.requested) == ["new", "p0", "p1", "p2"]
 
 
@@ -349,10 +353,10 @@ async def test_new_leader_observes_again_before_it_evicts() -> None:
 @pytest.mark.parametrize(
     ("right", "agent", "mark"),
     [
-        (True, {}, "hard"),
-        (None, {}, "hard"),
-        (False, {}, "soft"),
-        (True, {"daemon": True, "owner_kind": "DaemonSet"}, "soft"),
+        (True, {}, "NoSchedule"),
+        (None, {}, "NoSchedule"),
+        (False, {}, "PreferNoSchedule"),
+        (True, {"daemon": True, "owner_kind": "DaemonSet"}, "PreferNoSchedule"),
     ],
 )
 async def test_new_replica_keeps_no_schedule_mark_unless_it_is_blocked(
@@ -368,13 +372,13 @@ async def test_new_replica_keeps_no_schedule_mark_unless_it_is_blocked(
     await world.ticks(2, 10)
     assert world.mark == mark
     kinds = {reason for reason, _ in world.told[gauge:]} - {"PodEvicted"}
-    assert kinds == ({"DrainSoftened"} if mark == "soft" else set())
+    assert kinds == ({"PreferNoScheduleSet"} if mark == "PreferNoSchedule" else set())
 
 
 async def test_node_whose_write_fails_does_not_block_evictions_of_another() -> None:
     world = World()
     left_over = node_json("n3")
-    left_over["metadata"]["annotations"] = {KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "1"}
+    left_over["metadata"]["annotations"] = {KEEP_ANNOTATION: "true", PROTECTION_ANNOTATION: "1"}
     world.nodes.nodes["n3"], world.nodes.versions["n3"] = left_over, 1
     world.nodes.down.add("n3")
     await world.until_draining()
@@ -396,7 +400,7 @@ async def test_no_pod_is_evicted_after_permit_has_ended() -> None:
     await world.controller.carry_out(report, NO_LIVE_VIEW)
     assert world.api.requested == []
     await world.ticks(3)
-    assert (world.api.requested, world.mark) == ([], "hard"), "marks stay"
+    assert (world.api.requested, world.mark) == ([], "NoSchedule"), "marks stay"
     world.clock.seconds = NOW + 3600
     await world.ticks(2)
     assert world.api.requested == ["p0"]

@@ -51,11 +51,11 @@ def troubled(draw: st.DrawFn) -> Cluster:
 
 def takes(node: Node, pod: Pod) -> bool:
     """Return whether the node would admit the pod if it were empty; volumes are ignored."""
-    placing = replace(pod.placing, volumes=())
+    node_constraints = replace(pod.node_constraints, volumes=())
     return (
         not node.unschedulable
         and has_room(pod.requests, node.allocatable)
-        and admits(node, placing, TAINT_KEY)
+        and admits(node, node_constraints, TAINT_KEY)
     )
 
 
@@ -66,7 +66,7 @@ def largest(pods: Iterable[Pod]) -> Iterable[Pod]:
     found: dict[NodeConstraints, Pod] = {}
     for one in sorted(movers, key=lambda one: (*amounts(one), one.key)):
         if one.priority > lowest:
-            found[replace(one.placing, volumes=())] = one
+            found[replace(one.node_constraints, volumes=())] = one
     return found.values()
 
 
@@ -105,7 +105,9 @@ async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
     for now in range(10, 60, 10):
         await controller.tick(standing.cluster, now)
         nodes, pods = standing.cluster.nodes, standing.cluster.pods
-        hard = [one for one in nodes if mark_of(one.labels) is Mark.HARD and not leaving(one)]
+        hard = [
+            one for one in nodes if mark_of(one.labels) is Mark.NO_SCHEDULE and not leaving(one)
+        ]
         for asks in pods:
             if asks.node is None and asks.unschedulable and not asks.terminating:
                 assert asks.evaluable or not any(takes(one, asks) for one in hard)

@@ -9,7 +9,7 @@ from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.eligibility.emptiness import occupants
-from core.marks.mark import guard_of, mark_of
+from core.marks.mark import mark_of, protection_of
 from core.model.cluster import Cluster
 from core.model.now import Now
 from core.model.pod import Pod
@@ -48,7 +48,7 @@ class Pool:
         self.standing.cluster = Cluster.of(nodes, [*BUSY, *pods])
         report = await self._leader.tick(self.standing.cluster, now)
         self.writes.update(write.kind.value for write in report.writes)
-        return report.found.plan.held
+        return report.found.plan.protected
 
 
 def jobs(second: int, busy: int, *, together: bool) -> list[Pod]:
@@ -96,9 +96,11 @@ async def test_protected_nodes_are_annotated_and_occupied_ones_only_temporarily(
         held = await pool.look(now, pods)
         nodes = {one.name: one for one in pool.standing.cluster.nodes}
         occupied = occupants(pool.standing.cluster, Now(now))
-        assert all(guard_of(nodes[name]) for name in held), "no autoscaler removes it"
+        assert all(protection_of(nodes[name]) for name in held), "no autoscaler removes it"
         unmarked = (name for name in occupied if mark_of(nodes[name].labels) is None)
         filled = {name: filled.get(name, now) for name in unmarked}
         for name, since in filled.items():
             if now - since >= (longest if changes else guard + TICK_SECONDS):
-                assert guard_of(nodes[name]) is None, "an autoscaler that evicts may remove it"
+                assert protection_of(nodes[name]) is None, (
+                    "an autoscaler that evicts may remove it"
+                )

@@ -10,14 +10,14 @@ import orjson
 import pytest
 
 from controller.decisions import DECISIONS_MAX, REASON_CHARACTERS_MAX, DecisionLog
-from controller.figures.figures import Account
-from controller.figures.pending import Cause, PendingAccount
-from controller.leader_report import PATH, LeaderFacts, Report, facts_of, with_account
+from controller.figures.figures import Figures
+from controller.figures.pending import Cause, PendingFigures
+from controller.leader_report import PATH, LeaderFacts, Report, facts_of, with_figures
 from controller.report_server import CACHE_SECONDS, HOST, LIMITS, ReportServer
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.model.cluster import Cluster
 from core.moves.records import MoveRecord
 from serving import http
@@ -39,13 +39,15 @@ NODES = [node(name, 4000, 4000) for name in ("a", "b", "c")]
 PODS = [pod("p1", "a", 100, 100), pod("p2", "b", 100, 100), pod("big", "c", 3000, 3000)]
 
 
-def reconciled(pods: Any = PODS, nodes: Any = NODES, last: PassResult | None = None) -> PassResult:
+def reconciled(
+    pods: Any = PODS, nodes: Any = NODES, last: ReconcileResult | None = None
+) -> ReconcileResult:
     now = NOW if last is None else last.at + 60
     state = LeaderState() if last is None else last.state
     return reconcile(Cluster.of(nodes, pods), CONFIG, state, now)
 
 
-def facts(last: PassResult | None, now: int = NOW, **changed: Any) -> LeaderFacts:
+def facts(last: ReconcileResult | None, now: int = NOW, **changed: Any) -> LeaderFacts:
     given = {"moves": [], "decisions": [], "stale_because": None, **changed}
     return facts_of(last, now_seconds=now, **given)
 
@@ -109,8 +111,8 @@ class TestFacts:
     def test_account_of_leader_is_reported(self) -> None:
         first = reconciled()
         second = reconciled(last=first)
-        account = Account().observe(first).observe(second)
-        found = with_account(facts(second, NOW + 60), account)
+        figures = Figures().observe(first).observe(second)
+        found = with_figures(facts(second, NOW + 60), figures)
         assert found.savings is not None
         nodes = len(first.plan.removals)
         assert found.savings.expected_node_seconds == 60 * nodes
@@ -118,10 +120,10 @@ class TestFacts:
         assert [one.cause for one in found.pending] == ["mark", "room", "other"]
 
     def test_pending_pods_are_reported_by_cause(self) -> None:
-        account = Account(
-            pending=PendingAccount(Counter({Cause.ROOM: 2}), Counter({Cause.ROOM: 90}))
+        figures = Figures(
+            pending=PendingFigures(Counter({Cause.ROOM: 2}), Counter({Cause.ROOM: 90}))
         )
-        found = with_account(LeaderFacts(), account)
+        found = with_figures(LeaderFacts(), figures)
         assert [(one.pods, one.pod_seconds) for one in found.pending] == [(0, 0), (2, 90), (0, 0)]
 
     def test_moves_name_deployment_and_step(self) -> None:
@@ -138,7 +140,7 @@ class TestDecisions:
     def test_log_keeps_last_decisions_with_bounded_reasons(self) -> None:
         log = DecisionLog(FakeClock(NOW))
         for number in range(DECISIONS_MAX + 5):
-            log.record("Node", f"n{number}", "DrainMarked", "r" * 1000)
+            log.record("Node", f"n{number}", "NodeMarked", "r" * 1000)
         assert len(log.entries) == DECISIONS_MAX
         assert log.entries[-1].name == f"n{DECISIONS_MAX + 4}"
         assert len(log.entries[0].reason) == REASON_CHARACTERS_MAX
@@ -146,7 +148,7 @@ class TestDecisions:
 
     def test_reported_write_is_added_once_until_it_disappears(self) -> None:
         log = DecisionLog(FakeClock(NOW))
-        write = ("n", "DrainMarked", "the cluster can do without it")
+        write = ("n", "NodeMarked", "the cluster can do without it")
         for batch in ([write], [write], [], [write]):
             log.observe(batch)
         assert [one.written for one in log.entries] == [False, False]

@@ -11,22 +11,22 @@ import pytest
 from controller.loop import (
     FAILURE_SECONDS_MAX,
     FAILURE_SECONDS_MIN,
-    PASS_SECONDS_MAX,
     PAUSE_SECONDS,
     PLAN_SECONDS_MAX,
+    RECONCILIATION_SECONDS_MAX,
     STALE_SECONDS,
     Loop,
 )
 from controller.metrics import Metrics
-from controller.reconciler import PassReport, Reconciler
+from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
 from controller.writers import WRITERS_MAX
 from core.cluster.schedulers import KNOWN, SCHEDULER_FIELD
 from core.config.programs import ControllerConfig
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
-from core.marks.mark import Mark, guard_of
-from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION, KARPENTER_LABEL, MARK_LABEL
+from core.marks.mark import Mark, protection_of
+from core.marks.wellknown import DO_NOT_DISRUPT_ANNOTATION, KARPENTER_LABEL, MARK_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
 from core.model.pod import Pod
@@ -59,7 +59,7 @@ class RecordingReconciler(Reconciler):
 
     def evaluate(  # type: ignore[override]
         self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]
-    ) -> PassReport:
+    ) -> ReconcileReport:
         self.passes += 1
         self.before()
         return super().evaluate(cluster, now_seconds, in_time)
@@ -185,7 +185,7 @@ async def test_pass_is_skipped_and_counted_when_nothing_changed() -> None:
 
 
 def mark_no_schedule(world: World) -> None:
-    hard = {"labels": {MARK_LABEL: "hard"}}
+    hard = {"labels": {MARK_LABEL: "NoSchedule"}}
     world.api.store("n03", merge(world.api.nodes["n03"], {"metadata": hard}))
     world.sync()
 
@@ -232,7 +232,7 @@ async def test_no_schedule_marks_are_softened_while_passes_fail() -> None:
     assert world.api.log == []
     await world.loop.step()
     assert world.api.log == [("patch", "n03")]
-    assert world.api.nodes["n03"]["metadata"]["labels"] == {MARK_LABEL: "soft"}
+    assert world.api.nodes["n03"]["metadata"]["labels"] == {MARK_LABEL: "PreferNoSchedule"}
     world.api.down = {"n03"}
     await world.loop.step()
     assert world.loop.pause_seconds == 4 * FAILURE_SECONDS_MIN
@@ -262,7 +262,7 @@ async def test_pass_timeout_is_counted_and_next_pass_marks() -> None:
     world = World()
     await world.until_due()
     world.controller.before = lambda: setattr(
-        world.clock, "seconds", world.clock.seconds + PASS_SECONDS_MAX + 1
+        world.clock, "seconds", world.clock.seconds + RECONCILIATION_SECONDS_MAX + 1
     )
     await world.loop.step()
     assert world.count("timeouts") == 1
@@ -318,7 +318,7 @@ async def test_remaining_writes_are_dropped_when_plan_becomes_invalid(
     assert world.marked() == WRITERS_MAX
 
 
-FOR_A_SECOND = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "1s"),), started_seconds=-100)
+FOR_A_SECOND = DisruptionFacts(notes=((DO_NOT_DISRUPT_ANNOTATION, "1s"),), started_seconds=-100)
 
 
 @pytest.mark.parametrize("in_progress", [True, False])
@@ -335,7 +335,7 @@ async def test_node_is_protected_when_pod_arrives_during_release(
     for name in NAMES if karpenters else ():
         world.api.nodes[name]["metadata"]["labels"][KARPENTER_LABEL] = "p"
         agent = replace(pod(f"agent-{name}", name, 1, 1), daemon=True, owner_kind=DAEMON_SET)
-        world.view.changed(PODS, replace(agent, ties=FOR_A_SECOND))
+        world.view.changed(PODS, replace(agent, disruption_facts=FOR_A_SECOND))
     world.sync()
     await world.until_due()
     await world.loop.step()
@@ -350,12 +350,12 @@ async def test_node_is_protected_when_pod_arrives_during_release(
         world.view.changed(PODS, came)
         assert not world.view.wake.is_set(), "the node is not released yet"
     await step
-    guarded = [name for name in NAMES if guard_of(world.api.node(name))]
+    guarded = [name for name in NAMES if protection_of(world.api.node(name))]
     assert guarded == ([] if in_progress else [where])
     world.sync()
     assert world.view.wake.is_set() is in_progress
     await world.loop.step()
-    assert guard_of(world.api.node(where)) is not None
+    assert protection_of(world.api.node(where)) is not None
 
 
 async def test_urgent_pass_does_not_wait_for_writes() -> None:
@@ -414,7 +414,7 @@ async def test_unschedulable_pods_that_fit_no_node_are_not_urgent(
 
 async def test_unevaluable_pod_is_urgent_when_no_schedule_mark_may_block_it() -> None:
     world = World()
-    world.view.changed(NODES, marked(world.view.nodes["n05"], Mark.HARD, 1))
+    world.view.changed(NODES, marked(world.view.nodes["n05"], Mark.NO_SCHEDULE, 1))
     lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.add_unschedulable("unlike", unsupported=("spec.schedulerName",))
     await world.view.wake.wait()

@@ -27,10 +27,12 @@ def samples_of(
 ) -> dict[str, float]:
     """Return the samples of a reconciliation of the cluster, by name and label value."""
     metrics = Metrics(namespace)
-    metrics.pass_gauges.report(reconcile.reconcile(found, asked or config(), LeaderState(), NOW))
+    metrics.reconciliation_gauges.report(
+        reconcile.reconcile(found, asked or config(), LeaderState(), NOW)
+    )
     return {
         " ".join((one.name, *one.labels.values())): one.value
-        for family in metrics.pass_gauges.collect()
+        for family in metrics.reconciliation_gauges.collect()
         for one in family.samples
     }
 
@@ -94,8 +96,8 @@ def test_provisioning_time_is_exported_only_for_existing_reaches() -> None:
     memory = LeaderState(
         provisioning_times=ProvisioningTimes(durations={"general": (90,), "another": (70,)})
     )
-    metrics.pass_gauges.report(reconcile.reconcile(cluster(), Config(), memory, NOW))
-    samples = [one for family in metrics.pass_gauges.collect() for one in family.samples]
+    metrics.reconciliation_gauges.report(reconcile.reconcile(cluster(), Config(), memory, NOW))
+    samples = [one for family in metrics.reconciliation_gauges.collect() for one in family.samples]
     seconds = [one for one in samples if one.name == "ebb_node_provisioning_seconds"]
     assert [(one.labels["reach"], one.value) for one in seconds] == [("general", 90)]
 
@@ -104,7 +106,7 @@ def test_replica_exports_no_plan_when_it_does_not_lead() -> None:
     """Otherwise two replicas would report the same nodes, one of them with old values."""
     metrics = Metrics()
     removable = "ebb_removable_nodes"
-    metrics.pass_gauges.report(
+    metrics.reconciliation_gauges.report(
         reconcile.reconcile(cluster(pods=(BUSY,)), config(), LeaderState(), NOW)
     )
     assert "ebb_unremovable_nodes{" in metrics.text().decode()

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from controller.metrics import Metrics
-from controller.move_book import MoveBook
+from controller.move_book import MoveRecordCache
 from controller.mover import (
     BEGAN,
     ENDED,
@@ -19,8 +19,8 @@ from controller.mover import (
     MOVED,
     RETRY_SECONDS,
     Mover,
+    MoverDependencies,
     MoveStores,
-    Surroundings,
 )
 from controller.view import ClusterView
 from core.config.schedule import Window
@@ -92,7 +92,9 @@ class World:
         """Start another leader, which knows nothing."""
         self.view, self.metrics = ClusterView(), Metrics()
         node = builders.node("n1")
-        self.view.changed(NODES, builders.marked(node, "soft", NOW - 60, 1, deadline=NOW + 10**6))
+        self.view.changed(
+            NODES, builders.marked(node, "PreferNoSchedule", NOW - 60, 1, deadline=NOW + 10**6)
+        )
         self.view.changed(NODES, builders.node("n2"))
         self.source = Source(self.view, self.config)
 
@@ -106,13 +108,13 @@ class World:
             self.source,
             self.view,
             MoveStores(
-                book=MoveBook(MoveRecordStore(self.client, OURS)),
+                book=MoveRecordCache(MoveRecordStore(self.client, OURS)),
                 scales=ScaleStore(self.client),
                 pods=pods(self.client),
             ),
             self.clock,
             self.metrics,
-            Surroundings(
+            MoverDependencies(
                 leader=leader,
                 namespace=OURS,
                 leading=lambda: self.leading(),  # noqa: PLW0108 tests replace it

@@ -14,7 +14,7 @@ from core.config.budgets import Budget, CapacityBuffers, Pool, Reserve
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.arrivals import Counts
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
@@ -53,7 +53,7 @@ class Engine:
     """An engine, with the result of its last pass."""
 
     config: Config = CONFIG
-    last: PassResult | None = None
+    last: ReconcileResult | None = None
     evaluated: asyncio.Event = field(default_factory=asyncio.Event)
 
     def look(
@@ -66,9 +66,11 @@ class Engine:
         labels = [{"green": "true"}] * green + [{}] * (max(pods, 1) + free)
         nodes = [node(f"n{n}", cpu=cpu, labels=labels[n]) for n in range(max(pods, 1))]
         nodes += [node(f"free-{n}", cpu=cpu, labels=labels[n]) for n in range(free)]
-        placings = [GREEN] * green + [NO_NODE_CONSTRAINTS] * pods
+        all_constraints = [GREEN] * green + [NO_NODE_CONSTRAINTS] * pods
         size = pod("", None, cpu, 100).requests
-        pods_there = [job(n, placing=placings[n], requests=size) for n in range(pods)]
+        pods_there = [
+            job(n, node_constraints=all_constraints[n], requests=size) for n in range(pods)
+        ]
         cluster = Cluster.of(nodes, pods_there)
         memory = self.last.state if self.last else LeaderState()
         self.last = reconcile(cluster, self.config, memory, START + seconds, last=self.last)
@@ -130,8 +132,8 @@ async def test_share_counts_all_nodes_when_no_pod_reaches_some() -> None:
     red = NodeConstraints(node_selector=(("red", "true"),))
     nodes = [node(f"n{n}", cpu=500, labels={"green": "true"}) for n in range(8)]
     nodes += [node(f"n{n}", cpu=500, labels={"red": "true"}) for n in (8, 9)]
-    stays = [job(n, placing=red) for n in (8, 9)]
-    arriving = [job(n, placing=GREEN) for n in range(8)]
+    stays = [job(n, node_constraints=red) for n in (8, 9)]
+    arriving = [job(n, node_constraints=GREEN) for n in range(8)]
     engine = Engine(config)
     memory = LeaderState()
     async with FakeApi() as api, opened(api) as client:

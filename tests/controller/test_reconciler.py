@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from controller.metrics import Metrics
-from controller.reconciler import PassReport, Reconciler
+from controller.reconciler import Reconciler, ReconcileReport
 from core.config.settings import Config, Mode, UsabilityMode
 from core.engine.plan import REACHES_SHOWN
 from core.marks.wellknown import (
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
@@ -50,12 +50,12 @@ class World:
         self.controller = Reconciler(self.config, self.api, owner="me", metrics=self.metrics)
         self.now = NOW
 
-    async def tick(self, seconds: int = 0) -> PassReport:
+    async def tick(self, seconds: int = 0) -> ReconcileReport:
         self.now += seconds
         nodes = [self.api.node(name) for name in self.api.nodes]
         return await self.controller.tick(Cluster.of(nodes, self.pods), self.now)
 
-    async def until_marked(self) -> PassReport:
+    async def until_marked(self) -> ReconcileReport:
         await self.tick()
         return await self.tick(DELAY + 1)
 
@@ -69,7 +69,7 @@ class World:
     def change(self, **metadata: Any) -> None:
         self.api.nodes["n1"]["metadata"] |= metadata
 
-    def kinds(self, report: PassReport) -> list[tuple[str, str]]:
+    def kinds(self, report: ReconcileReport) -> list[tuple[str, str]]:
         return [(write.kind.value, write.key) for write in report.writes]
 
 
@@ -93,11 +93,11 @@ async def test_mark_and_taint_are_stored_in_one_write() -> None:
     assert world.kinds(report) == [("mark", "n1")]
     assert world.api.log == [("patch", "n1")]
     assert world.api.versions["n1"] == 2
-    assert world.metadata()["labels"] == {MARK_LABEL: "soft"}
+    assert world.metadata()["labels"] == {MARK_LABEL: "PreferNoSchedule"}
     assert world.metadata()["annotations"].keys() == {
         DETAILS_ANNOTATION,
-        GUARD_ANNOTATION,
-        GUARD_OURS_ANNOTATION,
+        SCALE_DOWN_DISABLED_ANNOTATION,
+        PROTECTION_ANNOTATION,
     }
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
 
@@ -192,7 +192,7 @@ async def test_throttled_mark_is_written_in_next_pass() -> None:
     report = await world.until_marked()
     assert report.failed == 1
     assert world.kinds(await world.tick(1)) == [("mark", "n1")]
-    assert world.metadata()["labels"] == {MARK_LABEL: "soft"}
+    assert world.metadata()["labels"] == {MARK_LABEL: "PreferNoSchedule"}
 
 
 @pytest.mark.parametrize(("cpu_millis", "marked"), [(500, ["n1"]), (3000, [])])
@@ -205,7 +205,9 @@ async def test_no_schedule_mark_that_cannot_be_removed_blocks_no_other_node(
     for name in ("n1", "n2", "n3"):
         world.pods.append(make_pod(f"on-{name}", name, 100))
     world.api.nodes["n4"], world.api.versions["n4"] = node_json("n4"), 1
-    world.metadata("n4").update(labels={MARK_LABEL: "hard"}, annotations={KEEP_ANNOTATION: "true"})
+    world.metadata("n4").update(
+        labels={MARK_LABEL: "NoSchedule"}, annotations={KEEP_ANNOTATION: "true"}
+    )
     world.api.down = {"n4"}
     for _ in range(4):
         report = await world.tick(DELAY)
@@ -231,7 +233,7 @@ async def test_infeasible_mark_is_released_and_node_protected_temporarily(
     assert world.kinds(report) == [("release_mark", "n1")]
     assert world.taints() == []
     assert world.metadata()["labels"] == {}
-    left = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
+    left = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: until}
     assert world.metadata()["annotations"] == left
 
     assert (await world.tick(GUARD_SECONDS - 1)).writes == ()
@@ -248,7 +250,7 @@ async def test_empty_node_is_released_and_protected_again_when_pod_arrives() -> 
     assert (await world.tick(10)).writes == ()
     world.pods.append(first)
     assert world.kinds(await world.tick(1)) == [("protect", "n1")]
-    assert world.metadata()["annotations"][GUARD_ANNOTATION] == "true"
+    assert world.metadata()["annotations"][SCALE_DOWN_DISABLED_ANNOTATION] == "true"
 
 
 async def test_mark_is_released_at_its_deadline() -> None:
@@ -258,7 +260,7 @@ async def test_mark_is_released_at_its_deadline() -> None:
     assert world.kinds(report) == [("release_mark", "n1")]
 
 
-@pytest.mark.parametrize("annotation", [KEEP_ANNOTATION, GUARD_ANNOTATION])
+@pytest.mark.parametrize("annotation", [KEEP_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION])
 async def test_opted_out_node_is_not_marked(annotation: str) -> None:
     world = World()
     world.change(annotations={annotation: "true"})
@@ -280,11 +282,11 @@ async def test_foreign_protection_remains_after_release() -> None:
     world = World()
     await world.until_marked()
     annotations = world.metadata()["annotations"]
-    del annotations[GUARD_OURS_ANNOTATION]
+    del annotations[PROTECTION_ANNOTATION]
     world.pods.pop(0)
     report = await world.tick(10)
     assert world.kinds(report) == [("release_mark", "n1")]
-    assert world.metadata()["annotations"] == {GUARD_ANNOTATION: "true"}
+    assert world.metadata()["annotations"] == {SCALE_DOWN_DISABLED_ANNOTATION: "true"}
 
 
 async def test_node_that_is_being_deleted_is_not_written() -> None:
@@ -344,8 +346,10 @@ async def test_number_of_exported_reaches_is_bounded() -> None:
             name = f"of-{number}{half}"
             world.api.nodes[name] = node_json(name)
             world.api.nodes[name]["metadata"]["labels"] = labels
-        placing = NodeConstraints(node_selector=tuple(labels.items()))
-        world.pods.append(replace(make_pod(f"q{number}", f"of-{number}a"), placing=placing))
+        node_constraints = NodeConstraints(node_selector=tuple(labels.items()))
+        world.pods.append(
+            replace(make_pod(f"q{number}", f"of-{number}a"), node_constraints=node_constraints)
+        )
     report = await world.tick()
     assert len(report.found.plan.reaches) > count
     assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

@@ -58,7 +58,7 @@ async def test_another_recorded_key_is_rejected_with_ordered_steps(
         assert message.startswith(f"taintKey: is {NEW!r}, ")
         assert "\n" not in message
         where = "" if namespace == NAMESPACE else " --ebb-namespace elsewhere"
-        steps = "scale", f"`ebb release --all --taint-key {OLD}{where}`", "start all programs"
+        steps = "scale", f"`ebb cleanup --all --taint-key {OLD}{where}`", "start all programs"
         places = [message.index(step) for step in steps]
         assert places == sorted(places)
     assert leases.writes == []
@@ -99,7 +99,7 @@ async def test_recording_waits_until_key_is_written() -> None:
 
 @in_virtual_time
 async def test_leader_records_key_again_when_it_was_removed() -> None:
-    """`ebb release --taint-key` removes it, maybe while a controller runs with that key."""
+    """`ebb cleanup --taint-key` removes it, maybe while a controller runs with that key."""
     leases = store(NEW)
     keeping = asyncio.create_task(TaintKey(Door(leases), NEW, NAMESPACE).keep())
     assert leases.lease is not None

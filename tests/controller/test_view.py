@@ -17,10 +17,10 @@ from core.eligibility.emptiness import occupants
 from core.eligibility.unplaceable import pod_blockers
 from core.marks.mark import Mark
 from core.marks.wellknown import (
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KARPENTER_LABEL,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
@@ -116,15 +116,17 @@ def test_pod_on_released_node_is_urgent_when_it_occupies_node(
     arrives: dict[str, Any], urgent: bool
 ) -> None:
     watched = WatchedView()
-    watched.nodes.replaced([marked(make_node("n"), Mark.SOFT, 1), make_node("other")])
+    watched.nodes.replaced(
+        [marked(make_node("n"), Mark.PREFER_NO_SCHEDULE, 1), make_node("other")]
+    )
     watched.pods.changed(make_pod("elsewhere", "other"))
     assert not watched.view.wake.is_set()
     watched.pods.changed(replace(make_pod("p", "n"), **arrives))
     assert watched.view.wake.is_set() is urgent
 
 
-LASTING = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "true"),))
-FOR_A_MINUTE = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "1m"),), started_seconds=100)
+LASTING = DisruptionFacts(notes=((DO_NOT_DISRUPT_ANNOTATION, "true"),))
+FOR_A_MINUTE = DisruptionFacts(notes=((DO_NOT_DISRUPT_ANNOTATION, "1m"),), started_seconds=100)
 DAEMONS: dict[str, Any] = {"daemon": True, "owner_kind": DAEMON_SET}
 
 
@@ -136,10 +138,10 @@ DAEMONS: dict[str, Any] = {"daemon": True, "owner_kind": DAEMON_SET}
         ({"priority": -11, "terminating": True}, False),
         ({"daemon": True}, True),
         (DAEMONS, False),
-        (DAEMONS | {"ties": LASTING}, True),
-        (DAEMONS | {"ties": FOR_A_MINUTE}, True),
+        (DAEMONS | {"disruption_facts": LASTING}, True),
+        (DAEMONS | {"disruption_facts": FOR_A_MINUTE}, True),
         ({"mirror": True}, False),
-        ({"mirror": True, "ties": LASTING}, True),
+        ({"mirror": True, "disruption_facts": LASTING}, True),
     ],
     ids=str,
 )
@@ -147,7 +149,7 @@ def test_karpenter_node_is_occupied_by_pods_that_karpenter_counts(
     arrives: dict[str, Any], occupies: bool
 ) -> None:
     """A pod that arrived after the snapshot keeps the protection, or is urgent."""
-    watched, released = WatchedView(), marked(make_node("n"), Mark.SOFT, 1)
+    watched, released = WatchedView(), marked(make_node("n"), Mark.PREFER_NO_SCHEDULE, 1)
     watched.view.snapshot_at = 159
     watched.nodes.replaced([replace(released, labels={**released.labels, KARPENTER_LABEL: "p"})])
     watched.pods.changed(replace(make_pod("p", "n"), **arrives))
@@ -161,7 +163,7 @@ def test_expired_do_not_disrupt_does_not_occupy_node() -> None:
     """Otherwise the node would never be released."""
     watched = WatchedView()
     watched.nodes.replaced([node("n", labels={KARPENTER_LABEL: "p"})])
-    watched.pods.changed(replace(make_pod("p", "n"), **DAEMONS, ties=FOR_A_MINUTE))
+    watched.pods.changed(replace(make_pod("p", "n"), **DAEMONS, disruption_facts=FOR_A_MINUTE))
     for looked_at, occupied in ((None, True), (159, True), (160, False)):
         watched.view.snapshot_at = looked_at
         assert watched.view.occupied("n") is occupied
@@ -169,8 +171,8 @@ def test_expired_do_not_disrupt_does_not_occupy_node() -> None:
 
 def test_pod_on_node_with_foreign_protection_is_not_urgent() -> None:
     watched = WatchedView()
-    node = marked(make_node("n"), Mark.SOFT, 1)
-    kept = {**node.annotations, GUARD_ANNOTATION: "true"}
+    node = marked(make_node("n"), Mark.PREFER_NO_SCHEDULE, 1)
+    kept = {**node.annotations, SCALE_DOWN_DISABLED_ANNOTATION: "true"}
     watched.nodes.replaced([replace(node, annotations=kept)])
     watched.pods.changed(make_pod("p", "n"))
     assert not watched.view.wake.is_set()
@@ -186,13 +188,15 @@ DELETED: list[dict[str, Any]] = [
 def test_pod_on_node_that_is_being_deleted_is_not_urgent(leaving: dict[str, Any]) -> None:
     """Nothing is written there, and a tenant can bind any number of pods to it."""
     watched = WatchedView()
-    watched.nodes.replaced([replace(marked(make_node("n"), Mark.SOFT, 1), **leaving)])
+    watched.nodes.replaced(
+        [replace(marked(make_node("n"), Mark.PREFER_NO_SCHEDULE, 1), **leaving)]
+    )
     watched.pods.changed(make_pod("p", "n"))
     assert not watched.view.wake.is_set()
 
 
-GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-RELEASED = marked(make_node("n"), Mark.SOFT, 1)
+GUARDED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+RELEASED = marked(make_node("n"), Mark.PREFER_NO_SCHEDULE, 1)
 PROTECTED = replace(RELEASED, annotations={**RELEASED.annotations, **GUARDED})
 
 
@@ -235,7 +239,7 @@ def test_node_change_by_kubelet_is_urgent_once_per_idle_period() -> None:
     watched.pods.changed(make_pod("p", "n"))
     for is_idle, urgent in ((False, True), (False, False), (True, True), (False, False)):
         if is_idle:
-            watched.view.idle_pass_started()
+            watched.view.idle_reconciliation_started()
         watched.nodes.changed(RELEASED)
         assert watched.view.wake.is_set() is urgent
         watched.view.wake.clear()
@@ -256,7 +260,7 @@ def test_pod_whose_phase_flaps_is_urgent_once_per_idle_period() -> None:
         (True, one, True),
     ):
         if is_idle:
-            watched.view.idle_pass_started()
+            watched.view.idle_reconciliation_started()
         watched.pods.changed(arriving)
         assert watched.view.wake.is_set() is urgent
         watched.view.wake.clear()
@@ -280,7 +284,7 @@ PLACED = st.builds(
     name=st.sampled_from("pqr"),
     node=st.sampled_from([None, "n", "m"]),
     priority=st.sampled_from([0, -11]),
-    ties=st.sampled_from([NO_DISRUPTION_FACTS, LASTING, FOR_A_MINUTE]),
+    disruption_facts=st.sampled_from([NO_DISRUPTION_FACTS, LASTING, FOR_A_MINUTE]),
     terminating=st.booleans(),
 )
 THERE = (make_node("m"), node("n", labels={KARPENTER_LABEL: "p"}))
@@ -393,8 +397,12 @@ def test_pod_is_movable_when_its_claims_are_known() -> None:
     """In any order of watch events; a deleted claim blocks the pod again."""
     watched = WatchedView()
     watched.nodes.changed(make_node("n"))
-    ties = DisruptionFacts(claims=(ClaimUse("c"),))
-    watched.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
+    disruption_facts = DisruptionFacts(claims=(ClaimUse("c"),))
+    watched.pods.changed(
+        Pod(
+            namespace="a", name="p", disruption_facts=disruption_facts, unsupported=(CLAIMS_FIELD,)
+        )
+    )
 
     def blocked() -> bool:
         return bool(pod_blockers(watched.view.snapshot(READ_DEFAULTS)().pods[0]))
@@ -416,7 +424,7 @@ def test_unschedulable_pod_is_evaluated_as_in_pass() -> None:
     """A device that no node offers may come from a DeviceClass; a NoSchedule mark may block it."""
     requests = Resources(pods=1, extended=(("example.com/gpu", 1),))
     watched = WatchedView()
-    watched.nodes.replaced([marked(node("n"), Mark.HARD, 1)])
+    watched.nodes.replaced([marked(node("n"), Mark.NO_SCHEDULE, 1)])
     watched.pods.changed(replace(make_pod("p"), requests=requests, unschedulable=True))
     assert watched.view.unschedulable_check(TAINT_KEY, READ_DEFAULTS)()
 

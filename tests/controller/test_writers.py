@@ -17,12 +17,12 @@ from controller.writers import (
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.errors import UnavailableError
@@ -56,7 +56,7 @@ class World:
         self.notes.append(note)
 
     def write(self, kind: WriteKind, name: str) -> Write[Node]:
-        labels = {MARK_LABEL: None if kind is WriteKind.RELEASE_MARK else "soft"}
+        labels = {MARK_LABEL: None if kind is WriteKind.UNMARK else "PreferNoSchedule"}
         return Write.of(kind, self.api.node(name), labels, {"on": kind.value}, "because")
 
     def writes(self, kind: WriteKind, names: Iterable[str]) -> list[Write[Node]]:
@@ -95,7 +95,7 @@ async def test_write_takes_one_call_when_node_is_unchanged() -> None:
     world = World()
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[:2]))
     assert world.api.log == [("patch", "n000"), ("patch", "n001")]
-    assert world.told == ["DrainMarked n000", "DrainMarked n001"]
+    assert world.told == ["NodeMarked n000", "NodeMarked n001"]
 
 
 async def test_changed_node_is_read_and_written_when_relevant_fields_are_equal() -> None:
@@ -129,14 +129,14 @@ async def test_taints_are_written_separately_when_webhook_is_down() -> None:
     world.api.webhook_up = False
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
     assert world.api.log == [("patch", "n000"), ("taints", "n000")]
-    assert world.told == ["DrainMarked n000", "TaintsRepaired n000"]
+    assert world.told == ["NodeMarked n000", "TaintsRepaired n000"]
     assert world.notes == ["because", MISSING_TAINTS]
 
 
 async def test_repair_keeps_taints_added_meanwhile() -> None:
     """The write replaces the whole list, so it is computed from the stored node."""
     world = World()
-    world.api.nodes["n000"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    world.api.nodes["n000"]["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule"}
     write = repair(world.api.node("n000"), TAINT_KEY, "because")
     assert write is not None
     theirs = {"key": "theirs", "effect": "NoSchedule"}
@@ -151,12 +151,12 @@ async def test_repair_keeps_taints_added_meanwhile() -> None:
     "changed",
     [
         {"uid": "another machine that has taken the name"},
-        {"labels": {MARK_LABEL: "hard"}},
+        {"labels": {MARK_LABEL: "NoSchedule"}},
         {"annotations": {DETAILS_ANNOTATION: "{}"}},
-        {"annotations": {GUARD_ANNOTATION: "true"}},
-        {"annotations": {GUARD_OURS_ANNOTATION: "marked"}},
+        {"annotations": {SCALE_DOWN_DISABLED_ANNOTATION: "true"}},
+        {"annotations": {PROTECTION_ANNOTATION: "marked"}},
         {"annotations": {KEEP_ANNOTATION: "false"}},
-        {"annotations": {KARPENTER_KEEP_ANNOTATION: "true"}},
+        {"annotations": {DO_NOT_DISRUPT_ANNOTATION: "true"}},
         {"annotations": {BACKOFF_ANNOTATION: "1 5"}},
         {"annotations": {RESERVE_ANNOTATION: "what another leader has said"}},
     ],
@@ -226,7 +226,7 @@ async def test_interruption_is_checked_again_after_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [WriteKind.RELEASE_MARK, WriteKind.SET_PREFER_NO_SCHEDULE, WriteKind.PROTECT]
+    "kind", [WriteKind.UNMARK, WriteKind.SET_PREFER_NO_SCHEDULE, WriteKind.PROTECT]
 )
 async def test_urgent_writes_continue_when_pass_is_interrupted(kind: WriteKind) -> None:
     world = World()
@@ -238,9 +238,7 @@ async def test_urgent_writes_continue_when_pass_is_interrupted(kind: WriteKind) 
 
 async def test_other_writes_are_dropped_when_urgent_write_fails() -> None:
     world = World()
-    writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(
-        WriteKind.RELEASE_MARK, NAMES[:10]
-    )
+    writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(WriteKind.UNMARK, NAMES[:10])
     world.api.down = {"n005"}
     batch = await world.carry_out(writes)
     assert [name for _, name in world.api.log] == NAMES[:10]
@@ -250,12 +248,12 @@ async def test_other_writes_are_dropped_when_urgent_write_fails() -> None:
 @pytest.mark.parametrize(
     ("kind", "mark", "continues"),
     [
-        (WriteKind.RELEASE_MARK, "soft", True),
-        (WriteKind.RELEASE_MARK, "hard", False),
-        (WriteKind.SET_PREFER_NO_SCHEDULE, "hard", False),
-        (WriteKind.PROTECT, "soft", True),
-        (WriteKind.PROTECT, "hard", True),
-        (WriteKind.REPAIR_TAINTS, "hard", True),
+        (WriteKind.UNMARK, "PreferNoSchedule", True),
+        (WriteKind.UNMARK, "NoSchedule", False),
+        (WriteKind.SET_PREFER_NO_SCHEDULE, "NoSchedule", False),
+        (WriteKind.PROTECT, "PreferNoSchedule", True),
+        (WriteKind.PROTECT, "NoSchedule", True),
+        (WriteKind.REPAIR_TAINTS, "NoSchedule", True),
     ],
 )
 @pytest.mark.parametrize("closed", [False, True])
@@ -317,7 +315,7 @@ async def test_failing_rewrite_of_existing_mark_is_tried_after_new_marks() -> No
     world = World()
     frozen = NAMES[: WRITERS_MAX + 1]
     for name in frozen:
-        world.api.nodes[name]["metadata"]["labels"][MARK_LABEL] = "soft"
+        world.api.nodes[name]["metadata"]["labels"][MARK_LABEL] = "PreferNoSchedule"
     world.api.down = set(frozen)
     for _ in range(len(frozen)):
         await world.carry_out(world.writes(WriteKind.MARK, frozen))
@@ -325,7 +323,7 @@ async def test_failing_rewrite_of_existing_mark_is_tried_after_new_marks() -> No
     assert world.written(WriteKind.MARK) == NAMES[len(frozen) : 10]
 
 
-@pytest.mark.parametrize("mark", ["soft", "hard", None])
+@pytest.mark.parametrize("mark", ["PreferNoSchedule", "NoSchedule", None])
 @pytest.mark.parametrize(
     "kind", [WriteKind.REMOVE_PROTECTION, WriteKind.SET_NO_SCHEDULE, WriteKind.PROTECT]
 )
@@ -349,7 +347,7 @@ async def test_node_is_not_released_when_pod_has_arrived(
 
 async def test_pods_are_checked_again_when_release_conflicts() -> None:
     world = World()
-    world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = "soft"
+    world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = "PreferNoSchedule"
     writes = world.writes(WriteKind.REMOVE_PROTECTION, NAMES[:1])
     world.api.versions["n000"] = 9
     with world.api.held():
@@ -367,7 +365,7 @@ class Broken(SlowApi):
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("kind", [WriteKind.RELEASE_MARK, WriteKind.MARK])
+@pytest.mark.parametrize("kind", [WriteKind.UNMARK, WriteKind.MARK])
 async def test_any_exception_counts_as_failed_write(kind: WriteKind) -> None:
     world = World()
     world.writers = Writers(Broken(*map(node_json, NAMES)), world.metrics, world.tell)
@@ -421,7 +419,7 @@ async def test_later_batch_writes_only_urgent_writes_at_once() -> None:
     with world.api.held():
         early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:50])))
         await world.api.under_way(WRITERS_MAX)
-        writes = world.writes(WriteKind.RELEASE_MARK, [NAMES[0], *NAMES[60:63]])
+        writes = world.writes(WriteKind.UNMARK, [NAMES[0], *NAMES[60:63]])
         writes += world.writes(WriteKind.MARK, NAMES[50:60])
         late = asyncio.create_task(world.carry_out(writes))
         await world.api.under_way(WRITERS_MAX + 3)
@@ -429,7 +427,7 @@ async def test_later_batch_writes_only_urgent_writes_at_once() -> None:
     assert first.why == "a later reconciliation has decided again"
     assert second.why == "an earlier reconciliation is still writing"
     assert world.written(WriteKind.MARK) == NAMES[:WRITERS_MAX]
-    assert world.written(WriteKind.RELEASE_MARK) == NAMES[60:63]
+    assert world.written(WriteKind.UNMARK) == NAMES[60:63]
     assert (first.dropped, second.dropped) == (50 - WRITERS_MAX, 11)
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[50:60]))
     assert world.written(WriteKind.MARK) == [*NAMES[:WRITERS_MAX], *NAMES[50:60]]
@@ -440,7 +438,7 @@ async def test_node_that_is_still_being_written_is_left_to_next_pass() -> None:
     with world.api.held():
         early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:1])))
         await world.api.under_way(1)
-        late = await world.carry_out(world.writes(WriteKind.RELEASE_MARK, NAMES[:1]))
+        late = await world.carry_out(world.writes(WriteKind.UNMARK, NAMES[:1]))
     await early
     assert (late.dropped, late.why) == (1, "an earlier reconciliation is still writing this node")
     assert world.written(WriteKind.MARK) == NAMES[:1]
@@ -452,7 +450,7 @@ async def test_overtaking_batches_have_bounded_concurrency() -> None:
         batches = []
         for number in range(20):
             names = NAMES[number * 5 :][: URGENT_WRITERS_MAX // 2]
-            writes = world.writes(WriteKind.RELEASE_MARK, names)
+            writes = world.writes(WriteKind.UNMARK, names)
             batches.append(asyncio.create_task(world.carry_out(writes)))
             await asyncio.sleep(0)
         await world.api.under_way(URGENT_WRITERS_MAX + WRITERS_MAX)
@@ -463,7 +461,7 @@ async def test_overtaking_batches_have_bounded_concurrency() -> None:
 async def test_batch_reports_failures_when_api_is_down() -> None:
     world = World()
     world.api.down = set(NAMES)
-    batch = await world.carry_out(world.writes(WriteKind.RELEASE_MARK, NAMES))
+    batch = await world.carry_out(world.writes(WriteKind.UNMARK, NAMES))
     assert len(batch.failed) == len(NAMES)
     with pytest.raises(UnavailableError):
         await world.api.write(world.write(WriteKind.MARK, "n000"), "1")

@@ -11,9 +11,9 @@ from typing import Any, Final
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
 )
 from tests.e2e.api import MERGE, Json
 from tests.e2e.objects import NODES, pod
@@ -222,7 +222,8 @@ ATTACKS: Final = (
     Attack("deletion costs that are no numbers", TENANT,
            lambda: _everywhere("costly", metadata={"annotations": {
                "kube-ebb.io/deletion-cost": "٣" + "9" * 5000}})),
-    Attack("the mark itself", KUBELET, lambda: _own(labels={MARK_LABEL: "hard"}), refused=True),
+    Attack("the mark itself", KUBELET, lambda: _own(labels={MARK_LABEL: "NoSchedule"}),
+           refused=True),
     Attack("another node", KUBELET, lambda: [
         Call("PATCH", f"{NODES}/going", {"metadata": {"annotations": {"a": "b"}}}, MERGE)],
         refused=True),
@@ -237,9 +238,9 @@ ATTACKS: Final = (
     Attack("backoff that is no number", KUBELET,
            lambda: _own(annotations={BACKOFF_ANNOTATION: "٣ Infinity"})),
     Attack("forged protection of Ebb", KUBELET, lambda: _own(annotations={
-        GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "9" * 100})),
+        SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "9" * 100})),
     Attack("protection with the worst text", KUBELET, lambda: _own(annotations={
-        GUARD_ANNOTATION: WORST, GUARD_OURS_ANNOTATION: WORST})),
+        SCALE_DOWN_DISABLED_ANNOTATION: WORST, PROTECTION_ANNOTATION: WORST})),
     Attack("status emptied", KUBELET, lambda: _status(capacity=None, allocatable=None)),
     Attack("capacity of 0", KUBELET, lambda: _room(cpu="0", memory="0", pods="0")),
     Attack("capacity of 2^63 - 1", KUBELET, lambda: _room(

@@ -41,7 +41,7 @@ def pod(name: str, *, cpu: str = "1", node_name: str = "", **spec: Any) -> Json:
     }
 
 
-def mark(api: Api, name: str, value: str | None = "soft") -> Json:
+def mark(api: Api, name: str, value: str | None = "PreferNoSchedule") -> Json:
     """Mark a Node as the controller does, or remove the mark; return the stored Node."""
     details = DETAILS if value else None
     metadata = {"labels": {MARK_LABEL: value}, "annotations": {DETAILS_ANNOTATION: details}}

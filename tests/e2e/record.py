@@ -142,7 +142,7 @@ def provocations(plane: Plane) -> dict[str, Callable[[], Any]]:
     note = {"metadata": {"annotations": {"example.org/note": "1"}}}
     return {
         "mark_dry_run": lambda: api.merge(
-            f"{NODE}?dryRun=All", {"metadata": {"labels": {MARK_LABEL: "soft"}}}
+            f"{NODE}?dryRun=All", {"metadata": {"labels": {MARK_LABEL: "PreferNoSchedule"}}}
         ),
         "mark_added_foreign_taints": lambda: (taint(api, THEIRS, LOST), mark(api, NAME)),
         "kubelet_update": lambda: kubelet.merge(NODE, note),
@@ -157,7 +157,7 @@ def provocations(plane: Plane) -> dict[str, Callable[[], Any]]:
         ),
         "server_side_apply_of_taints": lambda: applied(api, LOST),
         "full_update_without_taints": lambda: updated(api),
-        "mark_hardened": lambda: (taint(api, TAINT, THEIRS), mark(api, NAME, "hard")),
+        "mark_hardened": lambda: (taint(api, TAINT, THEIRS), mark(api, NAME, "NoSchedule")),
         "mark_removed": lambda: mark(api, NAME, None),
         "create": lambda: created(api),
     }
@@ -167,7 +167,7 @@ def created(api: Api) -> None:
     """Recreate the Node with the mark."""
     api.delete(NODE)
     api.wait(NODES, lambda found: NAME not in found)
-    api.create(NODES, node(NAME, labels={MARK_LABEL: "soft"}))
+    api.create(NODES, node(NAME, labels={MARK_LABEL: "PreferNoSchedule"}))
 
 
 def taint(api: Api, *taints: Json) -> Json:

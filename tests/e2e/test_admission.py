@@ -94,17 +94,17 @@ def test_removing_mark_removes_only_taint_of_ebb(marked: Api) -> None:
 
 def test_changing_mark_changes_effect_of_taint(marked: Api) -> None:
     marked.merge(NODE, {"spec": {"taints": [TAINT, THEIRS]}})
-    assert taints(mark(marked, "n", "hard")) == [{**TAINT, "effect": "NoSchedule"}, THEIRS]
+    assert taints(mark(marked, "n", "NoSchedule")) == [{**TAINT, "effect": "NoSchedule"}, THEIRS]
 
 
 def test_node_is_tainted_when_created_with_mark(api: Api) -> None:
-    body = node("n", labels={MARK_LABEL: "soft"})
+    body = node("n", labels={MARK_LABEL: "PreferNoSchedule"})
     assert TAINT_KEY in [taint["key"] for taint in taints(api.create(NODES, body))]
 
 
 def test_dry_run_is_answered_and_not_stored(api: Api) -> None:
     add_nodes(api, "n")
-    metadata = {"labels": {MARK_LABEL: "soft"}}
+    metadata = {"labels": {MARK_LABEL: "PreferNoSchedule"}}
     answer = api.merge(f"{NODE}?dryRun=All", {"metadata": metadata})
     assert TAINT_KEY in [taint["key"] for taint in taints(answer)]
     assert taints(api.get(NODE)) == []
@@ -119,7 +119,7 @@ class TestKubelet:
         return plane.api_as(plane.user("system:node:n", group="system:nodes"))
 
     @pytest.mark.parametrize("path", [NODE, f"{NODE}/status"])
-    @pytest.mark.parametrize("value", ["hard", None])
+    @pytest.mark.parametrize("value", ["NoSchedule", None])
     def test_kubelet_cannot_change_mark(self, kubelet: Api, path: str, value: str | None) -> None:
         with pytest.raises(RefusedError, match="not allowed to modify labels") as refused:
             kubelet.merge(path, {"metadata": {"labels": {MARK_LABEL: value}}})
@@ -129,7 +129,7 @@ class TestKubelet:
     def test_kubelet_cannot_set_mark(self, kubelet: Api, api: Api, path: str) -> None:
         mark(api, "n", None)
         with pytest.raises(RefusedError, match="not allowed to modify labels"):
-            kubelet.merge(path, {"metadata": {"labels": {MARK_LABEL: "soft"}}})
+            kubelet.merge(path, {"metadata": {"labels": {MARK_LABEL: "PreferNoSchedule"}}})
 
     def test_kubelet_can_update_marked_node(self, kubelet: Api) -> None:
         answer = kubelet.merge(NODE, {"metadata": {"annotations": {"kubelet": "1"}}})
@@ -157,6 +157,9 @@ def mark_without_webhook(plane: Plane) -> Json:
         ("Impersonate-Group", "system:nodes"),
         ("Impersonate-Group", "system:masters"),
     ]
-    metadata = {"labels": {MARK_LABEL: "soft"}, "annotations": {DETAILS_ANNOTATION: DETAILS}}
+    metadata = {
+        "labels": {MARK_LABEL: "PreferNoSchedule"},
+        "annotations": {DETAILS_ANNOTATION: DETAILS},
+    }
     body = {"metadata": metadata}
     return plane.api.call("PATCH", NODE, body, content=MERGE, headers=headers)

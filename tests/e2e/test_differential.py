@@ -220,7 +220,10 @@ def two_of_a_kind(seed: int, nodes: list[Json], **wish: Any) -> Drawn:
 def blind(found: Pod) -> Pod:
     """Return the pod without its constraints, as a faulty Ebb would see it."""
     return replace(
-        found, placing=NO_NODE_CONSTRAINTS, company=NO_POD_CONSTRAINTS, requests=Resources(pods=1)
+        found,
+        node_constraints=NO_NODE_CONSTRAINTS,
+        pod_constraints=NO_POD_CONSTRAINTS,
+        requests=Resources(pods=1),
     )
 
 
@@ -270,7 +273,10 @@ def reach(cluster: Cluster, key: str) -> set[str]:
     """Return the nodes in the pod's reach according to Ebb."""
     survey = ClusterSnapshot(cluster, CONFIG)
     pod = next(pod for pod in cluster.pods if pod.key == key)
-    return {survey.node_order.nodes[number].name for number in survey.reaches.members(pod.placing)}
+    return {
+        survey.node_order.nodes[number].name
+        for number in survey.reaches.members(pod.node_constraints)
+    }
 
 
 def tolerating(one: Json) -> Json:

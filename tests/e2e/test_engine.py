@@ -6,7 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from core.config.settings import Mode
-from core.marks.wellknown import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import (
+    MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
+    TAINT_KEY,
+)
 from kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import CONTROLLER_ACCOUNT, Programs, in_force, installed, point, port_of
@@ -23,7 +28,7 @@ def programs(plane: Plane) -> Iterator[Programs]:
 
 
 def is_marked(found: Json) -> bool:
-    return bool(found["metadata"]["labels"].get(MARK_LABEL) == "soft")
+    return bool(found["metadata"]["labels"].get(MARK_LABEL) == "PreferNoSchedule")
 
 
 def our_taints(found: Json) -> list[Json]:
@@ -61,7 +66,7 @@ def test_controller_writes_mark_taint_and_protection_in_one_revision(
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b", cpu="500m"))
     marked = one_marked(api)
-    assert marked["metadata"]["annotations"][GUARD_ANNOTATION] == "true"
+    assert marked["metadata"]["annotations"][SCALE_DOWN_DISABLED_ANNOTATION] == "true"
     (written,) = our_writes(plane, marked["metadata"]["name"])
     assert our_taints(written["responseObject"])
     assert is_marked(written["responseObject"])
@@ -79,8 +84,8 @@ def test_node_is_released_with_other_taints_unchanged_when_load_rises(api: Api) 
     api.create(PODS, pod("big", node_name=other, cpu="3"))
     found = api.wait(NODES, lambda found: not is_marked(found[name]))[name]
     assert taints(found) == [THEIRS]
-    assert found["metadata"]["annotations"][GUARD_ANNOTATION] == "true"
-    assert found["metadata"]["annotations"][GUARD_OURS_ANNOTATION].isdecimal()
+    assert found["metadata"]["annotations"][SCALE_DOWN_DISABLED_ANNOTATION] == "true"
+    assert found["metadata"]["annotations"][PROTECTION_ANNOTATION].isdecimal()
 
 
 def test_controller_adds_and_removes_taint_when_webhook_is_unavailable(
@@ -115,7 +120,7 @@ def test_protection_is_removed_when_node_is_empty_and_restored_when_pod_arrives(
     name = one_marked(api)["metadata"]["name"]
 
     def guarded(found: Json) -> bool:
-        return GUARD_ANNOTATION in found["metadata"]["annotations"]
+        return SCALE_DOWN_DISABLED_ANNOTATION in found["metadata"]["annotations"]
 
     api.wait(NODES, lambda found: not guarded(found[name]))
     api.create(PODS, pod("late", node_name=name, cpu="100m"))
@@ -168,7 +173,10 @@ def test_mark_and_protection_are_removed_when_machine_is_shut_down(api: Api) -> 
     api.merge(f"{NODES}/{name}", {"spec": {"taints": [*current, stopped]}})
     found = api.wait(NODES, lambda found: taints(found[name]) == [stopped])[name]
     assert not is_marked(found)
-    assert not {GUARD_ANNOTATION, GUARD_OURS_ANNOTATION} & found["metadata"]["annotations"].keys()
+    assert (
+        not {SCALE_DOWN_DISABLED_ANNOTATION, PROTECTION_ANNOTATION}
+        & found["metadata"]["annotations"].keys()
+    )
 
 
 def test_webhook_is_not_called_for_unmarked_nodes(api: Api, programs: Programs) -> None:

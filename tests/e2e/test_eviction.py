@@ -178,14 +178,14 @@ def test_controller_reports_one_event_and_evicts_nothing_without_permission(
     two_nodes(api)
     ebb = start()
     until(lambda: ebb.metric("ebb_eviction_forbidden") == 1, "it says so")
-    api.wait(NODES, lambda found: mark_of(found["a"]) == "soft")
+    api.wait(NODES, lambda found: mark_of(found["a"]) == "PreferNoSchedule")
     passes = ebb.metric("ebb_reconcile_duration_seconds_count")
     until(lambda: ebb.metric("ebb_reconcile_duration_seconds_count") > passes + 3, "passes follow")
     told = [one for one in api.get(EVENTS)["items"] if one["reason"] == "EvictionForbidden"]
     assert len(told) == 1
     assert told[0]["type"] == "Warning"
     assert evictions(plane, offset) == {}
-    assert mark_of(api.get(f"{NODES}/a")) == "soft"
+    assert mark_of(api.get(f"{NODES}/a")) == "PreferNoSchedule"
     (plane.folder / "granted.json").write_text(roles)
     plane.kubectl("create", "-f", str(plane.folder / "granted.json"))
     ebb.stop(signal.SIGKILL)
@@ -215,7 +215,7 @@ def test_drain_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
         lambda: any(
             "evict-budget-never" in one["note"]
             for one in api.get(EVENTS)["items"]
-            if one["reason"] == "DrainReleased" and one["regarding"]["name"] == "a"
+            if one["reason"] == "NodeUnmarked" and one["regarding"]["name"] == "a"
         ),
         "an Event says why",
     )
@@ -255,7 +255,7 @@ def test_next_leader_finishes_drain_when_leader_is_killed(
     assert by_node(left)["a"] > 0, "it was killed halfway"
     count = evictions(plane, offset)[201]
     after = start(eviction="disabled")
-    api.wait(NODES, lambda found: mark_of(found["a"]) == "soft")
+    api.wait(NODES, lambda found: mark_of(found["a"]) == "PreferNoSchedule")
     assert evictions(plane, offset)[201] == count, "pods that are left stay"
     after.configure(eviction="enabled")
     api.wait(PODS, lambda found: by_node(found) == {"b": 8}, 90)

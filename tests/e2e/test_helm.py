@@ -100,7 +100,7 @@ def normalized(value: Any) -> Any:
 def test_chart_renders_objects_of_kustomization(
     plane: Plane, component: str, tmp_path: Path
 ) -> None:
-    values = {**COMPONENTS[component], "releaseOnUninstall": False}
+    values = {**COMPONENTS[component], "cleanupOnUninstall": False}
     arguments = ("-n", "ebb-system", "--kube-version", "1.37.0", "-f", written(tmp_path, values))
     ours = by_name(helm(plane, "template", "ebb", str(CHART), *arguments))
     overlay(tmp_path, *([f"components/{component}"] if component else []))

@@ -10,11 +10,11 @@ from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from tests.e2e.api import Api
@@ -70,28 +70,30 @@ def test_checks_after_installation_succeed(plane: Plane, api: Api) -> None:
 def test_mode_observe_removes_everything_that_ebb_wrote(plane: Plane, api: Api) -> None:
     add_nodes(api, "a", "b")
     mark(api, "a")
-    guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+    guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
     api.merge(f"{NODES}/a", {"metadata": {"annotations": guard}, "spec": {"taints": [TAINT]}})
     assert TAINT_KEY in said(plane, block(TRACES))
     with installed(
         plane, scaleDownProtection={"afterRelease": "0s"}, controller={"interval": "1s"}
     ):
         until(lambda: said(plane, block(TRACES)) == "", "all is gone")
-        assert GUARD_ANNOTATION not in api.get(f"{NODES}/a")["metadata"]["annotations"]
+        assert (
+            SCALE_DOWN_DISABLED_ANNOTATION not in api.get(f"{NODES}/a")["metadata"]["annotations"]
+        )
         events = re.search(r"^kubectl -n default get events.*$", DOCUMENT, re.MULTILINE)
         assert events
         command = events[0]
-        until(lambda: "DrainReleased" in said(plane, command), "an Event says so")
+        until(lambda: "NodeUnmarked" in said(plane, command), "an Event says so")
 
 
-@pytest.mark.parametrize("value", ["soft", "hard"])
+@pytest.mark.parametrize("value", ["PreferNoSchedule", "NoSchedule"])
 def test_manual_removal_commands_remove_everything_that_ebb_wrote(
     plane: Plane, api: Api, value: str
 ) -> None:
     add_nodes(api, "marked", "guarded", "held", "theirs", "forged")
     annotations = {
-        GUARD_ANNOTATION: "true",
-        GUARD_OURS_ANNOTATION: "marked",
+        SCALE_DOWN_DISABLED_ANNOTATION: "true",
+        PROTECTION_ANNOTATION: "marked",
         DETAILS_ANNOTATION: "{}",
     }
     mark(api, "marked", value)
@@ -101,15 +103,15 @@ def test_manual_removal_commands_remove_everything_that_ebb_wrote(
     )
     api.merge(f"{NODES}/guarded", {"metadata": {"annotations": annotations}})
     held = {
-        KARPENTER_KEEP_ANNOTATION: "true",
-        GUARD_OURS_ANNOTATION: f"held {KARPENTER_KEEP_ANNOTATION}",
+        DO_NOT_DISRUPT_ANNOTATION: "true",
+        PROTECTION_ANNOTATION: f"unmarked {DO_NOT_DISRUPT_ANNOTATION}",
         RESERVE_ANNOTATION: "for one pod",
     }
     api.merge(f"{NODES}/held", {"metadata": {"annotations": held}})
-    theirs = {GUARD_ANNOTATION: "true", KARPENTER_KEEP_ANNOTATION: "true"}
+    theirs = {SCALE_DOWN_DISABLED_ANNOTATION: "true", DO_NOT_DISRUPT_ANNOTATION: "true"}
     api.merge(f"{NODES}/theirs", {"metadata": {"annotations": theirs}})
-    forged = f"held\ntheirs held {KARPENTER_KEEP_ANNOTATION}"  # a kubelet may write this value
-    api.merge(f"{NODES}/forged", {"metadata": {"annotations": {GUARD_OURS_ANNOTATION: forged}}})
+    forged = f"held\ntheirs held {DO_NOT_DISRUPT_ANNOTATION}"  # a kubelet may write this value
+    api.merge(f"{NODES}/forged", {"metadata": {"annotations": {PROTECTION_ANNOTATION: forged}}})
     costs = {
         "plain": {},
         "ours": {COST_ANNOTATION: "-5", COST_OURS_ANNOTATION: "-5"},
@@ -132,7 +134,7 @@ def test_manual_removal_commands_remove_everything_that_ebb_wrote(
     assert left == {"plain": None, "ours": None, "changed": "7", "own": "7"}
     found = {one["metadata"]["name"]: one for one in api.get(NODES)["items"]}
     assert taints(found["marked"]) == [THEIRS]
-    assert GUARD_ANNOTATION not in found["marked"]["metadata"]["annotations"]
-    assert GUARD_ANNOTATION not in found["guarded"]["metadata"]["annotations"]
-    assert KARPENTER_KEEP_ANNOTATION not in found["held"]["metadata"]["annotations"]
+    assert SCALE_DOWN_DISABLED_ANNOTATION not in found["marked"]["metadata"]["annotations"]
+    assert SCALE_DOWN_DISABLED_ANNOTATION not in found["guarded"]["metadata"]["annotations"]
+    assert DO_NOT_DISRUPT_ANNOTATION not in found["held"]["metadata"]["annotations"]
     assert theirs.items() <= found["theirs"]["metadata"]["annotations"].items()

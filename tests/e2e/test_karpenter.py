@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from core.config.settings import Mode
-from core.marks.wellknown import COST_ANNOTATION, KARPENTER_KEEP_ANNOTATION, TAINT_KEY
+from core.marks.wellknown import COST_ANNOTATION, DO_NOT_DISRUPT_ANNOTATION, TAINT_KEY
 from core.writes.costs import cost_of
 from kube.names import NAMESPACE
 from tests.e2e.api import Api, Json
@@ -74,12 +74,12 @@ def blocked(events: Mapping[str, Json]) -> set[str]:
     return {
         event["involvedObject"]["name"]
         for event in events.values()
-        if KARPENTER_KEEP_ANNOTATION in event["message"]
+        if DO_NOT_DISRUPT_ANNOTATION in event["message"]
     }
 
 
 def guarded(found: Json) -> bool:
-    return KARPENTER_KEEP_ANNOTATION in found["metadata"]["annotations"]
+    return DO_NOT_DISRUPT_ANNOTATION in found["metadata"]["annotations"]
 
 
 def handed_over(found: Json) -> bool:

@@ -150,7 +150,7 @@ def test_controller_runs_with_new_taint_key_after_release_of_old_key(
         until(lambda: not controller.ebb.program.running, "the controller exits")
         assert controller.ebb.stop() == 2
         assert f"--taint-key {TAINT_KEY}" in controller.ebb.program.tail()
-        asked = ("release", "--all", "--yes", "--taint-key", TAINT_KEY)
+        asked = ("cleanup", "--all", "--yes", "--taint-key", TAINT_KEY)
         done = ebb(*asked, "--kubeconfig", str(plane.kubeconfig("release")))
         assert (done.returncode, done.stderr) == (0, b"")
         assert recorded() is None

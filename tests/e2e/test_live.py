@@ -57,7 +57,7 @@ def test_cluster_shrinks_without_evictions_when_load_falls(
             'ebb_node_writes_total{operation="mark",result="success"}'
         )
         assert written >= outcome.emptied
-        assert {"DrainMarked", "ScaleDownAllowed"} <= reasons
+        assert {"NodeMarked", "ScaleDownAllowed"} <= reasons
 
 
 def _disturbs(event: Json) -> bool:

@@ -48,7 +48,7 @@ def test_controller_marks_and_reports_events_in_other_namespace(plane: Plane, ap
     ]
 
     def told(found: Mapping[str, Json]) -> bool:
-        marked = (one for one in found.values() if one["reason"] == "DrainMarked")
+        marked = (one for one in found.values() if one["reason"] == "NodeMarked")
         return any(one["regarding"]["name"].startswith("elsewhere") for one in marked)
 
     with ending(plane, *started):

@@ -25,7 +25,7 @@ UNMATCHED = [
     ("Impersonate-Group", "system:masters"),
 ]
 OLD = {"unmarked": "u", "marked": "m"}
-EFFECTS = {"soft": "PreferNoSchedule", "hard": "NoSchedule"}
+EFFECTS = {"PreferNoSchedule": "PreferNoSchedule", "NoSchedule": "NoSchedule"}
 
 
 @pytest.fixture(scope="module", autouse=True, params=["webhook", "policy"])
@@ -38,7 +38,7 @@ def tainted_by(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
 def stored(api: Api) -> dict[str, Json]:
     """Return two stored Nodes without resourceVersion, so that updates do not conflict."""
     add_nodes(api, *OLD.values())
-    mark(api, OLD["marked"], "hard")
+    mark(api, OLD["marked"], "NoSchedule")
     found = {name: api.get(f"{NODES}/{name}") for name in OLD.values()}
     for one in found.values():
         del one["metadata"]["resourceVersion"]
@@ -127,7 +127,7 @@ def test_marked_node_with_damaged_details_can_be_cordoned_and_tainted(
 ) -> None:
     add_nodes(api, "n")
     mark(api, "n")
-    api.merge(f"{NODES}/n", {"metadata": {"annotations": {"kube-ebb.io/drain": text}}})
+    api.merge(f"{NODES}/n", {"metadata": {"annotations": {"kube-ebb.io/mark": text}}})
     plane.kubectl("cordon", "n")
     plane.kubectl("taint", "node", "n", "ToBeDeletedByClusterAutoscaler=1:NoSchedule")
     found = {taint["key"] for taint in taints(api.get(f"{NODES}/n"))}

@@ -61,7 +61,7 @@ def test_mark_remains_prefer_noschedule_when_noschedule_would_cause_preemption(
         passes = programs.controller.metric("ebb_reconcile_duration_seconds_count")
         while programs.controller.metric("ebb_reconcile_duration_seconds_count") < passes + 5:
             time.sleep(0.2)
-        assert mark(full.get(f"{NODES}/b")) == "soft"
+        assert mark(full.get(f"{NODES}/b")) == "PreferNoSchedule"
         scheduler = plane.scheduler()
         try:
             found = second(full)

@@ -46,7 +46,7 @@ def share(nodes: Mapping[str, Json], pods: int) -> int:
 
 
 def is_hard(nodes: Mapping[str, Json], name: str) -> bool:
-    return bool(nodes[name]["metadata"]["labels"].get(MARK_LABEL) == "hard")
+    return bool(nodes[name]["metadata"]["labels"].get(MARK_LABEL) == "NoSchedule")
 
 
 def refused(found: Json) -> bool:

@@ -125,7 +125,7 @@ def test_second_replica_becomes_leader_and_marks_remain_when_leader_is_stopped(
     assert api.get(LEASE)["spec"]["leaseTransitions"] >= 1
     time.sleep(2)  # two passes of the new leader, in which nothing should happen
     after = api.get(f"{NODES}/{name}")["metadata"]
-    assert after["labels"][MARK_LABEL] == "soft"
+    assert after["labels"][MARK_LABEL] == "PreferNoSchedule"
     assert after["annotations"] == before["annotations"]
     api.create(PODS, pod("big", node_name="b" if name == "a" else "a", cpu="3"))
     api.wait(NODES, lambda found: MARK_LABEL not in found[name]["metadata"]["labels"])

@@ -112,7 +112,7 @@ def test_status_reads_report_of_leader_with_role_ebb_viewer(plane: Plane) -> Non
         (decision,) = (
             one
             for one in found["leaderReport"]["facts"]["decisions"]
-            if (one["action"], one["name"]) == ("DrainMarked", "spare")
+            if (one["action"], one["name"]) == ("NodeMarked", "spare")
         )
         assert decision["written"]
 

@@ -1,4 +1,4 @@
-"""A live controller: released marks, actions of an autoscaler, reload, and `ebb release`."""
+"""A live controller: released marks, actions of an autoscaler, reload, and `ebb cleanup`."""
 
 import signal
 import time
@@ -10,9 +10,9 @@ import pytest
 from core.config.settings import Mode
 from core.marks.wellknown import (
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from runtime.changes import FILES_SECONDS
@@ -46,7 +46,7 @@ def annotations(found: Json) -> Json:
 
 def ours(found: Json) -> list[str]:
     """Return all keys of Ebb on the Node."""
-    keys = (DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION)
+    keys = (DETAILS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, PROTECTION_ANNOTATION)
     return [
         *([MARK_LABEL] if mark(found) else []),
         *(key for key in keys if key in annotations(found)),
@@ -67,7 +67,9 @@ def two_hard(api: Api) -> list[str]:
 
     def reached(found: Any) -> bool:
         hard = [
-            one for one in found.values() if mark(one) == "hard" and NO_SCHEDULE in effects(one)
+            one
+            for one in found.values()
+            if mark(one) == "NoSchedule" and NO_SCHEDULE in effects(one)
         ]
         return len(hard) == 2
 
@@ -94,14 +96,15 @@ def test_one_noschedule_node_is_released_when_pod_fits_only_there(
     (released,) = [name for name in hard if not mark(found[name])]
     assert bound(pods["burst"]) == released
     (stays,) = [name for name in hard if name != released]
-    assert mark(api.get(f"{NODES}/{stays}")) == "hard"
+    assert mark(api.get(f"{NODES}/{stays}")) == "NoSchedule"
 
 
 def test_protection_is_restored_when_autoscaler_cancels_deletion(api: Api) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     found = api.wait(NODES, lambda found: any(
-        mark(one) and GUARD_ANNOTATION not in annotations(one) for one in found.values()
+        mark(one) and SCALE_DOWN_DISABLED_ANNOTATION not in annotations(one)
+        for one in found.values()
     ))  # fmt: skip
     (name,) = [name for name, one in found.items() if mark(one)]
     added = [*taints(found[name]), GOING]
@@ -109,7 +112,9 @@ def test_protection_is_restored_when_autoscaler_cancels_deletion(api: Api) -> No
     api.create(PODS, pod("late", node_name=name, cpu="100m"))
     left = [one for one in added if one != GOING]
     api.merge(f"{NODES}/{name}", {"spec": {"taints": left, "unschedulable": None}})
-    found = api.wait(NODES, lambda found: GUARD_ANNOTATION in annotations(found[name]))
+    found = api.wait(
+        NODES, lambda found: SCALE_DOWN_DISABLED_ANNOTATION in annotations(found[name])
+    )
     assert mark(found[name])
 
 
@@ -118,7 +123,8 @@ def test_other_nodes_remain_marked_when_autoscaler_deletes_node(api: Api) -> Non
     add_nodes(api, "a", "b", "c")
     api.create(PODS, pod("p", node_name="a"))
     found = api.wait(NODES, lambda found: sum(
-        bool(mark(one)) and GUARD_ANNOTATION not in annotations(one) for one in found.values()
+        bool(mark(one)) and SCALE_DOWN_DISABLED_ANNOTATION not in annotations(one)
+        for one in found.values()
     ) == 2)  # fmt: skip
     first, second = sorted(name for name, one in found.items() if mark(one))
     api.delete(f"{NODES}/{first}")
@@ -162,7 +168,7 @@ def test_release_all_removes_everything_when_programs_are_paused(
         stopped.program.send(signal.SIGSTOP)
     try:
         done = ebb(
-            "release", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("admin-release"))
+            "cleanup", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("admin-release"))
         )
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.splitlines()[-1] == b"2 nodes and 0 pods released"

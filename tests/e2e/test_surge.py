@@ -403,7 +403,7 @@ def test_release_restores_replicas_of_killed_controller(
     deploy(cluster, minReadySeconds=20)
     with never_below(plane, 1):
         killed_when(start(), lambda: replicas(cluster) == 2)
-        done = ebb("release", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("release")))
+        done = ebb("cleanup", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("release")))
         assert done.returncode == 0, done.stderr
         told = b"deployment default/web  released: replicas of a surge move set back from 2 to 1"
         assert told in done.stdout

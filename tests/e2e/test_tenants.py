@@ -29,7 +29,7 @@ GOES_ON_SECONDS = 5.0
 PASSES = "ebb_reconcile_duration_seconds_count"
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 RSS_MAX_BYTES = 256 * 1024**2
-VERDICTS = {"going": "soft", "kept": None, "opted-out": None}
+VERDICTS = {"going": "PreferNoSchedule", "kept": None, "opted-out": None}
 """Expected marks of the nodes that are not attacked."""
 WRITES: tuple[Json, ...] = (
     {"spec": {"unschedulable": True}},

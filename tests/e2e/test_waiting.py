@@ -106,7 +106,7 @@ def made(api: Api) -> Iterator[None]:
 KINDS = [late_claim, device, other_scheduler, namespace_selector, inline_disk]
 
 
-def softened(api: Api, name: str, reason: str = "DrainSoftened") -> bool:
+def softened(api: Api, name: str, reason: str = "PreferNoScheduleSet") -> bool:
     return any(
         event["reason"] == reason and event["regarding"]["name"] == name
         for event in api.get(EVENTS)["items"]
@@ -127,7 +127,7 @@ def test_noschedule_is_lifted_when_pending_pod_cannot_be_evaluated(
         wanted = kind(api, first)
         created = time.monotonic()
         api.create(PODS, wanted)
-        api.wait(NODES, lambda found: mark(found[first]) != "hard")
+        api.wait(NODES, lambda found: mark(found[first]) != "NoSchedule")
         soft = time.monotonic() - created
         found = api.wait(PODS, lambda found: bound(found["odd"]), BOUND_SECONDS)
         seconds = time.monotonic() - created
@@ -138,7 +138,7 @@ def test_noschedule_is_lifted_when_pending_pod_cannot_be_evaluated(
     assert bound(found["odd"]) == first
     # Ebb reads Namespaces, so it places this pod and needs its node.
     known = kind is namespace_selector
-    assert softened(api, first, "DrainReleased" if known else "DrainSoftened")
+    assert softened(api, first, "NodeUnmarked" if known else "PreferNoScheduleSet")
     if kind not in (late_claim, device):  # here Ebb does not know which node is feasible
         assert NO_SCHEDULE in effects(api.get(f"{NODES}/{other}"))
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from core.config.settings import Mode
-from core.marks.mark import GUARD_WHILE_HELD, decode_details, guard_of, mark_of
+from core.marks.mark import PROTECTED_WHILE_UNMARKED, decode_details, mark_of, protection_of
 from core.marks.taints import desired_taints
-from core.marks.wellknown import DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, PROTECTION_ANNOTATION, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from tests.e2e.api import Json, RefusedError
@@ -43,7 +43,7 @@ RSS_MAX_BYTES: Final = {
     "extender": 192 * 1024**2,
 }
 LEASE_SECONDS: Final = 6
-OURS: Final = (MARK_LABEL, DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY)
+OURS: Final = (MARK_LABEL, DETAILS_ANNOTATION, PROTECTION_ANNOTATION, TAINT_KEY)
 SETTINGS: Final = {
     "usability": "none",
     "noScheduleAfter": "2s",
@@ -230,10 +230,10 @@ def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:
         yield f"{node.name}: taints {node.taints}"
     ours = [key for key in OURS if key in {*node.labels, *node.annotations}]
     occupied = any(pod.node == node.name and not pod.stays_with_node for pod in cluster.pods)
-    guard = guard_of(node)
+    guard = protection_of(node)
     if mark_of(node.labels) is None:
-        if guard and guard.until == GUARD_WHILE_HELD and not occupied:
-            ours.remove(GUARD_OURS_ANNOTATION)
+        if guard and guard.until == PROTECTED_WHILE_UNMARKED and not occupied:
+            ours.remove(PROTECTION_ANNOTATION)
         if ours:
             yield f"{node.name}: {ours} on an unmarked node"
         return

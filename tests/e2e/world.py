@@ -183,7 +183,7 @@ class World:
             self.cluster, NodeOrder(self.cluster, TAINT_KEY, names - {node}), movable=[[pod]]
         )
         attempt = packer.try_place([0])
-        return first_failing_filter(found, pod.placing) or packer.explain(0, -1, attempt)
+        return first_failing_filter(found, pod.node_constraints) or packer.explain(0, -1, attempt)
 
     def expected(self, key: str) -> frozenset[str]:
         """Return the nodes on which Ebb would place the pod in the current state."""

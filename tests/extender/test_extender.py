@@ -160,10 +160,10 @@ def test_marked_nodes_score_lowest_in_order_of_marking() -> None:
     asked.replaced(
         NODES, [marked(node("old"), since=1), marked(node("new"), since=2), node("free")]
     )
-    asked.changed(NODES, marked(node("hard"), "hard", since=3))
-    scores = ask(asked, ["old", "new", "free", "hard", "unknown"])
-    assert scores == {"old": 0, "new": 0, "free": 10, "hard": 0, "unknown": 10}
-    asked.deleted(NODES, "hard")
+    asked.changed(NODES, marked(node("closed"), "NoSchedule", since=3))
+    scores = ask(asked, ["old", "new", "free", "closed", "unknown"])
+    assert scores == {"old": 0, "new": 0, "free": 10, "closed": 0, "unknown": 10}
+    asked.deleted(NODES, "closed")
     assert ask(asked, ["old", "new"]) == {"old": 0, "new": 1}
     asked.changed(NODES, node("old"))
     assert ask(asked, ["old", "new"]) == {"old": 10, "new": 0}
@@ -184,7 +184,7 @@ UNREAD = Node(name="n", allocatable=Resources(), unreadable="is nested too deepl
 
 
 @pytest.mark.parametrize("score", list(SCORES))
-@pytest.mark.parametrize("mark", ["soft", "hard"])
+@pytest.mark.parametrize("mark", ["PreferNoSchedule", "NoSchedule"])
 def test_marked_node_keeps_its_score_when_it_becomes_unreadable(score: str, mark: str) -> None:
     asked = view(score)
     asked.replaced(PODS, [])
@@ -204,7 +204,9 @@ def test_marked_node_keeps_its_score_when_it_becomes_unreadable(score: str, mark
 
 CHANGES = st.lists(
     st.tuples(
-        st.sampled_from("abcde"), st.sampled_from(["soft", "hard", "", None]), st.integers(0, 3)
+        st.sampled_from("abcde"),
+        st.sampled_from(["PreferNoSchedule", "NoSchedule", "", None]),
+        st.integers(0, 3),
     ),
     max_size=20,
 )

@@ -32,7 +32,7 @@ def view_of(pods: Iterable[Pod]) -> View:
     found = View(ExtenderConfig(), TAINT_KEY)
     nodes = [node(name, 4000) for name in NAMES[:4]]
     offered = {"gpu": ((GPU, GPUS),), "n1": (("hugepages-2Mi", 1024),)}
-    nodes[3] = replace(nodes[3], labels={MARK_LABEL: "soft"})
+    nodes[3] = replace(nodes[3], labels={MARK_LABEL: "PreferNoSchedule"})
     for at, one in enumerate(nodes):
         whole = replace(one.allocatable, extended=offered.get(one.name, ()))
         nodes[at] = replace(one, allocatable=whole)

@@ -24,7 +24,11 @@ NAMES = {
     "names": {f"node-{number}" for number in range(10)},
     "nodes": {f"node-{number}" for number in range(3)},
 }
-MARKED = {"node-0": (Mark.SOFT, 0), "node-1": (Mark.HARD, 0), "node-2": (Mark.SOFT, 1)}
+MARKED = {
+    "node-0": (Mark.PREFER_NO_SCHEDULE, 0),
+    "node-1": (Mark.NO_SCHEDULE, 0),
+    "node-2": (Mark.PREFER_NO_SCHEDULE, 1),
+}
 """Mark and expected score of each marked node."""
 
 

@@ -32,10 +32,10 @@ def test_every_configured_score_name_has_class() -> None:
 def test_unmarked_node_scores_above_every_marked_node(
     score: str, count: int, used: int, whole: int
 ) -> None:
-    marked = [score_marked(Mark.SOFT, rank, count) for rank in range(count)]
+    marked = [score_marked(Mark.PREFER_NO_SCHEDULE, rank, count) for rank in range(count)]
     assert marked == sorted(marked)
     assert marked[0] == 0
-    assert score_marked(Mark.HARD, count - 1, count) <= min(marked)
+    assert score_marked(Mark.NO_SCHEDULE, count - 1, count) <= min(marked)
     found = scored(score, Resources(used, used), Resources(whole, whole))
     assert max(marked) < found <= SCORE_MAX
 

@@ -17,8 +17,18 @@ WORSE: Sequence[Any] = [
     *(None, True, False, 0, -1, 2**63, 2**64, -(2**63) - 1, 10**70, 1.5, 1e308, float("inf")),
     *(float("nan"), "", "\x00", "\u0663", "\ud800", "\U0001f9ea", "x" * 300, "x" * 100_000),
     *([], {}, [[]], {"": {}}, [None], [""], ["a", 1], {"a": None}, DEEP, [DEEP], {"a": DEEP}),
-    *("UPDATE", "CREATE", "DELETE", "CONNECT", "Node", "status", "soft", "hard", TAINT_KEY),
-    *({MARK_LABEL: "soft"}, {MARK_LABEL: 7}, {DETAILS_ANNOTATION: -1}, "NoSchedule"),
+    *(
+        "UPDATE",
+        "CREATE",
+        "DELETE",
+        "CONNECT",
+        "Node",
+        "status",
+        "PreferNoSchedule",
+        "NoSchedule",
+        TAINT_KEY,
+    ),
+    *({MARK_LABEL: "PreferNoSchedule"}, {MARK_LABEL: 7}, {DETAILS_ANNOTATION: -1}, "NoSchedule"),
 ]
 KEYS = ["", "key", "spec", "metadata", "labels", "taints", "items", "name", "x" * 300, "\ud800"]
 WAYS = ["replace", "remove", "twice", "rename", "add"]

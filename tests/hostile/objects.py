@@ -60,7 +60,7 @@ def of(kind: str, name: str, namespace: str | None = None, /, **parts: Any) -> J
 NOTHING: Final = {"cpu": "0", "memory": "0", "pods": "0"}
 TAME: Final[tuple[Json, ...]] = (
     *(node(f"n{number}") for number in range(5)),
-    node("marked", metadata={"labels": {MARK_LABEL: "soft", "n": "marked"}}),
+    node("marked", metadata={"labels": {MARK_LABEL: "PreferNoSchedule", "n": "marked"}}),
     node(HOME, spec={"unschedulable": True}, status={"allocatable": NOTHING}),
     *(pod(f"p{number}", f"n{number % 3}") for number in range(6)),
     pod("waits", None),

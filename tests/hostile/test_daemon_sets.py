@@ -7,12 +7,12 @@ import pytest
 
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
-from core.marks.mark import GUARD_WHILE_MARKED, Details, encode_details
+from core.marks.mark import PROTECTED_WHILE_MARKED, Details, encode_details
 from core.marks.wellknown import (
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.writes.write import WriteKind
@@ -20,15 +20,15 @@ from tests.hostile.clusters import CONFIG, NOW, Watched, written
 from tests.hostile.objects import TAME, Json, node, pod
 
 DETAILS = Details(since=NOW, deadline=NOW + 3600, owner="o", policy="p", reason="r")
-HARD = node(
+NO_SCHEDULE = node(
     "marked",
     metadata={
         "name": "marked",
-        "labels": {MARK_LABEL: "hard", "n": "marked"},
+        "labels": {MARK_LABEL: "NoSchedule", "n": "marked"},
         "annotations": {
             DETAILS_ANNOTATION: encode_details(DETAILS),
-            GUARD_ANNOTATION: "true",
-            GUARD_OURS_ANNOTATION: GUARD_WHILE_MARKED,
+            SCALE_DOWN_DISABLED_ANNOTATION: "true",
+            PROTECTION_ANNOTATION: PROTECTED_WHILE_MARKED,
         },
     },
     spec={"taints": [{"key": TAINT_KEY, "value": str(NOW), "effect": "NoSchedule"}]},
@@ -62,7 +62,7 @@ def test_mark_softens_when_a_daemonset_without_toleration_is_created(
 ) -> None:
     others = [one for one in TAME if one["metadata"]["name"] != "marked"]
     watched = Watched()
-    watched.list(written([*others, HARD, pod("stays", "marked")]))
+    watched.list(written([*others, NO_SCHEDULE, pod("stays", "marked")]))
     controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     # A new leader changes marks to PreferNoSchedule until it has observed for some minutes.
     before = [is_softened(watched, controller, NOW + turn * 1000) for turn in range(3)]

@@ -14,7 +14,7 @@ from webhook import wire
 @pytest.mark.parametrize("deep", [DEEP, LISTS])
 def test_webhook_taints_marked_node_when_node_is_deeply_nested(deep: bytes) -> None:
     node = node_json()
-    node["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    node["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule"}
     tame = patch_of(wire.review(review_of(node), TAINT_KEY).body)
     node["metadata"]["managedFields"] = [{"fieldsV1": "@"}]
     assert tame is not None
@@ -31,7 +31,7 @@ def test_extender_reads_names_when_nodes_are_deeply_nested(deep: bytes) -> None:
 def test_webhook_taints_node_when_old_and_new_object_are_deeply_nested() -> None:
     """The Node before and after an update, each as deep as the API server accepts."""
     node = node_json()
-    node["metadata"]["labels"] = {MARK_LABEL: "soft"}
+    node["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule"}
     node["metadata"]["managedFields"] = "@"
     body = review_of(node).replace(b'"request":{', b'"request":{"oldObject":{"x":"@"},', 1)
     deepest = b"[1," * 9900 + b"1" + b",1]" * 9900

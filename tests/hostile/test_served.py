@@ -27,8 +27,8 @@ def test_pod_is_read_when_its_affinity_has_300_hostnames() -> None:
     found = PODS.read(changed(POD, spec__affinity={"nodeAffinity": {REQUIRED: terms}}))
     assert found is not None
     assert found.evaluable
-    assert found.placing.affinity is not None
-    assert found.placing.affinity[0].labels[0].values == tuple(sorted(names))
+    assert found.node_constraints.affinity is not None
+    assert found.node_constraints.affinity[0].labels[0].values == tuple(sorted(names))
 
 
 def test_budget_is_read_when_its_selector_has_500_values() -> None:

@@ -54,7 +54,7 @@ def test_snapshot_follows_changed_options() -> None:
         spread = tuple(DefaultSpread(key, 1) for key in keys)
         found = inventory.snapshot(ReadOptions(leaving_taints=keys, default_spread=spread))()
         assert found.nodes[0].leaving_taints == keys
-        assert [one.topology_key for one in found.pods[0].company.spread] == [*keys]
+        assert [one.topology_key for one in found.pods[0].pod_constraints.spread] == [*keys]
 
 
 def test_unchanged_pods_are_the_same_objects_in_next_snapshot() -> None:
@@ -78,8 +78,10 @@ def test_looked_up_pod_is_the_same_object_until_its_volume_changes() -> None:
 
     inventory = Inventory()
     asking = DisruptionFacts(claims=(ClaimUse("c"),))
-    inventory.changed(PODS, replace(pod("a", "n", 1, 1, unsupported=(CLAIMS_FIELD,)), ties=asking))
+    inventory.changed(
+        PODS, replace(pod("a", "n", 1, 1, unsupported=(CLAIMS_FIELD,)), disruption_facts=asking)
+    )
     first = looked_up("v")
-    assert first.ties.faults
+    assert first.disruption_facts.faults
     assert looked_up("v") is first
     assert looked_up("") != first

@@ -99,11 +99,11 @@ async def test_gated_pod_is_added_when_its_last_gate_is_removed(api: FakeApi) ->
 
 async def test_node_is_removed_when_it_loses_selected_label(api: FakeApi) -> None:
     api.put(NODES, node_object("plain"))
-    api.put(NODES, node_object("marked", labels={MARK_LABEL: "soft"}))
+    api.put(NODES, node_object("marked", labels={MARK_LABEL: "PreferNoSchedule"}))
     async with following(api, NODES, Part(MARK_LABEL)) as bench:
         await bench.seen.until(lambda: set(bench.seen.view) == {"marked"})
         await api.watched(NODES)
-        api.put(NODES, node_object("plain", labels={MARK_LABEL: "soft"}))
+        api.put(NODES, node_object("plain", labels={MARK_LABEL: "PreferNoSchedule"}))
         api.put(NODES, node_object("marked"))
         await bench.seen.until(lambda: set(bench.seen.view) == {"plain"})
 

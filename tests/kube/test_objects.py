@@ -33,7 +33,7 @@ def cost(value: str | None, name: str = "p") -> Write[Pod]:
 
 
 def marking(found: Node) -> Write[Node]:
-    return Write.of(WriteKind.MARK, found, {MARK_LABEL: "soft", "old": None}, {}, "")
+    return Write.of(WriteKind.MARK, found, {MARK_LABEL: "PreferNoSchedule", "old": None}, {}, "")
 
 
 async def test_write_returns_stored_node(api: FakeApi) -> None:
@@ -42,7 +42,7 @@ async def test_write_returns_stored_node(api: FakeApi) -> None:
         found = await nodes(client).get("n")
         assert found is not None
         node, version = await nodes(client).write(marking(found[0]), found[1])
-        assert node.labels == {MARK_LABEL: "soft"}
+        assert node.labels == {MARK_LABEL: "PreferNoSchedule"}
         assert await nodes(client).get("n") == (node, version)
         assert version == str(api.version)
 
@@ -156,7 +156,7 @@ async def test_write_is_decided_again_on_stored_node_when_it_conflicts(api: Fake
         api.fail_next("patch", 409, times=2)
         done = await write_as_decided(nodes(client), "n", decide)
         assert done is not None
-        assert done.stored[0].labels == {MARK_LABEL: "soft"}
+        assert done.stored[0].labels == {MARK_LABEL: "PreferNoSchedule"}
         assert decided == ["1"] * 3
         decided.clear()
         api.fail_next("patch", 409, times=TRIES_MAX)

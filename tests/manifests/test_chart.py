@@ -18,7 +18,7 @@ BY_HAND = {
     "templates/_helpers.tpl",
     "templates/checks.yaml",
     "templates/configmap.yaml",
-    "templates/release.yaml",
+    "templates/cleanup.yaml",
     "Chart.yaml",
     "values.yaml",
 }

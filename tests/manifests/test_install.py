@@ -17,10 +17,10 @@ from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    GUARDS,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    PROTECTION_KEYS,
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
@@ -192,7 +192,7 @@ def test_tls_secret_command_has_files_of_example() -> None:
 
 def test_manual_removal_lists_every_key_on_nodes() -> None:
     by_hand = TEXT.rpartition("```console")[2]
-    for key in (MARK_LABEL, TAINT_KEY, DETAILS_ANNOTATION, *GUARDS, GUARD_OURS_ANNOTATION,
+    for key in (MARK_LABEL, TAINT_KEY, DETAILS_ANNOTATION, *PROTECTION_KEYS, PROTECTION_ANNOTATION,
                 RESERVE_ANNOTATION, BACKOFF_ANNOTATION):  # fmt: skip
         assert f"{key}-" in by_hand, key
     assert f"{ROTATE_ANNOTATION}=" in TEXT
@@ -314,9 +314,9 @@ def test_statements_about_extender_stanza_match_file() -> None:
 
 
 ON_NODES = (
-    f"    {MARK_LABEL}: soft",
+    f"    {MARK_LABEL}: PreferNoSchedule",
     f"    {DETAILS_ANNOTATION}: '{{}}'",
-    f"    {GUARD_OURS_ANNOTATION}: held",
+    f"    {PROTECTION_ANNOTATION}: marked",
     f"    {RESERVE_ANNOTATION}: for one pod",
     f"    {BACKOFF_ANNOTATION}: 1 1795386362",
     f"      key: {TAINT_KEY}",
@@ -324,7 +324,7 @@ ON_NODES = (
 ON_PODS = (f'    {COST_OURS_ANNOTATION}: "-5"',)
 THEIRS = (
     f'    {KEEP_ANNOTATION}: "true"',
-    *(f'    {guard}: "true"' for guard in GUARDS),
+    *(f'    {guard}: "true"' for guard in PROTECTION_KEYS),
     f'    {COST_ANNOTATION}: "-5"',
     "    kubernetes.io/hostname: kube-ebb.example",
 )

@@ -3,7 +3,7 @@ import re
 import pytest
 import yaml
 
-from extender.formulas import SCORE_MARKED_SOFT_MAX, SCORE_MAX
+from extender.formulas import SCORE_MARKED_PREFER_NO_SCHEDULE_MAX, SCORE_MAX
 from extender.scores import ANY_POD, SCORES
 from kube.names import NAMESPACE
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
@@ -72,12 +72,12 @@ def test_mark_outweighs_all_score_plugins_together(*, shipped: bool) -> None:
     most = sum(DEFAULT_WEIGHTS[name] for name in weights)
     assert most == (11 if shipped else 12)
     preferences = NODE_SCORE_MAX * (most + DEVICES_WEIGHT)
-    assert (SCORE_MAX - SCORE_MARKED_SOFT_MAX) * points > preferences
+    assert (SCORE_MAX - SCORE_MARKED_PREFER_NO_SCHEDULE_MAX) * points > preferences
     # With `pack`, an empty node scores only one step above marked nodes. The PreferNoSchedule
     # taint of the marked node adds the points of TaintToleration to the empty node.
     taint = NODE_SCORE_MAX * DEFAULT_WEIGHTS["TaintToleration"]
     least = min(score().of(node("n"), ANY_POD) for score in SCORES.values())
-    nearest = least - SCORE_MARKED_SOFT_MAX
+    nearest = least - SCORE_MARKED_PREFER_NO_SCHEDULE_MAX
     assert nearest * points + taint > preferences - taint
 
 

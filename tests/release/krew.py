@@ -21,7 +21,7 @@ HOME: Final = "https://github.com/kube-ebb/ebb"
 DESCRIPTION: Final = (
     "Shows which nodes a cluster does not need, where their pods would fit, and why the other "
     "nodes are not removable. Nothing needs to be installed in the cluster. Only "
-    "`kubectl ebb release` writes to it."
+    "`kubectl ebb cleanup` writes to it."
 )
 CAVEATS: Final = "Needs Python 3.11 or newer in PATH. Unpacks itself on the first start."
 

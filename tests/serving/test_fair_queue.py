@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from serving.fair_queue import Turns
+from serving.fair_queue import FairQueue
 from tests.support.clock import FakeClock
 
 
@@ -14,7 +14,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.turns = Turns(self.clock)
+        self.turns = FairQueue(self.clock)
         self.served: list[str] = []
         self.ten = asyncio.Event()
         """Set when ten calls have been served."""

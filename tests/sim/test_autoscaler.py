@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.eligibility.emptiness import busy
-from core.marks.wellknown import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION
+from core.marks.wellknown import PROTECTION_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts, NodeConstraints
 from core.model.cost import gpus
@@ -103,7 +103,9 @@ def test_empty_node_is_removed_after_unneeded_time() -> None:
 
 
 def test_unneeded_time_starts_when_protection_is_removed() -> None:
-    world, scaler = hands(ScaleDown.EMPTY, node("a", annotations={GUARD_ANNOTATION: "true"}))
+    world, scaler = hands(
+        ScaleDown.EMPTY, node("a", annotations={SCALE_DOWN_DISABLED_ANNOTATION: "true"})
+    )
     world.play(scaler, 3 * UNNEEDED_MS)
     assert "a" in world.state.places
     world.write(replace(world.state.places["a"].node, annotations={}))
@@ -222,7 +224,7 @@ def test_unneeded_node_has_prefer_noschedule_taint_until_it_is_needed() -> None:
 
 
 def test_protected_nodes_are_not_tainted() -> None:
-    guarded = node("a", annotations={GUARD_ANNOTATION: "true"})
+    guarded = node("a", annotations={SCALE_DOWN_DISABLED_ANNOTATION: "true"})
     for how, found in ((ScaleDown.NEVER, set()), (ScaleDown.EMPTY, {"b"})):
         world, scaler = hands(how, guarded, node("b"))
         world.play(scaler, SCAN_MS)
@@ -412,7 +414,7 @@ def test_busy_node_is_never_underutilized(
         Resources(*amounts, 0, 1, ((name, many),) if many else ())
         for amounts, many in ((whole, units[0]), (used, units[1]))
     )
-    released = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "99999"}
+    released = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "99999"}
     one = Node(name="n", annotations=released, allocatable=there)
     cluster = Cluster.of([one], [Pod(namespace="d", name="p", node="n", requests=asked)])
     taken = is_underutilized(one, asked, share)
@@ -425,9 +427,9 @@ def test_node_is_drained_only_when_other_nodes_admit_its_pods() -> None:
     for zone in ("a", "b"):
         there = node("b", labels={"zone": zone})
         world, scaler = hands(ScaleDown.UTILIZATION, node("a", labels={"zone": "a"}), there)
-        placing = NodeConstraints((("zone", "a"),))
+        node_constraints = NodeConstraints((("zone", "a"),))
         for one, on in (
-            (pod("p", None, 100, 100, placing=placing), "a"),
+            (pod("p", None, 100, 100, node_constraints=node_constraints), "a"),
             (pod("q", None, 3000, 100), "b"),
         ):
             world.state.arrive(one, 0)
@@ -447,9 +449,9 @@ SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
         ({"owner_kind": "Job"}, True),
         (BARE, False),
         ({"owner_kind": "Workflow"}, False),
-        ({"ties": DisruptionFacts(notes=((SAFE, "false"),))}, False),
-        ({"ties": DisruptionFacts(local_volumes=("cache",))}, False),
-        ({**BARE, "ties": DisruptionFacts(notes=((SAFE, "true"),))}, True),
+        ({"disruption_facts": DisruptionFacts(notes=((SAFE, "false"),))}, False),
+        ({"disruption_facts": DisruptionFacts(local_volumes=("cache",))}, False),
+        ({**BARE, "disruption_facts": DisruptionFacts(notes=((SAFE, "true"),))}, True),
     ],
 )
 def test_node_is_drained_only_when_its_pods_may_be_evicted(

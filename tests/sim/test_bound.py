@@ -31,8 +31,8 @@ def node(cores: int, gib: int, gpus: int = 0, *taints: Taint) -> Node:
 
 def pods(*asked: tuple[Resources, NodeConstraints], many: int = 1) -> list[Pod]:
     return [
-        Pod(namespace="d", name=f"p{at}-{n}", requests=requests, placing=placing)
-        for at, (requests, placing) in enumerate(asked)
+        Pod(namespace="d", name=f"p{at}-{n}", requests=requests, node_constraints=node_constraints)
+        for at, (requests, node_constraints) in enumerate(asked)
         for n in range(many)
     ]
 
@@ -109,7 +109,7 @@ def _placed(
     pod, *others = left
     new = [(one, price, one.allocatable - DAEMON_REQUESTS) for one, price in groups]
     for at, (one, price, room) in enumerate([*there, *new]):
-        tolerated = not one.taints or pod.placing == TOLERANT
+        tolerated = not one.taints or pod.node_constraints == TOLERANT
         if tolerated and pod.requests.fits_in(room):
             with_it = (one, price, room - pod.requests)
             if at < len(there):
@@ -123,7 +123,7 @@ NODES = st.builds(
     st.integers(1, 6), st.integers(1, 12), st.integers(0, 2), st.sampled_from([(), (GROUP,)]),
 )  # fmt: skip
 PODS = st.builds(
-    lambda cpu, mib, gpu, placing: (amount(cpu, mib, gpu), placing),
+    lambda cpu, mib, gpu, node_constraints: (amount(cpu, mib, gpu), node_constraints),
     st.integers(0, 4000), st.integers(0, 8192), st.sampled_from([0, 0, 500, 1000]),
     st.sampled_from([NodeConstraints(), TOLERANT]),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from core.config.settings import Config, Mode
 from core.model.pod import Pod
 from extender.view import View
 from sim.cluster import ClusterState
-from sim.ebb import Direct, Ebb
+from sim.ebb import Ebb, InProcessCalls
 from tests.support.builders import UNLIMITED, node, pod
 
 RESERVE = Reserve(
@@ -32,7 +32,7 @@ def job(state: ClusterState, name: str) -> Pod:
 def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     """Return the buffer pods after three pods have arrived, and after a change of leader."""
     view = View(ExtenderConfig(), CONFIG.taint_key)
-    ebb = Ebb(CONFIG, view, Direct(view, CONFIG))
+    ebb = Ebb(CONFIG, view, InProcessCalls(view, CONFIG))
     state = ClusterState()
     for name, cpu in (("a", 1700), ("b", 700)):
         state.add_node(node(name, cpu), 0)
@@ -52,7 +52,7 @@ def test_simulation_ignores_settings_for_real_dates() -> None:
     given = replace(CONFIG, schedule=(never,), pause_until_seconds=2**40)
     assert played(given) == played(CONFIG)
     view = View(ExtenderConfig(), CONFIG.taint_key)
-    ebb = Ebb(given, view, Direct(view, given))
+    ebb = Ebb(given, view, InProcessCalls(view, given))
     assert ebb.config == CONFIG
     ebb.close()
 

@@ -12,7 +12,7 @@ from core.marks.mark import mark_of
 from core.model.pod import Pod
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.ebb import Direct, Ebb
+from sim.ebb import Ebb, InProcessCalls
 from sim.simulated_load import HOUR_MS, Deployment, SimulatedLoad, amount
 from sim.simulator import DEFAULT_OPTIONS, Compactor, Simulator
 
@@ -128,7 +128,7 @@ def test_scale_in_empties_marked_nodes_when_deletion_cost_is_set(
 ) -> None:
     config = Config(mode=Mode.ENFORCE, unneeded_time_seconds=60, pod_deletion_cost=order)
     view = View(config.extender, config.taint_key)
-    ebb = Ebb(config, view, Direct(view, config))
+    ebb = Ebb(config, view, InProcessCalls(view, config))
     day = load(of((0, 42), (90 * MINUTE_MS, 30), (91 * MINUTE_MS, 18)), nodes=12)
     world = Simulator(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
     world.run()

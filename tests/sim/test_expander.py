@@ -19,9 +19,15 @@ SMALL, LARGE = amount(4000, 8192, 0, 110), amount(16_000, 32_768, 0, 110)
 
 
 def asking(
-    cpu: int, memory: int = 0, count: int = 1, placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    cpu: int,
+    memory: int = 0,
+    count: int = 1,
+    node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS,
 ) -> list[Pod]:
-    return [pod(f"p{cpu}-{n}", None, cpu, memory, placing=placing) for n in range(count)]
+    return [
+        pod(f"p{cpu}-{n}", None, cpu, memory, node_constraints=node_constraints)
+        for n in range(count)
+    ]
 
 
 def template(**labels: str) -> Node:
@@ -43,8 +49,8 @@ def test_option_excludes_pods_that_do_not_fit_on_empty_node() -> None:
     assert option(template(), asking(most + 1), 9) is None
     assert option(template(), asking(most), 9) is not None
     there = NodeConstraints((("zone", "a"),))
-    assert option(template(zone="b"), asking(100, placing=there), 9) is None
-    assert option(template(zone="a"), asking(100, placing=there), 9) is not None
+    assert option(template(zone="b"), asking(100, node_constraints=there), 9) is None
+    assert option(template(zone="a"), asking(100, node_constraints=there), 9) is not None
 
 
 def test_option_has_at_most_allowed_number_of_nodes() -> None:

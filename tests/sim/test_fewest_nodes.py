@@ -42,7 +42,7 @@ SELECTS_B = NodeConstraints(node_selector=(("disk", "ssd"),))
         pytest.param([*on("a", 2000, 2000), *on("b", 2000), *on("c", 2000)], 2, id="pairs"),
         pytest.param([], 0, id="no pods"),
         pytest.param(
-            [*on("a", 100), replace(on("b", 100)[0], placing=SELECTS_B), *on("c", 3900)],
+            [*on("a", 100), replace(on("b", 100)[0], node_constraints=SELECTS_B), *on("c", 3900)],
             2,
             id="a selector needs b",
         ),

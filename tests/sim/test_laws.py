@@ -11,7 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from controller.metrics import Metrics
-from controller.reconciler import PassReport, Reconciler
+from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
 from core.cluster.devices import offered, without_claimed
 from core.cluster.read_options import READ_DEFAULTS
@@ -34,7 +34,7 @@ from extender.view import View
 from kube.decode.kinds import NODES, PODS
 from sim import simulated_load
 from sim.autoscaler import TO_BE_DELETED, ScaleDown
-from sim.ebb import Direct, Ebb
+from sim.ebb import Ebb, InProcessCalls
 from sim.simulated_load import HOUR_MS, SimulatedLoad, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
 from tests.support.builders import UNLIMITED, marked, node, pod
@@ -73,7 +73,7 @@ def leader(config: Config, writer: Standing | NodeApi) -> Reconciler:
     return Reconciler(config, writer, owner="me", metrics=Metrics())
 
 
-async def tick(standing: Standing, controller: Reconciler, now: int) -> PassReport:
+async def tick(standing: Standing, controller: Reconciler, now: int) -> ReconcileReport:
     standing.now = now
     report = await controller.tick(standing.cluster, now)
     assert report.failed == 0
@@ -222,10 +222,12 @@ class Released:
         )
         asked = (("p1", "n1", 500), ("p2", "n2", 2000), ("p3", "n3", 2000))
         # The pods tolerate all taints of other clients, so that the node is in their reach.
-        self.pods = [pod(name, on, cpu, 1000, placing=TOLERANT) for name, on, cpu in asked]
+        self.pods = [
+            pod(name, on, cpu, 1000, node_constraints=TOLERANT) for name, on, cpu in asked
+        ]
         self.controller = leader(self.config, self.api)
 
-    async def tick(self, seconds: int) -> PassReport:
+    async def tick(self, seconds: int) -> ReconcileReport:
         self.now += seconds
         self.api.webhook_up = self.passes not in self.fate.outages
         if self.passes in self.fate.elections:
@@ -330,7 +332,7 @@ FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 @example(
     packed_two_ways(),
     Config(thresholds=FULL, usability=UsabilityMode.NONE, budgets=UNLIMITED),
-    Mark.SOFT,
+    Mark.PREFER_NO_SCHEDULE,
 )
 def test_plan_is_same_after_its_nodes_are_marked(
     cluster: Cluster, config: Config, mark: Mark
@@ -457,7 +459,7 @@ def day(
     expecting_none = replace(last.budgets.reserve, lookback_seconds=0)
     last = replace(last, budgets=replace(last.budgets, reserve=expecting_none))
     view = View(config.extender, config.taint_key)
-    ebb = Ebb(config, view, Direct(view, config))
+    ebb = Ebb(config, view, InProcessCalls(view, config))
     world = Day(load, how, ebb, config, troubles)
     world.configure(22 * HOUR_MS + 1, last)
     try:

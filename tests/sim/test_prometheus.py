@@ -209,8 +209,8 @@ def test_pod_is_read_from_its_metrics(tmp_path: Path) -> None:
     assert (pod.key, pod.uid, pod.node) == ("shop/p", "u", "n")
     assert (pod.requests.cpu_millis, pod.requests.memory_bytes) == (2000, 10**9)
     assert (pod.owner_kind, pod.owner_name) == ("ReplicaSet", "web-1")
-    assert pod.placing.node_selector == (("pool.example/ownName", "batch"),)
-    assert pod.placing.tolerations == (Toleration("gpu", "Exists", "", "NoSchedule"),)
+    assert pod.node_constraints.node_selector == (("pool.example/ownName", "batch"),)
+    assert pod.node_constraints.tolerations == (Toleration("gpu", "Exists", "", "NoSchedule"),)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_gap_of_all_metrics_does_not_lengthen_step(tmp_path: Path) -> None:
 def test_pod_with_hostname_selector_names_node(tmp_path: Path) -> None:
     selector = series("kube_pod_nodeselectors", **WHO, nodeselector_kubernetes_io_hostname="n")
     (life,) = past_of(tmp_path, *NODE, INFO, ASKED, selector).pod_lifetimes
-    assert names_node(life.pod.placing)
+    assert names_node(life.pod.node_constraints)
 
 
 def test_unreadable_value_is_reported_and_its_pod_skipped(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ async def test_mark_is_released_in_same_pass_when_load_of_reach_rises() -> None:
         node(f"g{n}", 64_000, labels={"pool": "gpu"}, taints=(GPU,), annotations=keep)
         for n in range(4)
     ]
-    pods = [pod("trainer", "g0", 1000, 100, placing=devices)]
+    pods = [pod("trainer", "g0", 1000, 100, node_constraints=devices)]
     pods += [pod(f"p{n:02}", f"w{n % 6}", 500, 100) for n in range(12)]
     config = Config(
         mode=Mode.ENFORCE,

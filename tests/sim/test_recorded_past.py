@@ -47,8 +47,8 @@ def plain(one: Resources) -> tuple[object, ...]:
 def what(pod: Pod) -> tuple[object, ...]:
     owner = pod.owner_kind, pod.owner_name, pod.daemon, pod.mirror
     # Metrics change the names of extended resources: nvidia_com_gpu.
-    placing = replace(pod.placing, extended=())
-    return pod.key, pod.node, plain(pod.requests), placing, owner
+    node_constraints = replace(pod.node_constraints, extended=())
+    return pod.key, pod.node, plain(pod.requests), node_constraints, owner
 
 
 @pytest.mark.parametrize("which", ALL[1:])

@@ -72,8 +72,8 @@ def test_recording_has_totals_of_run_and_changes_nothing_else(one: scenario.Scen
     [
         (node(), NOT_MARKED),
         (node(ready=False), STARTING),
-        (node(labels={MARK_LABEL: "soft"}), PREFER_NO_SCHEDULE),
-        (node(labels={MARK_LABEL: "hard"}), NO_SCHEDULE),
+        (node(labels={MARK_LABEL: "PreferNoSchedule"}), PREFER_NO_SCHEDULE),
+        (node(labels={MARK_LABEL: "NoSchedule"}), NO_SCHEDULE),
     ],
 )
 def test_frame_has_state_of_node(one: Node, expected: int) -> None:

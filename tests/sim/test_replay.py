@@ -157,13 +157,13 @@ class TestPods:
 
     def test_constraints_on_node_name_are_dropped_and_reported(self) -> None:
         term = SelectorTerm((), (Requirement("metadata.name", "In", ("a",)),))
-        asks = pod("p", placing=NodeConstraints(affinity=(term,)))
+        asks = pod("p", node_constraints=NodeConstraints(affinity=(term,)))
         by_label = pod(
-            "q", placing=NodeConstraints((("kubernetes.io/hostname", "a"), ("pool", "x")))
+            "q", node_constraints=NodeConstraints((("kubernetes.io/hostname", "a"), ("pool", "x")))
         )
         node_lifetimes = (stay(node("a", pool="x")),)
         found = load_of(past(life(asks), life(by_label), node_lifetimes=node_lifetimes), Config())
-        assert {one.placing for one in found.load.arrivals} == {
+        assert {one.node_constraints for one in found.load.arrivals} == {
             NodeConstraints(),
             NodeConstraints((("pool", "x"),)),
         }
@@ -173,22 +173,22 @@ class TestPods:
     def test_facts_against_eviction_are_preserved(self) -> None:
         note = (SAFE_TO_EVICT, "false")
         claim = ClaimUse("data")
-        ties = DisruptionFacts(
+        disruption_facts = DisruptionFacts(
             notes=(note,), local_volumes=("cache",), claims=(claim,), started_seconds=9
         )
         found = load(
-            life(pod("p", ties=ties)),
-            life(pod("q", ties=DisruptionFacts(claims=(claim,)))),
-            life(pod("r", "ReplicaSet", ties=ties)),
+            life(pod("p", disruption_facts=disruption_facts)),
+            life(pod("q", disruption_facts=DisruptionFacts(claims=(claim,)))),
+            life(pod("r", "ReplicaSet", disruption_facts=disruption_facts)),
             life(pod("s", "ReplicaSet")),
         )
         played_as = DisruptionFacts(notes=(note,), local_volumes=("cache",))
-        assert [one.ties for one in found.arrivals] == [played_as, None]
-        assert [one.ties for one in found.deployments] == [played_as, None]
+        assert [one.disruption_facts for one in found.arrivals] == [played_as, None]
+        assert [one.disruption_facts for one in found.deployments] == [played_as, None]
         world = Simulator(found, ScaleDown.NEVER, None, 1)
         world.run()
         pods = [one for one in world.state.pods.values() if not one.daemon]
-        assert Counter(one.ties == played_as for one in pods) == {True: 2, False: 2}
+        assert Counter(one.disruption_facts == played_as for one in pods) == {True: 2, False: 2}
 
     @pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia_com_gpu", "amd.com/gpu"])
     def test_gpu_resource_name_is_preserved(self, name: str) -> None:
@@ -293,14 +293,14 @@ class TestNodes:
         assert Counter(one.cpu_millis for one in found.nodes) == {8200: 2, 4200: 1}
 
     def test_selected_labels_separate_node_groups(self) -> None:
-        asks = pod("p", placing=NodeConstraints((("pool", "x"),)))
+        asks = pod("p", node_constraints=NodeConstraints((("pool", "x"),)))
         node_lifetimes = (stay(node("a", pool="x")), stay(node("b", pool="y")))
         found = load(life(asks), node_lifetimes=node_lifetimes)
         assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
         assert len(set(found.nodes)) == 2
 
     def test_declared_features_separate_node_groups(self) -> None:
-        asks = pod("p", placing=NodeConstraints(features=("F",)))
+        asks = pod("p", node_constraints=NodeConstraints(features=("F",)))
         node_lifetimes = (stay(replace(node("a"), features=("F",))), stay(node("b")))
         found = load(life(asks), node_lifetimes=node_lifetimes)
         assert sorted(one.features for one in found.groups.values()) == [(), ("F",)]
@@ -319,7 +319,7 @@ class TestNodes:
 
     def test_opted_out_nodes_are_preserved_and_new_nodes_are_not_opted_out(self) -> None:
         keep, disabled = "kube-ebb.io/keep", "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-        ours = {disabled: "true", "kube-ebb.io/guard": "held"}
+        ours = {disabled: "true", "kube-ebb.io/protection": "unmarked"}
         notes: list[dict[str, str]] = [{}, {keep: "true"}, {disabled: "true"}, ours]
         node_lifetimes = [
             stay(replace(node(str(n)), annotations=one)) for n, one in enumerate(notes)
@@ -349,7 +349,7 @@ class TestNodes:
         lasting = Taint("gpu", "", "NoSchedule")
         passing = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
         (group,) = load(
-            life(pod("p", placing=NodeConstraints(tolerations=()))),
+            life(pod("p", node_constraints=NodeConstraints(tolerations=()))),
             node_lifetimes=(stay(node("a", taints=(passing,))),),
         ).groups.values()
         assert group.taints == ()
@@ -357,7 +357,8 @@ class TestNodes:
             name="a", allocatable=Resources(8000, 16 * GIB, 0, 58), taints=(lasting, passing)
         )
         bears = pod(
-            "p", placing=NodeConstraints(tolerations=(Toleration("gpu", "Exists", "", ""),))
+            "p",
+            node_constraints=NodeConstraints(tolerations=(Toleration("gpu", "Exists", "", ""),)),
         )
         found = load_of(past(life(bears), life(pod("q")), node_lifetimes=(stay(one),)), Config())
         assert [group.taints for group in found.load.groups.values()] == [(lasting,)]

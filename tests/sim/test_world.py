@@ -67,10 +67,12 @@ def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> Simulator:
 @pytest.mark.parametrize(
     ("compactor", "cpu_millis", "blamed"),
     [
-        pytest.param(Marker(Mark.HARD), 500, 1, id="NoSchedule taint only"),
-        pytest.param(Marker(Mark.SOFT), 500, 0, id="PreferNoSchedule taint"),
-        pytest.param(Marker(Mark.HARD), 3900, 0, id="insufficient CPU too"),
-        pytest.param(Marker(Mark.HARD, OTHERS_TAINT), 500, 0, id="another NoSchedule taint too"),
+        pytest.param(Marker(Mark.NO_SCHEDULE), 500, 1, id="NoSchedule taint only"),
+        pytest.param(Marker(Mark.PREFER_NO_SCHEDULE), 500, 0, id="PreferNoSchedule taint"),
+        pytest.param(Marker(Mark.NO_SCHEDULE), 3900, 0, id="insufficient CPU too"),
+        pytest.param(
+            Marker(Mark.NO_SCHEDULE, OTHERS_TAINT), 500, 0, id="another NoSchedule taint too"
+        ),
     ],
 )
 def test_pending_pod_counts_against_mark_only_when_mark_is_sole_cause(
@@ -82,7 +84,7 @@ def test_pending_pod_counts_against_mark_only_when_mark_is_sole_cause(
 
 
 def test_pod_refused_by_mark_is_counted_once() -> None:
-    found = world(Marker(Mark.HARD), (2 * TICK_MS, 500), (3 * TICK_MS, 500)).run()
+    found = world(Marker(Mark.NO_SCHEDULE), (2 * TICK_MS, 500), (3 * TICK_MS, 500)).run()
     assert found.pending_by_mark == 2
     assert found.scale_ups == 1
 
@@ -110,9 +112,9 @@ def test_ready_node_is_otherwise_unchanged() -> None:
 
 def test_taint_of_mark_remains_when_autoscaler_adds_taint() -> None:
     """All writes of the simulator pass admission, also those of the autoscaler."""
-    made = world(Marker(Mark.SOFT))
+    made = world(Marker(Mark.PREFER_NO_SCHEDULE))
     name = made.new_node(SHAPE)
-    made.write(replace(made.state.places[name].node, labels={MARK_LABEL: Mark.SOFT}))
+    made.write(replace(made.state.places[name].node, labels={MARK_LABEL: Mark.PREFER_NO_SCHEDULE}))
     marked = made.state.places[name].node
     made.write(replace(marked, taints=(Taint(TO_BE_DELETED, "1", Effect.NO_SCHEDULE),)))
     after = made.state.places[name].node
@@ -142,7 +144,7 @@ class Looking(Marker):
 def test_engine_runs_at_its_interval(
     of_load: int | None, options: SimulatorOptions, looks: int
 ) -> None:
-    eager = Looking(Mark.SOFT)
+    eager = Looking(Mark.PREFER_NO_SCHEDULE)
     load = SimulatedLoad("made", (SHAPE,), (), HOUR_MS, of_load)
     Simulator(load, ScaleDown.NEVER, eager, 1, options).run()
     assert eager.looks == looks

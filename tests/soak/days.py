@@ -15,7 +15,7 @@ from typing import Final
 
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.ebb import Direct, Ebb
+from sim.ebb import Ebb, InProcessCalls
 from sim.simulated_load import HOUR_MS
 from sim.simulator import Result
 from tests.soak.drawn import DAYS, Run, draw
@@ -89,7 +89,7 @@ class Watched(Day):
 def play(run: Run) -> Outcome:
     """Simulate a run; return its outcome with violations."""
     view = View(run.config.extender, run.config.taint_key)
-    ebb = Ebb(run.config, view, Direct(view, run.config))
+    ebb = Ebb(run.config, view, InProcessCalls(view, run.config))
     world = Watched(run, ebb)
     outcome = Outcome(run, world.result)
     try:
@@ -114,7 +114,7 @@ ROWS: Final[tuple[tuple[str, Callable[[Outcome], float]], ...]] = (
     ("node-hours", lambda one: one.result.node_ms / HOUR_MS),
     ("pods", lambda one: one.result.pods),
     ("marks", lambda one: one.result.marks),
-    ("releases", lambda one: one.result.releases),
+    ("unmarks", lambda one: one.result.unmarks),
     ("nodes added", lambda one: one.result.scale_ups),
     ("nodes removed by the autoscaler", lambda one: one.removed),
     ("leader changes", lambda one: one.restarts),

@@ -182,8 +182,8 @@ def _row(chance: random.Random) -> tuple[Resources, int]:
 
 
 def _placed(chance: random.Random, arrival: Arrival) -> Arrival:
-    placings, weights = zip(*PLACINGS, strict=True)
-    return replace(arrival, placing=chance.choices(placings, weights)[0])
+    all_constraints, weights = zip(*PLACINGS, strict=True)
+    return replace(arrival, node_constraints=chance.choices(all_constraints, weights)[0])
 
 
 def _troubles(chance: random.Random) -> tuple[Trouble, ...]:

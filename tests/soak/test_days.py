@@ -6,7 +6,7 @@ import pytest
 
 from extender.view import View
 from sim.autoscaler import ScaleDown
-from sim.ebb import Direct, Ebb
+from sim.ebb import Ebb, InProcessCalls
 from sim.simulated_load import HOUR_MS
 from tests.soak.days import Watched, main
 from tests.soak.drawn import Run, draw
@@ -46,7 +46,7 @@ def test_leftovers_are_reported_with_seed_and_second(
 def test_evictions_and_pods_pending_by_mark_are_violations(how: ScaleDown) -> None:
     run = replace(draw(SEED), how=how)
     view = View(run.config.extender, run.config.taint_key)
-    ebb = Ebb(run.config, view, Direct(view, run.config))
+    ebb = Ebb(run.config, view, InProcessCalls(view, run.config))
     world = Watched(run, ebb)
     assert list(world.wrong()) == []
     world.result.evicted += 1

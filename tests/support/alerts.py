@@ -105,7 +105,7 @@ ALERTS: Final = (
         "you have uninstalled Ebb, the alert ends within a day.",
     ),
     Alert(
-        "EbbNoLeader",
+        "EbbNotOneLeader",
         f"{_sum('ebb_leader')} != 1",
         "5m",
         "critical",
@@ -278,7 +278,7 @@ ALERTS: Final = (
         f"`{EDIT}`. The controller reads the change within about a minute, and changes all marks "
         "to PreferNoSchedule. Change your overlay or Helm values too, or the next deployment "
         "restores the old setting.\n"
-        "2. If pods are still Pending: `ebb release --all --stop-controller`. No node is marked "
+        "2. If pods are still Pending: `ebb cleanup --all --stop-controller`. No node is marked "
         "until you start the controller again: "
         "`kubectl -n ebb-system scale deployment/ebb-controller --replicas=2`. Without "
         f"`--stop-controller`, the controller marks nodes again. See {STOP}.\n"

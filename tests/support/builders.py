@@ -73,11 +73,11 @@ def pod(
     cpu: int,
     memory: int,
     *,
-    placing: NodeConstraints = NO_NODE_CONSTRAINTS,
+    node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS,
     daemon: bool = False,
     unsupported: tuple[str, ...] = (),
     extended: tuple[tuple[str, int], ...] = (),
-    company: PodConstraints = NO_POD_CONSTRAINTS,
+    pod_constraints: PodConstraints = NO_POD_CONSTRAINTS,
     labels: Mapping[str, str] | None = None,
     namespace: str = "d",
     terminating: bool = False,
@@ -87,18 +87,23 @@ def pod(
         name=name,
         node=on,
         requests=Resources(cpu, memory * MB, 0, 1, extended),
-        placing=placing,
+        node_constraints=node_constraints,
         owner_kind="DaemonSet" if daemon else "ReplicaSet",
         daemon=daemon,
         unsupported=unsupported,
-        company=company,
+        pod_constraints=pod_constraints,
         labels=labels or {},
         terminating=terminating,
     )
 
 
 def marked(
-    made: Node, mark: str = "soft", since: int = 1, order: int = 0, *, deadline: int | None = None
+    made: Node,
+    mark: str = "PreferNoSchedule",
+    since: int = 1,
+    order: int = 0,
+    *,
+    deadline: int | None = None,
 ) -> Node:
     """Return the node after the controller has marked it and the webhook has added its taint."""
     details = Details(
@@ -142,7 +147,7 @@ def thesis_cluster() -> Cluster:
             pod("C", "2", 200, 1000),
             pod("D", "3", 1000, 4000),
             pod("E", "3", 500, 2500),
-            pod("F", "4", 1000, 1000, placing=GREEN),
+            pod("F", "4", 1000, 1000, node_constraints=GREEN),
         ],
     )
 

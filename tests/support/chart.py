@@ -219,7 +219,7 @@ def values_schema() -> dict[str, Any]:
             podMonitor=enabled,
             prometheusRule=enabled,
             dashboard=enabled,
-            releaseOnUninstall=flag,
+            cleanupOnUninstall=flag,
             **{"global": {"type": "object"}},  # Helm adds it to the values of every chart
         ),
     }

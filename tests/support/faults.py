@@ -7,16 +7,16 @@ from enum import StrEnum
 
 from controller.loop import STALE_SECONDS
 from core.config.settings import Config, Mode, Scope
-from core.marks.mark import decode_details, guard_of, mark_of
+from core.marks.mark import decode_details, mark_of, protection_of
 from core.marks.taints import desired_taints, without_our_taint
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.errors import UnavailableError
@@ -35,9 +35,9 @@ OURS = (
     MARK_LABEL,
     TAINT_KEY,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
+    PROTECTION_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     BACKOFF_ANNOTATION,
     RESERVE_ANNOTATION,
 )
@@ -209,7 +209,7 @@ class Day(Simulator):
         super().write(node)
         if mark_of(before.labels) is not None and mark_of(node.labels) is None:
             self.released[node.name] = self.now_ms()
-        elif guard_of(before) and GUARD_OURS_ANNOTATION not in node.annotations:
+        elif protection_of(before) and PROTECTION_ANNOTATION not in node.annotations:
             self.released.pop(node.name, None)
 
     def evict(self, pod: Pod) -> None:
@@ -253,7 +253,7 @@ class Day(Simulator):
         assert details.deadline > self.now_ms() // 1000 or watched_ms < WATCH_SECONDS * 1000
         # A pod that was bound because of this reconciliation triggers the next reconciliation at
         # once.
-        assert guard_of(node) or not occupied or self._troubled.urgent()
+        assert protection_of(node) or not occupied or self._troubled.urgent()
 
     def _check_waiting(self) -> None:
         if self.now_ms() < self._failed_ms + RETRIED_IN_MS:

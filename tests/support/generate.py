@@ -59,7 +59,7 @@ def of_reaches(made: Cluster, many: bool, seed: int = 1) -> Cluster:
     """
     if not many:
         nodes = (replace(node, taints=()) for node in made.nodes)
-        pods = (replace(pod, placing=NO_NODE_CONSTRAINTS) for pod in made.pods)
+        pods = (replace(pod, node_constraints=NO_NODE_CONSTRAINTS) for pod in made.pods)
         return Cluster.of(nodes, pods)
     chance, at = random.Random(seed), {node.name: node for node in made.nodes}
     return Cluster.of(made.nodes, [_dealt(pod, at[pod.node or ""], chance) for pod in made.pods])
@@ -67,12 +67,13 @@ def of_reaches(made: Cluster, many: bool, seed: int = 1) -> Cluster:
 
 def _dealt(pod: Pod, node: Node, chance: random.Random) -> Pod:
     if BATCH in node.taints:
-        return replace(pod, placing=_BATCH)
+        return replace(pod, node_constraints=_BATCH)
     asked = [_ASKING["zone", node.labels["zone"]], _ASKING["pool", node.labels["pool"]]]
     if node.labels["disk"] == "ssd":
         asked.append(_ASKING["disk", "ssd"])
     return replace(
-        pod, placing=chance.choice(asked) if chance.random() < 0.5 else NO_NODE_CONSTRAINTS
+        pod,
+        node_constraints=chance.choice(asked) if chance.random() < 0.5 else NO_NODE_CONSTRAINTS,
     )
 
 
@@ -86,8 +87,8 @@ def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[P
         apps.append((labels, asks if chance.randrange(100) < social else NO_POD_CONSTRAINTS))
     dealt = (chance.choice(apps) for _ in pods)
     return [
-        replace(pod, labels=labels, company=company)
-        for pod, (labels, company) in zip(pods, dealt, strict=True)
+        replace(pod, labels=labels, pod_constraints=pod_constraints)
+        for pod, (labels, pod_constraints) in zip(pods, dealt, strict=True)
     ]
 
 
@@ -145,7 +146,7 @@ def _fill(node: Node, shapes: list[Resources], target: float, chance: random.Ran
     scale = node.allocatable.cpu_millis // 8000
     cpu = memory = 0
     pods: list[Pod] = []
-    placing = _BATCH if BATCH in node.taints else NO_NODE_CONSTRAINTS
+    node_constraints = _BATCH if BATCH in node.taints else NO_NODE_CONSTRAINTS
     misses = 0
     while len(pods) < PODS_MAX and misses < 5:
         asked = chance.choices(shapes, weights=_WEIGHTS)[0]
@@ -160,14 +161,14 @@ def _fill(node: Node, shapes: list[Resources], target: float, chance: random.Ran
             misses += 1
             continue
         cpu, memory = cpu + asked.cpu_millis, memory + asked.memory_bytes
-        zoned = placing is NO_NODE_CONSTRAINTS and chance.random() < 0.1
+        zoned = node_constraints is NO_NODE_CONSTRAINTS and chance.random() < 0.1
         pods.append(
             Pod(
                 namespace="load",
                 name=f"{node.name}-{len(pods):03}",
                 node=node.name,
                 requests=asked,
-                placing=_ZONES[node.labels["zone"]] if zoned else placing,
+                node_constraints=_ZONES[node.labels["zone"]] if zoned else node_constraints,
                 owner_kind="ReplicaSet",
             )
         )

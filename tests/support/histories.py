@@ -181,7 +181,9 @@ def _pods(chance: random.Random, pods: list[Pod], nodes: list[Node]) -> Iterator
             case 3:
                 yield replace(one, name=f"{one.name}-more", labels={"app": "a"})
             case 4:
-                yield replace(one, ties=chance.choice(TIMED), terminating=chance.random() < 0.5)
+                yield replace(
+                    one, disruption_facts=chance.choice(TIMED), terminating=chance.random() < 0.5
+                )
             case 5:
                 yield mixed.odd(chance, one)
             case _:
@@ -193,9 +195,11 @@ def _node(chance: random.Random, one: Node, now: int) -> Node:
     return chance.choice(
         (
             builders.marked(
-                replace(one, labels={}, taints=()), "soft", now + chance.choice((-3, 9))
+                replace(one, labels={}, taints=()),
+                "PreferNoSchedule",
+                now + chance.choice((-3, 9)),
             ),
-            builders.marked(replace(one, labels={}, taints=()), "hard", now - 1),
+            builders.marked(replace(one, labels={}, taints=()), "NoSchedule", now - 1),
             replace(one, ready=not one.ready),
             replace(one, labels={**one.labels, "rank": "7"}),
             replace(one, annotations={**one.annotations, **ends}),
@@ -220,7 +224,7 @@ def _unsupported(field: str) -> Callable[[Config, Cluster], Made]:
 def _unreached(asked: Config, was: Cluster) -> Made:
     taint = Taint("rare", "", "NoSchedule")
     tolerant = NodeConstraints(tolerations=(Toleration(key="rare", operator="Exists"),))
-    odd = replace(pod("rare", None, 10, 10, placing=tolerant), unsupported=("spec.rare",))
+    odd = replace(pod("rare", None, 10, 10, node_constraints=tolerant), unsupported=("spec.rare",))
     return _with(asked, was, [node("rare", taints=(taint,))], odd)
 
 
@@ -247,28 +251,28 @@ def _old_job(asked: Config, was: Cluster) -> Made:
 
 def _hard_daemonset(asked: Config, was: Cluster) -> Made:
     agent = replace(pod("rare", "rare", 10, 10, daemon=True), owner_kind=DAEMON_SET)
-    soft = builders.marked(node("rare"), "soft", EPOCH - 1)
+    soft = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
     return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], agent)
 
 
 def _hard_kueue(asked: Config, was: Cluster) -> Made:
     worker = replace(pod("rare", "rare", 10, 10), unsupported=(TOPOLOGY_FIELD,))
-    soft = builders.marked(node("rare"), "soft", EPOCH - 1)
+    soft = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
     return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], worker)
 
 
 def _hard_daemonset_waits(asked: Config, was: Cluster) -> Made:
-    soft = builders.marked(node("rare"), "soft", EPOCH - 1)
+    soft = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
     asked, made = _with(replace(asked, no_schedule_after_seconds=0), was, [soft])
-    new = DaemonSet(namespace="d", name="rare", placing=NodeConstraints())
+    new = DaemonSet(namespace="d", name="rare", node_constraints=NodeConstraints())
     return asked, replace(made, daemon_sets=(new,))
 
 
 def _hard_affinity(asked: Config, was: Cluster) -> Made:
     terms = (PodAffinityTerm(select("rare"), "host"),)
-    near = pod("client", "rare", 10, 10, company=PodConstraints(near=terms))
+    near = pod("client", "rare", 10, 10, pod_constraints=PodConstraints(near=terms))
     cache = pod("cache", "rare", 10, 10, labels={"app": "rare"})
-    soft = builders.marked(node("rare", labels={"host": "rare"}), "soft", EPOCH - 1)
+    soft = builders.marked(node("rare", labels={"host": "rare"}), "PreferNoSchedule", EPOCH - 1)
     return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], near, cache)
 
 
@@ -279,10 +283,10 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "buffer": _buffer,
     "pool-disabled": _pool_disabled,
     "old-job": _old_job,
-    "hard-daemonset": _hard_daemonset,
-    "hard-daemonset-waits": _hard_daemonset_waits,
-    "hard-affinity": _hard_affinity,
-    "hard-kueue": _hard_kueue,
+    "no-schedule-daemonset": _hard_daemonset,
+    "no-schedule-daemonset-waits": _hard_daemonset_waits,
+    "no-schedule-affinity": _hard_affinity,
+    "no-schedule-kueue": _hard_kueue,
     "pod-kueue-topology": _unsupported(TOPOLOGY_FIELD),
 }
 """By reason code: a function that creates a cluster with it. All other codes occur in random

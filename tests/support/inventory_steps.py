@@ -45,19 +45,19 @@ def _versions(plain: Pod) -> Iterable[Pod]:
     """Yield pods of one name; each has something that may change it in a Cluster."""
     yield plain
     yield replace(plain, priority=1, owner_kind="ReplicaSet", labels={"app": "web"})
-    yield replace(plain, placing=PREFERRED)
-    yield replace(plain, mirror=True, placing=PREFERRED)
+    yield replace(plain, node_constraints=PREFERRED)
+    yield replace(plain, mirror=True, node_constraints=PREFERRED)
     yield replace(plain, node=None, nominated_node="n")
     yield replace(plain, scheduler="volcano", unsupported=(SCHEDULER_FIELD,))
     yield replace(plain, scheduler="gke.io/optimize-utilization-scheduler")
     yield replace(plain, unsupported=(VOLUMES_FIELD,))
     yield replace(plain, requests=replace(plain.requests, extended=((GPU, 1),)))
-    yield replace(plain, company=FAR, unsupported=(ANTI_AFFINITY_FIELD,))
-    yield replace(plain, company=replace(FAR), daemon=True)
+    yield replace(plain, pod_constraints=FAR, unsupported=(ANTI_AFFINITY_FIELD,))
+    yield replace(plain, pod_constraints=replace(FAR), daemon=True)
     claims = DisruptionFacts(claims=(ClaimUse("c"),))
-    yield replace(plain, ties=claims, unsupported=(CLAIMS_FIELD,))
+    yield replace(plain, disruption_facts=claims, unsupported=(CLAIMS_FIELD,))
     disks = DisruptionFacts(disks=(InlineDisk("ebs", "1"),))
-    yield replace(plain, ties=disks, unsupported=(VOLUMES_FIELD,))
+    yield replace(plain, disruption_facts=disks, unsupported=(VOLUMES_FIELD,))
 
 
 OBJECTS: Final[list[tuple[AnyKind, Any]]] = [

@@ -325,7 +325,7 @@ class Plan(Origin):
 class Mark(TypedDict):
     """State of the mark and of the scale-down protection of a node."""
 
-    value: Literal["soft", "hard"] | None
+    value: Literal["PreferNoSchedule", "NoSchedule"] | None
     since: Time | None
     deadline: Time | None
     owner: str | None

@@ -8,7 +8,7 @@ from extender.wire import POD_BYTES_MAX
 _HEAD: Final = (
     b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":'
     b'{"uid":"u","operation":"UPDATE","object":{"kind":"Node","metadata":{"name":"n",'
-    b'"labels":{"kube-ebb.node-restriction.kubernetes.io/drain":"soft"}},"spec":{"taints":'
+    b'"labels":{"kube-ebb.node-restriction.kubernetes.io/mark":"PreferNoSchedule"}},"spec":{"taints":'
 )
 
 

@@ -33,8 +33,8 @@ reconciliation. If a Node is *being deleted*, no other event occurs.
   node.
 - *Someone else* is any user or program except Ebb.
 - The *details* are the annotation with the times and the reason of the mark.
-- The reasons with a code `hard-...` are in [reasons.md](reasons.md), which says how long each one
-  applies.
+- The reasons with a code `no-schedule-...` are in [reasons.md](reasons.md), which says how long
+  each one applies.
 
 Each arrow of the picture shows how events change one state. The first table has the events of each
 arrow, with the write in parentheses. The other states of the Node remain, with one exception: when
@@ -53,11 +53,11 @@ PLACES: Final = {
     MarkState.UNMARKED: (340, 40, PALE),
     MarkState.BACKING_OFF: (670, 40, PALE),
     MarkState.PROTECTED_UNMARKED: (20, 190, GREEN),
-    MarkState.SOFT: (395, 190, YELLOW),
-    MarkState.HARD: (670, 190, ORANGE),
+    MarkState.PREFER_NO_SCHEDULE: (395, 190, YELLOW),
+    MarkState.NO_SCHEDULE: (670, 190, ORANGE),
     MarkState.PROTECTION_ENDING: (170, 340, GREEN),
     MarkState.PROTECTED: (395, 340, GREEN),
-    MarkState.RELEASED_TO_AUTOSCALER: (670, 340, PALE),
+    MarkState.SCALE_DOWN_ALLOWED: (670, 340, PALE),
 }
 """Left, top and color of the box of each state."""
 

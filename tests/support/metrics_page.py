@@ -93,7 +93,7 @@ OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
     MoveOutcome.REFUSED: "the API server rejected the new pod",
     MoveOutcome.MISPLACED: "the new pod was scheduled to a marked node",
     MoveOutcome.POD_GONE: "the pod terminated by itself",
-    MoveOutcome.NODE_RELEASED: "the mark of the node was released",
+    MoveOutcome.NODE_UNMARKED: "the mark of the node was released",
     MoveOutcome.PENDING_PODS: "other pods were unschedulable",
     MoveOutcome.ROLLOUT: "a rollout began",
     MoveOutcome.STOPPED: "surge moves were disabled",
@@ -142,7 +142,7 @@ EVENTS: Final[Mapping[StrEnum, str]] = {
     WriteKind.MARK: "The node was marked; the note has the reason.",
     WriteKind.SET_NO_SCHEDULE: "The taint of the mark is NoSchedule now.",
     WriteKind.SET_PREFER_NO_SCHEDULE: "The taint of the mark is PreferNoSchedule again.",
-    WriteKind.RELEASE_MARK: "The mark was removed; the note has the reason. After a failed drain, "
+    WriteKind.UNMARK: "The mark was removed; the note has the reason. After a failed drain, "
     "the note also names the pod that could not be evicted, if there is one.",
     WriteKind.PROTECT: "The autoscaler must not remove the node until Ebb releases it to the "
     "autoscaler, or until some time after the mark was removed.",

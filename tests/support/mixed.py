@@ -201,7 +201,7 @@ def leaving(made: Node, taint: Taint) -> Node:
 
 def state(chance: random.Random, made: Node) -> Node:
     """Return the node as it is, marked, or in some other state."""
-    mark = chance.choice(("soft", "hard"))
+    mark = chance.choice(("PreferNoSchedule", "NoSchedule"))
     states = (
         (45, made),
         (29, marked(made, mark, chance.randint(1, 3), chance.randint(0, 2))),
@@ -255,15 +255,21 @@ def as_decoded(chance: random.Random, most: int = 12, *, social: bool = True) ->
 def app(chance: random.Random, wishes: float) -> Pod:
     """Return a pod from which the pods of one application are made."""
     cpu, memory = chance.choice(SIZES)
-    placing = chance.choice(PLACINGS)
-    gpus = (("gpu", 1),) if placing.tolerations == TOLERATE_GPU and chance.random() < 0.6 else ()
+    node_constraints = chance.choice(PLACINGS)
+    gpus = (
+        (("gpu", 1),)
+        if node_constraints.tolerations == TOLERATE_GPU and chance.random() < 0.6
+        else ()
+    )
     return Pod(
         namespace=chance.choice(("d", "d", "e")),
         name="",
         requests=Resources(cpu, memory * MB, chance.choice((0,) * 9 + (6000 * MB,)), 1, gpus),
-        placing=placing,
+        node_constraints=node_constraints,
         labels={"app": chance.choice("abc")},
-        company=chance.choice(COMPANIES) if chance.random() < wishes else NO_POD_CONSTRAINTS,
+        pod_constraints=chance.choice(COMPANIES)
+        if chance.random() < wishes
+        else NO_POD_CONSTRAINTS,
         owner_kind=chance.choice(("ReplicaSet", "ReplicaSet", "ReplicaSet", "StatefulSet", "Job")),
     )
 
@@ -277,7 +283,7 @@ def daemon(chance: random.Random, on: Node) -> Pod:
         name=f"agent-{on.name}",
         node=on.name,
         requests=Resources(cpu, memory * MB, 0, 1),
-        placing=NodeConstraints(tolerations=(Toleration(operator="Exists"),)),
+        node_constraints=NodeConstraints(tolerations=(Toleration(operator="Exists"),)),
         owner_kind="Node" if static else "DaemonSet",
         mirror=static,
         daemon=not static,
@@ -301,13 +307,18 @@ def odd(chance: random.Random, made: Pod) -> Pod:
             (1, replace(made, too_much="terms")),
             (1, replace(made, unreadable="spec")),
             (4, replace(made, terminating=True)),
-            (3, replace(made, terminating=True, ties=OVERDUE)),
-            (1, replace(made, terminating=True, ties=NOT_YET_OVERDUE)),
+            (3, replace(made, terminating=True, disruption_facts=OVERDUE)),
+            (1, replace(made, terminating=True, disruption_facts=NOT_YET_OVERDUE)),
             (4, replace(made, owner_kind="")),
-            (3, replace(made, owner_kind="", ties=DisruptionFacts(completes=True))),
+            (3, replace(made, owner_kind="", disruption_facts=DisruptionFacts(completes=True))),
             (1, replace(made, owner_kind="Workflow")),
-            (1, replace(made, owner_kind="Workflow", ties=DisruptionFacts(completes=True))),
-            (4, replace(made, ties=DisruptionFacts(notes=notes))),
+            (
+                1,
+                replace(
+                    made, owner_kind="Workflow", disruption_facts=DisruptionFacts(completes=True)
+                ),
+            ),
+            (4, replace(made, disruption_facts=DisruptionFacts(notes=notes))),
             (4, replace(made, priority=-20)),
         ),
     )
@@ -323,7 +334,10 @@ def bound(chance: random.Random, made: Pod, nodes: list[Node], left: dict[str, R
         one
         for one in nodes
         if careless
-        or (admits(one, made.placing, TAINT_KEY) and has_room(made.requests, left[one.name]))
+        or (
+            admits(one, made.node_constraints, TAINT_KEY)
+            and has_room(made.requests, left[one.name])
+        )
     ]
     if not fitting or chance.random() < 0.05:
         drawn = chance.random()

@@ -69,7 +69,7 @@ def with_autoscalers(chance: random.Random, cluster: Cluster) -> Cluster:
 def _with_facts(chance: random.Random, pod: Pod) -> Pod:
     """Return the pod, sometimes in a gang, or with a deferred resize."""
     facts = chance.choice(({},) * 8 + ({"gang": "g"}, {"resize_deferred": True}))
-    return replace(pod, ties=replace(pod.ties, **facts)) if facts else pod
+    return replace(pod, disruption_facts=replace(pod.disruption_facts, **facts)) if facts else pod
 
 
 def _claim(chance: random.Random, node: Node) -> NodeClaim:

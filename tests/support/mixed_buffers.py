@@ -21,7 +21,7 @@ def drawn(chance: random.Random, cluster: Cluster) -> Cluster:
             namespace="",
             name=f"{namespace}/{name}",
             requests=pod.requests,
-            placing=replace(pod.placing, volumes=()),
+            node_constraints=replace(pod.node_constraints, volumes=()),
             owner_kind="CapacityBuffer",
             owner_name=f"{namespace}/{name}",
         )

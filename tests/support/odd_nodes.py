@@ -52,7 +52,7 @@ class Odd:
     """Differences from a plain Node with a PreferNoSchedule mark."""
 
     name: str
-    mark: str | None = "soft"
+    mark: str | None = "PreferNoSchedule"
     details: str | None = details()
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: Any = ABSENT
@@ -112,7 +112,7 @@ TAINTS: Mapping[str, Any] = {
     "a text": "taints",
     "a null in the list": [None, THEIRS],
 }  # fmt: skip
-MARKS = ["soft", "hard", "", "Soft", "other", "-", "x" * 63, None]
+MARKS = ["PreferNoSchedule", "NoSchedule", "", "Soft", "other", "-", "x" * 63, None]
 
 
 def table() -> list[Odd]:

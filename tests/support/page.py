@@ -93,7 +93,9 @@ def showcase(now_seconds: int = NOW) -> ClusterInput:
             unschedulable=number == 22,
         )
         if number in (9, 10):
-            node = builders.marked(node, "hard" if number == 9 else "soft", now_seconds - 900)
+            node = builders.marked(
+                node, "NoSchedule" if number == 9 else "PreferNoSchedule", now_seconds - 900
+            )
         if number == 33:
             taint = Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule")
             node = replace(node, taints=(taint,))
@@ -148,7 +150,7 @@ def _facts(now_seconds: int) -> LeaderFacts:
         (
             900,
             "general-b-28",
-            EVENT_REASONS[WriteKind.RELEASE_MARK],
+            EVENT_REASONS[WriteKind.UNMARK],
             f"{NO_ROOM.code}: no other remaining node admits it and has room",
         ),
     )

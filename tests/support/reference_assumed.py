@@ -31,15 +31,15 @@ def _completed(pod: Pod, nodes: dict[str, Node], *, mixed: bool) -> Pod:
         promised = node is not None and could_start(node, pod)
         return replace(pod, node=pod.nominated_node) if promised else pod
     node = nodes.get(pod.node)
-    said = {key for key, _ in (*pod.placing.node_selector, *pod.placing.system)}
+    said = {key for key, _ in (*pod.node_constraints.node_selector, *pod.node_constraints.system)}
     if not mixed or node is None or OS not in node.labels or OS in said or pod.stays_with_node:
         return pod
-    return replace(pod, placing=on_system(pod.placing, node.labels[OS]))
+    return replace(pod, node_constraints=on_system(pod.node_constraints, node.labels[OS]))
 
 
-def on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
+def on_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
     """Return the constraints of a pod that runs on this operating system only."""
-    return replace(placing, system=((OS, name),))
+    return replace(node_constraints, system=((OS, name),))
 
 
 def could_start(node: Node, pod: Pod) -> bool:
@@ -47,4 +47,4 @@ def could_start(node: Node, pod: Pod) -> bool:
     usable = not (node.virtual or node.unreadable or leaving(node)) and takes_now(node)
     cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
     with_cordon = replace(node, taints=(*node.taints, cordon)) if node.unschedulable else node
-    return usable and admits(with_cordon, pod.placing, taint_key="")
+    return usable and admits(with_cordon, pod.node_constraints, taint_key="")

@@ -36,7 +36,7 @@ class Beside:
             "no own anti-affinity": self.no_enemy_there,
             "no anti-affinity of others": self.nobody_minds,
             "no affinity": self.friends_there,
-            "no spread": lambda: all(map(self.even, self.pod.company.spread)),
+            "no spread": lambda: all(map(self.even, self.pod.pod_constraints.spread)),
         }
         return all(rule() for name, rule in rules.items() if name != self.mutant)
 
@@ -48,30 +48,32 @@ class Beside:
         """Return whether no pod on the node uses a host port of the pod."""
         return not any(
             clash(want, have)
-            for want in self.pod.company.host_ports
+            for want in self.pod.pod_constraints.host_ports
             for other, at in self.standing
             if at.name == self.node.name
-            for have in other.company.host_ports
+            for have in other.pod_constraints.host_ports
         )
 
     def claims_free(self) -> bool:
         """Return whether no pod in the cluster uses a ReadWriteOncePod claim of the pod."""
         return not any(
-            claim in other.company.sole
-            for claim in self.pod.company.sole
+            claim in other.pod_constraints.sole
+            for claim in self.pod.pod_constraints.sole
             for other, _ in self.standing
         )
 
     def attachable(self) -> bool:
         """Return whether the attach limits of the node admit the new volumes of the pod."""
         limits = self.cluster.attach_limits.get(self.node.name, {})
-        for driver in {disk.driver for disk in self.pod.company.disks}:
-            mine = {disk.handle for disk in self.pod.company.disks if disk.driver == driver}
+        for driver in {disk.driver for disk in self.pod.pod_constraints.disks}:
+            mine = {
+                disk.handle for disk in self.pod.pod_constraints.disks if disk.driver == driver
+            }
             there = {
                 disk.handle
                 for other, at in self.standing
                 if at.name == self.node.name
-                for disk in other.company.disks
+                for disk in other.pod_constraints.disks
                 if disk.driver in (driver, "")  # "": a volume of unknown driver
             }
             if self.mutant == "no shared disks":
@@ -93,7 +95,7 @@ class Beside:
         """Return whether the pod's anti-affinity admits the domain."""
         return not any(
             selects(term.selector, other) and self.together(term.topology_key, at)
-            for term in self.pod.company.apart
+            for term in self.pod.pod_constraints.apart
             for other, at in self.standing
         )
 
@@ -102,12 +104,12 @@ class Beside:
         return not any(
             selects(term.selector, self.pod) and self.together(term.topology_key, at)
             for other, at in self.standing
-            for term in other.company.apart
+            for term in other.pod_constraints.apart
         )
 
     def friends_there(self) -> bool:
         """Return whether the pod's affinity is satisfied, or the pod is the first of its group."""
-        terms = self.pod.company.near
+        terms = self.pod.pod_constraints.near
         if not all(term.topology_key in self.node.labels for term in terms):
             return False
         friends = [
@@ -128,14 +130,14 @@ class Beside:
             return False
         counts: dict[str, int] = {}
         for node in self.cluster.nodes:
-            if not all(one.topology_key in node.labels for one in pod.company.spread):
+            if not all(one.topology_key in node.labels for one in pod.pod_constraints.spread):
                 continue
             if asked.honor_affinity and not (
-                labelled(node, pod.placing) and liked(node, pod.placing)
+                labelled(node, pod.node_constraints) and liked(node, pod.node_constraints)
             ):
                 continue
             if asked.honor_taints and not tolerates_taints(
-                node, pod.placing, self.taint_key.__eq__
+                node, pod.node_constraints, self.taint_key.__eq__
             ):
                 continue
             counts.setdefault(node.labels[key], 0)

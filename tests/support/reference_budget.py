@@ -47,7 +47,7 @@ class ReferenceBudget:
                 groups.append([pod])
         by_claims = -1 if self._mutant == "few claims last" else 1
         for group in groups:
-            group.sort(key=lambda one: (by_claims * len(one.ties.claims), one.key))
+            group.sort(key=lambda one: (by_claims * len(one.disruption_facts.claims), one.key))
         left, paid, found = self._budget, list[object](), dict[str, bool]()
         for group in sorted(groups, key=lambda one: self._turn(one, groups)):
             bill = [(what, cost) for what, cost in self._bill(group[0]) if what not in paid]
@@ -69,8 +69,8 @@ class ReferenceBudget:
     def _alike(self, one: Pod, other: Pod) -> bool:
         node = not one.mirror or one.node == other.node
         return node and (
-            (_stage(one), replace(one.placing, volumes=()), one.company)
-            == (_stage(other), replace(other.placing, volumes=()), other.company)
+            (_stage(one), replace(one.node_constraints, volumes=()), one.pod_constraints)
+            == (_stage(other), replace(other.node_constraints, volumes=()), other.pod_constraints)
         )
 
     def _turn(self, group: Sequence[Pod], groups: Sequence[Sequence[Pod]]) -> tuple[object, ...]:
@@ -89,25 +89,25 @@ class ReferenceBudget:
         return sign * cost, *where, many, first.namespace, first.name
 
     def _claims(self, pod: Pod) -> int:
-        return 0 if self._mutant == "claims are free" else 2 * len(pod.ties.claims)
+        return 0 if self._mutant == "claims are free" else 2 * len(pod.disruption_facts.claims)
 
     def _bill(self, pod: Pod) -> list[tuple[object, int]]:
         """Return the constraints of the pod that are evaluated once for all pods, and costs."""
-        company, found = pod.company, list[tuple[object, int]]()
+        pod_constraints, found = pod.pod_constraints, list[tuple[object, int]]()
         if _stage(pod) < 2:
-            asked = replace(pod.placing, volumes=())
+            asked = replace(pod.node_constraints, volumes=())
             wanted = [one for term in asked.affinity or () for one in (*term.labels, *term.fields)]
             number = self._requirements(wanted) + len(asked.node_selector) + len(asked.system)
             found.append((asked, 96 + 8 * (number + len(asked.tolerations) // 16)))
-        if company.host_ports and (_stage(pod) < 2 or self._mutant == "bound ports"):
-            found.append((company.host_ports, 8 * len(company.host_ports)))
-        for term in dict.fromkeys(company.apart):
+        if pod_constraints.host_ports and (_stage(pod) < 2 or self._mutant == "bound ports"):
+            found.append((pod_constraints.host_ports, 8 * len(pod_constraints.host_ports)))
+        for term in dict.fromkeys(pod_constraints.apart):
             found.append((term, self._term(pod, [term.selector])))
-        for key in sorted({term.topology_key for term in company.near}):
-            selectors = [term.selector for term in company.near]
-            found.append(((key, company.near), self._term(pod, selectors)))
-        for one in dict.fromkeys(company.spread):
-            where = replace(pod.placing, volumes=())
+        for key in sorted({term.topology_key for term in pod_constraints.near}):
+            selectors = [term.selector for term in pod_constraints.near]
+            found.append(((key, pod_constraints.near), self._term(pod, selectors)))
+        for one in dict.fromkeys(pod_constraints.spread):
+            where = replace(pod.node_constraints, volumes=())
             found.append(((where, one), self._term(pod, [one.selector])))
         return found
 

@@ -137,63 +137,69 @@ def starts(key: str) -> bool:
     return key in STARTING or STARTUP.match(key) is not None
 
 
-def tolerates_taints(node: Node, placing: NodeConstraints, aside: Callable[[str], bool]) -> bool:
+def tolerates_taints(
+    node: Node, node_constraints: NodeConstraints, aside: Callable[[str], bool]
+) -> bool:
     """Return whether all blocking taints are tolerated, except those set *aside*."""
     return all(
-        aside(taint.key) or any(tolerates(one, taint) for one in placing.tolerations)
+        aside(taint.key) or any(tolerates(one, taint) for one in node_constraints.tolerations)
         for taint in node.taints
         if taint.effect in ("NoSchedule", "NoExecute")
     )
 
 
-def labelled(node: Node, placing: NodeConstraints) -> bool:
+def labelled(node: Node, node_constraints: NodeConstraints) -> bool:
     """Return whether the node has the labels of nodeSelector."""
-    return set(placing.node_selector) <= set(node.labels.items())
+    return set(node_constraints.node_selector) <= set(node.labels.items())
 
 
-def of_system(node: Node, placing: NodeConstraints) -> bool:
+def of_system(node: Node, node_constraints: NodeConstraints) -> bool:
     """Return whether the node has the OS of the pod, which only kubelets check."""
-    return set(placing.system) <= set(node.labels.items())
+    return set(node_constraints.system) <= set(node.labels.items())
 
 
-def declares(node: Node, placing: NodeConstraints) -> bool:
+def declares(node: Node, node_constraints: NodeConstraints) -> bool:
     """Return whether the node declares all features that the pod needs."""
-    return set(placing.features) <= set(node.features)
+    return set(node_constraints.features) <= set(node.features)
 
 
-def offers(node: Node, placing: NodeConstraints) -> bool:
+def offers(node: Node, node_constraints: NodeConstraints) -> bool:
     """Report whether the node has some of every extended resource that the pod requests."""
     there = {name for name, units in node.allocatable.extended if units > 0}
-    return set(placing.extended) <= there
+    return set(node_constraints.extended) <= there
 
 
-def liked(node: Node, placing: NodeConstraints) -> bool:
+def liked(node: Node, node_constraints: NodeConstraints) -> bool:
     """Return whether a term of the required node affinity matches."""
-    return placing.affinity is None or any(term_selects(one, node) for one in placing.affinity)
+    return node_constraints.affinity is None or any(
+        term_selects(one, node) for one in node_constraints.affinity
+    )
 
 
-def volumes_reach(node: Node, placing: NodeConstraints) -> bool:
+def volumes_reach(node: Node, node_constraints: NodeConstraints) -> bool:
     """Return whether a term of the node affinity of each volume matches."""
     return all(
         any(term_selects(one, node) for one in volume.affinity)
-        for volume in placing.volumes
+        for volume in node_constraints.volumes
         if volume.affinity is not None
     )
 
 
-def volumes_zoned(node: Node, placing: NodeConstraints) -> bool:
+def volumes_zoned(node: Node, node_constraints: NodeConstraints) -> bool:
     """Return whether the zones and regions of the volumes include those of the node."""
     newer = {OLD_ZONE: ZONE, OLD_REGION: REGION}
     if not any(key in node.labels for key in (ZONE, REGION, OLD_ZONE, OLD_REGION)):
         return True
     return all(
         node.labels.get(key, node.labels.get(newer.get(key, key), None)) in values
-        for volume in placing.volumes
+        for volume in node_constraints.volumes
         for key, values in volume.zones
     )
 
 
-def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "") -> bool:
+def reaches(
+    node: Node, node_constraints: NodeConstraints, taint_key: str, mutant: str = ""
+) -> bool:
     """Return whether the node constraints of the pod admit the node, in any state."""
 
     def aside(key: str) -> bool:
@@ -201,15 +207,18 @@ def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = 
         return mutant != "temporary taints count" and (key == taint_key or passing(key) or named)
 
     return (
-        ((labelled(node, placing) and of_system(node, placing)) or mutant == "no selectors")
-        and (liked(node, placing) or mutant == "no node affinity")
-        and (tolerates_taints(node, placing, aside) or mutant == "no taints")
-        and (declares(node, placing) or mutant == "no features")
-        and (offers(node, placing) or mutant == "nodes without devices are in reach")
+        (
+            (labelled(node, node_constraints) and of_system(node, node_constraints))
+            or mutant == "no selectors"
+        )
+        and (liked(node, node_constraints) or mutant == "no node affinity")
+        and (tolerates_taints(node, node_constraints, aside) or mutant == "no taints")
+        and (declares(node, node_constraints) or mutant == "no features")
+        and (offers(node, node_constraints) or mutant == "nodes without devices are in reach")
     )
 
 
-def without_places(placing: NodeConstraints, mutant: str = "") -> NodeConstraints:
+def without_places(node_constraints: NodeConstraints, mutant: str = "") -> NodeConstraints:
     """Return the constraints without names of nodes, zones and regions."""
     places = {ZONE, OLD_ZONE, REGION, OLD_REGION} if mutant != "named zones decide" else set()
     if mutant != "named nodes decide":
@@ -219,25 +228,31 @@ def without_places(placing: NodeConstraints, mutant: str = "") -> NodeConstraint
         labels = tuple(one for one in term.labels if one.key not in places)
         return SelectorTerm(labels, term.fields if mutant == "named nodes decide" else ())
 
-    terms = placing.affinity or ()
+    terms = node_constraints.affinity or ()
     said_nothing_else = any(left(one) == SelectorTerm() != one for one in terms)
     return replace(
-        placing,
-        node_selector=tuple(one for one in placing.node_selector if one[0] not in places),
-        affinity=None if said_nothing_else else placing.affinity and tuple(map(left, terms)),
+        node_constraints,
+        node_selector=tuple(one for one in node_constraints.node_selector if one[0] not in places),
+        affinity=None
+        if said_nothing_else
+        else node_constraints.affinity and tuple(map(left, terms)),
     )
 
 
-def admits(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "") -> bool:
+def admits(
+    node: Node, node_constraints: NodeConstraints, taint_key: str, mutant: str = ""
+) -> bool:
     """Return whether the node admits the pod in its current state, apart from Ebb's taint."""
     rules: dict[str, Callable[[], bool]] = {
-        "no selectors": lambda: labelled(node, placing) and of_system(node, placing),
-        "no node affinity": lambda: liked(node, placing),
-        "no taints": lambda: tolerates_taints(node, placing, taint_key.__eq__),
-        "no volume affinity": lambda: volumes_reach(node, placing),
-        "no volume zones": lambda: volumes_zoned(node, placing),
-        "no features": lambda: declares(node, placing),
-        "no devices": lambda: offers(node, placing),
+        "no selectors": lambda: (
+            labelled(node, node_constraints) and of_system(node, node_constraints)
+        ),
+        "no node affinity": lambda: liked(node, node_constraints),
+        "no taints": lambda: tolerates_taints(node, node_constraints, taint_key.__eq__),
+        "no volume affinity": lambda: volumes_reach(node, node_constraints),
+        "no volume zones": lambda: volumes_zoned(node, node_constraints),
+        "no features": lambda: declares(node, node_constraints),
+        "no devices": lambda: offers(node, node_constraints),
     }
     return all(rule() for name, rule in rules.items() if name != mutant)
 

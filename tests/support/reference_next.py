@@ -61,7 +61,9 @@ def following(
 
 def is_scaled(pod: Pod) -> bool:
     """Return whether a scale-in may delete the pod; it does not delete one pod of a gang."""
-    return pod.owner_kind == "ReplicaSet" and not (pod.daemon or pod.mirror or pod.ties.gang)
+    return pod.owner_kind == "ReplicaSet" and not (
+        pod.daemon or pod.mirror or pod.disruption_facts.gang
+    )
 
 
 def order(node: Node, cluster: Cluster, mutant: str) -> tuple[bool, int, str]:

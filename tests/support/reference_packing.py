@@ -61,7 +61,7 @@ class Packing(State):
         share = dominant(pod.requests, self.shared)
         sign = 1 if self.mutant == "smallest first" else -1
         amounts = [-amount for amount in self.amounts(pod)]
-        return sign * share, amounts, repr(pod.placing), pod.namespace, pod.name
+        return sign * share, amounts, repr(pod.node_constraints), pod.namespace, pod.name
 
     def amounts(self, pod: Pod) -> list[int]:
         """Return the requests by weight: devices in descending order of names, then the others."""
@@ -74,7 +74,7 @@ class Packing(State):
     ) -> tuple[list[tuple[Pod, Node]], bool]:
         """Return placements by first-fit decreasing, and whether all pods are placed."""
         ordered = sorted(pods, key=self.largest_first)
-        lifted = {pod.key for pod in ordered}
+        ends_when = {pod.key for pod in ordered}
         there = self.standing()
         takes = [n for n in self.first_fit if self.open(n, there[n.name]) and n.name not in barred]
         free = {
@@ -84,7 +84,7 @@ class Packing(State):
         standing = [
             (self.pods[key], self.nodes[name])
             for key, name in self.at.items()
-            if key not in lifted
+            if key not in ends_when
         ]
         placed: list[tuple[Pod, Node]] = []
         left, before, sweeps = ordered, len(ordered) + 1, 0
@@ -93,7 +93,7 @@ class Packing(State):
             for pod in left:
                 for node in takes:
                     if (
-                        admits(node, pod.placing, self.config.taint_key, self.mutant)
+                        admits(node, pod.node_constraints, self.config.taint_key, self.mutant)
                         and has_room(pod.requests, free[node.name], self.mutant)
                         and self.beside(pod, node, standing)
                     ):
@@ -172,12 +172,12 @@ class Packing(State):
 
     def headroom_rank(self, pod: Pod) -> tuple[object, ...]:
         """Return the sort key for the largest pod of a reach: requests, then constraints."""
-        one, bare = pod.requests, replace(pod.placing, volumes=())
+        one, bare = pod.requests, replace(pod.node_constraints, volumes=())
         amounts = (one.cpu_millis, one.memory_bytes, one.ephemeral_bytes, one.pods, one.extended)
         return amounts, [-ord(letter) for letter in repr(bare)]
 
 
 def like(pod: Pod, name: str) -> Pod:
     """Return a placeholder with the requests and node constraints of the pod."""
-    placing = replace(pod.placing, volumes=())
-    return Pod(namespace="", name=name, requests=pod.requests, placing=placing)
+    node_constraints = replace(pod.node_constraints, volumes=())
+    return Pod(namespace="", name=name, requests=pod.requests, node_constraints=node_constraints)

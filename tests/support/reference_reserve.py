@@ -133,9 +133,11 @@ def asks_by_name(pod: Pod) -> bool:
     """Return whether the pod selects nodes by name or by hostname label."""
     host = "kubernetes.io/hostname"
     return (
-        any(key == host for key, _ in pod.placing.node_selector)
-        or any(term.fields for term in pod.placing.affinity or ())
-        or any(one.key == host for term in pod.placing.affinity or () for one in term.labels)
+        any(key == host for key, _ in pod.node_constraints.node_selector)
+        or any(term.fields for term in pod.node_constraints.affinity or ())
+        or any(
+            one.key == host for term in pod.node_constraints.affinity or () for one in term.labels
+        )
     )
 
 
@@ -221,7 +223,7 @@ def wants_room(pod: Pod) -> bool:
 def whose(pod: Pod) -> tuple[str, ...]:
     """Return the key of the workload whose pods replace each other, or an empty tuple."""
     if pod.owner_kind == "Job":
-        asked = replace(pod.placing, volumes=())
+        asked = replace(pod.node_constraints, volumes=())
         return pod.namespace, pod.owner_kind, str(pod.requests), str(asked)
     if pod.owner_kind not in ("ReplicaSet", "ReplicationController", "StatefulSet"):
         return ()
@@ -232,7 +234,7 @@ def whose(pod: Pod) -> tuple[str, ...]:
     return pod.namespace, pod.owner_kind, name
 
 
-def held(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
+def protected(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
     """Return the protected empty nodes: needed now, or needed again after a recent release."""
     if not config.budgets.reserve.lookback_seconds:
         return set()
@@ -334,7 +336,11 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
 def _packed(
     packing: Packing, now: int, empties: list[Node], came: list[Pod], mutant: str
 ) -> list[tuple[Pod, Node]]:
-    marks = ("soft", "hard") if mutant == "marked nodes have no room" else ("hard",)
+    marks = (
+        ("PreferNoSchedule", "NoSchedule")
+        if mutant == "marked nodes have no room"
+        else ("NoSchedule",)
+    )
     nodes = packing.cluster.nodes
     no_room = {one.name for one in nodes if one.labels.get(MARK) in marks and one not in empties}
     coming = {} if mutant == "starting nodes have no room" else on_their_way(packing, now, mutant)
@@ -427,7 +433,7 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
 def turn(node: Node, packing: Packing, mutant: str = "") -> int:
     """Return the rank: unmarked, marked and protected, marked; unmarked unprotected nodes last."""
     cluster, config = packing.cluster, packing.config
-    if node.labels.get(MARK) not in ("soft", "hard"):
+    if node.labels.get(MARK) not in ("PreferNoSchedule", "NoSchedule"):
         pools = config.budgets.pools
         of_none = pools and not any(is_in(one, node) for one in pools)
         nobody = (

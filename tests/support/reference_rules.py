@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from core.config.thresholds import Thresholds
     from core.engine.leader_state import RateLimits
 
-MARK = "kube-ebb.node-restriction.kubernetes.io/drain"
-DETAILS = "kube-ebb.io/drain"
+MARK = "kube-ebb.node-restriction.kubernetes.io/mark"
+DETAILS = "kube-ebb.io/mark"
 KEEP, KARPENTER_KEEP = "kube-ebb.io/keep", "karpenter.sh/do-not-disrupt"
 KARPENTER = "karpenter.sh/nodepool"
-GUARD, GUARD_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled", "kube-ebb.io/guard"
+GUARD, GUARD_OURS = (
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+    "kube-ebb.io/protection",
+)
 CAST_AI = "autoscaling.cast.ai/removal-disabled"
 CONTROL_PLANE = (
     "node-role.kubernetes.io/control-plane",
@@ -102,10 +105,11 @@ def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
         moved = [
             pod
             for pod in pods
-            if asks in pod.ties.notes or not (pod.owner_kind == "DaemonSet" or pod.mirror)
+            if asks in pod.disruption_facts.notes
+            or not (pod.owner_kind == "DaemonSet" or pod.mirror)
         ]
     return any(
-        (pod.ties.overdue_seconds or now) >= now
+        (pod.disruption_facts.overdue_seconds or now) >= now
         or (karpenters and pod.owner_kind == "StatefulSet")
         for pod in moved
     )
@@ -114,12 +118,12 @@ def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
 def is_shut(node: Node, rate_limits: "RateLimits | None") -> bool:
     """Return whether the node has a NoSchedule mark that could not be removed."""
     refused = rate_limits is not None and node.name in rate_limits.failed_writes
-    return refused and node.labels.get(MARK) == "hard"
+    return refused and node.labels.get(MARK) == "NoSchedule"
 
 
 def is_marked(node: Node) -> bool:
     """Return whether the node is marked."""
-    return node.labels.get(MARK) in ("soft", "hard")
+    return node.labels.get(MARK) in ("PreferNoSchedule", "NoSchedule")
 
 
 def mark_rank(node: Node, taint_key: str) -> tuple[int, int, str]:
@@ -134,7 +138,7 @@ def mark_rank(node: Node, taint_key: str) -> tuple[int, int, str]:
 
 def is_sticky(pod: Pod) -> bool:
     """Return whether the pod is long-lived, as far as known without a clock."""
-    notes = dict(pod.ties.notes)
+    notes = dict(pod.disruption_facts.notes)
     evict = notes.get("cluster-autoscaler.kubernetes.io/safe-to-evict")
     if pod.stays_with_node or pod.priority < -10 or pod.terminating or evict == "on-completion":
         return False
@@ -144,10 +148,10 @@ def is_sticky(pod: Pod) -> bool:
         or notes.get(CAST_AI) == "true"
         or evict == "false"
         or pod.owner_kind == "StatefulSet"
-        or not (pod.owner_kind in ROUTINE_OWNERS or pod.ties.completes)
+        or not (pod.owner_kind in ROUTINE_OWNERS or pod.disruption_facts.completes)
         or pod.namespace == "kube-system"
         or pod.priority >= 2_000_000_000
-        or not set(pod.ties.local_volumes) <= set(safe)
+        or not set(pod.disruption_facts.local_volumes) <= set(safe)
     )
 
 

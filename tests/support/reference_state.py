@@ -72,10 +72,10 @@ def made_anew(cluster: Cluster) -> Cluster:
 
 def least_needs(pod: Pod) -> Pod:
     """Return a Pending pod without those volumes of which only the number is known."""
-    if pod.node is not None or not any(disk.driver == "" for disk in pod.company.disks):
+    if pod.node is not None or not any(disk.driver == "" for disk in pod.pod_constraints.disks):
         return pod
-    disks = tuple(disk for disk in pod.company.disks if disk.driver)
-    return replace(pod, company=replace(pod.company, disks=disks))
+    disks = tuple(disk for disk in pod.pod_constraints.disks if disk.driver)
+    return replace(pod, pod_constraints=replace(pod.pod_constraints, disks=disks))
 
 
 class State:
@@ -159,7 +159,7 @@ class State:
 
     def is_overdue(self, pod: Pod) -> bool:
         """Return whether the pod should have terminated; a StatefulSet replaces it only then."""
-        due = pod.ties.overdue_seconds
+        due = pod.disruption_facts.overdue_seconds
         late = due is not None and self.clock is not None and due < self.clock
         return (
             pod.node is not None
@@ -179,7 +179,7 @@ class State:
     def might_be_bound(self, pod: Pod) -> bool:
         """Return whether an empty node could hold the pod, or an equal pod is bound."""
         return any(
-            (other.requests, other.placing) == (pod.requests, pod.placing)
+            (other.requests, other.node_constraints) == (pod.requests, pod.node_constraints)
             for other in self.cluster.pods
             if other.node and (self.might_move(other) or self.was_movable(other))
         ) or any(self.could_hold(node, pod) for node in self.cluster.nodes)
@@ -190,9 +190,9 @@ class State:
         room = node.allocatable - Resources.total(other.requests for other in own)
         return (
             not (node.virtual or node.unreadable or leaving(node))
-            and reaches(node, pod.placing, self.config.taint_key)
-            and volumes_reach(node, pod.placing)
-            and volumes_zoned(node, pod.placing)
+            and reaches(node, pod.node_constraints, self.config.taint_key)
+            and volumes_reach(node, pod.node_constraints)
+            and volumes_zoned(node, pod.node_constraints)
             and has_room(pod.requests, room)
         )
 
@@ -202,14 +202,16 @@ class State:
             node.name
             for node in self.cluster.nodes
             if (not node.virtual or self.mutant == "virtual nodes count as nodes")
-            and reaches(node, pod.placing, self.config.taint_key, self.mutant)
+            and reaches(node, pod.node_constraints, self.config.taint_key, self.mutant)
         )
 
     def wide(self, members: Members) -> Members:
         """Return the reach that its pods would have without names of nodes and zones."""
         asking = [pod for pod in self.movable if self.reach[pod.key] == members]
         found = [
-            self.reach_of(replace(pod, placing=without_places(pod.placing, self.mutant)))
+            self.reach_of(
+                replace(pod, node_constraints=without_places(pod.node_constraints, self.mutant))
+            )
             for pod in asking
         ]
         return min(found, key=lambda one: (len(one), sorted(one)))

@@ -111,7 +111,7 @@ class Utilization(Reference):
 
     def keeps(self, pod: Pod) -> bool:
         """Return whether the pod makes its node unremovable."""
-        notes, keep = dict(pod.ties.notes), self.settings
+        notes, keep = dict(pod.disruption_facts.notes), self.settings
         word, safe = notes.get(EVICT), notes.get(VOLUMES, "").split(",")
         passed_over = pod.daemon or pod.mirror or pod.terminating or pod.priority < -10
         if passed_over and self.mutant != "all pods block":
@@ -139,7 +139,7 @@ class Utilization(Reference):
             return False
         return any(
             v not in safe or self.mutant == "safe-to-evict-local-volumes is ignored"
-            for v in pod.ties.local_volumes
+            for v in pod.disruption_facts.local_volumes
         )
 
     def not_needed(self, node: Node) -> bool:
@@ -262,7 +262,7 @@ class Utilization(Reference):
                     if (
                         pod.key not in placed
                         and to.name in free
-                        and admits(to, pod.placing, self.config.taint_key)
+                        and admits(to, pod.node_constraints, self.config.taint_key)
                         and has_room(pod.requests, free[to.name])
                         and self.beside(pod, to, remaining)
                     ):

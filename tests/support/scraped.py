@@ -22,7 +22,7 @@ from core.writes.write import Write
 from extender.view import View
 from kube.decode.kinds import CLUSTER_KINDS, NODES, PODS
 from sim.cluster import ClusterState
-from sim.ebb import Direct, Ebb
+from sim.ebb import Ebb, InProcessCalls
 from sim.scenario import WHOLE, configuration
 from sim.simulated_load import DAY_MS, SimulatedLoad, embedded
 from sim.simulator import Result, Simulator, SimulatorOptions
@@ -38,7 +38,7 @@ Series = dict[str, list[float | None]]
 """Values of each scrape by series; None: the series was absent."""
 
 
-class Peers(Direct):
+class Peers(InProcessCalls):
     """The extender and the webhook; they count their calls."""
 
     def __init__(self, view: View, config: Config) -> None:

@@ -47,7 +47,7 @@ def simulated(load: Load) -> SimulatedLoad:
             tuple((at[id(one)], one.replicas) for one in own if one.event != "kill"),
             restarts=tuple(at[id(one)] for one in own if one.event == "kill"),
             startup_ms=MS,
-            company=_company(first),
+            pod_constraints=_pod_constraints(first),
         )
 
     return SimulatedLoad(
@@ -61,12 +61,12 @@ def simulated(load: Load) -> SimulatedLoad:
     )
 
 
-def _company(event: Event) -> PodConstraints:
+def _pod_constraints(event: Event) -> PodConstraints:
     one = pod("any", **event.pod_spec)
     one["metadata"]["namespace"] = NAMESPACE  # selectors select pods of the pod's namespace
     found = PODS.read(json.dumps(one).encode())
     assert found is not None
-    return found.company
+    return found.pod_constraints
 
 
 def _groups(load: Load) -> dict[Resources, Node]:

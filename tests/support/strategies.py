@@ -132,7 +132,7 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
         pods=draw(st.sampled_from((3, 10, 110))),
         extended=(("gpu", draw(st.integers(1, 4))),) if draw(st.booleans()) else (),
     )
-    mark = draw(st.sampled_from((None, None, None, Mark.SOFT, Mark.HARD)))
+    mark = draw(st.sampled_from((None, None, None, Mark.PREFER_NO_SCHEDULE, Mark.NO_SCHEDULE)))
     return found if mark is None else marked(found, mark, since=draw(st.integers(1, 3)))
 
 
@@ -163,23 +163,27 @@ def clusters(
             None,
             cpu,
             memory,
-            placing=draw(st.sampled_from(PLACINGS)),
+            node_constraints=draw(st.sampled_from(PLACINGS)),
             daemon=draw(st.integers(0, 9)) == 0,
             unsupported=("spec.volumes",) if draw(st.integers(0, 19)) == 0 else (),
             extended=(("gpu", 1),) if draw(st.integers(0, 9)) == 0 else (),
             labels={"app": draw(st.sampled_from("abc"))} if social else {},
-            company=draw(st.sampled_from(companies))
+            pod_constraints=draw(st.sampled_from(companies))
             if draw(_of_ten(social))
             else NO_POD_CONSTRAINTS,
             terminating=social > 0 and draw(_of_ten(1)),
         )
         if not made.daemon and draw(_of_ten(1)):
             kind = draw(st.sampled_from(("", "StatefulSet", "Job")))
-            ties = draw(st.sampled_from((NO_DISRUPTION_FACTS, DisruptionFacts(completes=True))))
-            made = replace(made, owner_kind=kind, ties=ties)
+            disruption_facts = draw(
+                st.sampled_from((NO_DISRUPTION_FACTS, DisruptionFacts(completes=True)))
+            )
+            made = replace(made, owner_kind=kind, disruption_facts=disruption_facts)
         made = replace(made, unschedulable=draw(st.booleans()))
         if made.unsupported and social:
-            made = replace(made, company=PodConstraints(disks=(Disk(ANY_DRIVER, made.name),)))
+            made = replace(
+                made, pod_constraints=PodConstraints(disks=(Disk(ANY_DRIVER, made.name),))
+            )
         target = draw(st.sampled_from(places))
         pods.append(_bound(made, target, left))
     found = Cluster.of(places, [one for one in pods if not (one.daemon and one.node is None)])
@@ -203,7 +207,8 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
     cpu, memory, slots = left[target.name]
     gpus = dict(target.allocatable.extended).get("gpu", 0)
     if (
-        first_failing_filter(without_our_taint(target, TAINT_KEY), made.placing) is not None
+        first_failing_filter(without_our_taint(target, TAINT_KEY), made.node_constraints)
+        is not None
         or asked.cpu_millis > cpu
         or asked.memory_bytes > memory
         or slots < 1

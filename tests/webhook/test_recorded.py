@@ -19,24 +19,24 @@ pytestmark = pytest.mark.mutate
 
 MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()
             for path in (Path(__file__).parent / "messages").glob("recorded_*.json")}  # fmt: skip
-SOFT = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
-BARE = {**SOFT, "value": "0"}
+PREFER_NO_SCHEDULE = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
+BARE = {**PREFER_NO_SCHEDULE, "value": "0"}
 """The taint of a mark without details."""
-HARD = {**SOFT, "effect": "NoSchedule"}
+NO_SCHEDULE = {**PREFER_NO_SCHEDULE, "effect": "NoSchedule"}
 THEIRS = {"key": "example.org/theirs", "value": "1", "effect": "NoSchedule"}
 LOST = {"key": "example.org/lost", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
 NEW = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 TAINTS: dict[str, list[dict[str, Any]] | None] = {
     "create": [NEW, BARE],
-    "full_update_without_taints": [SOFT],
+    "full_update_without_taints": [PREFER_NO_SCHEDULE],
     "kubelet_status": None,
     "kubelet_update": None,
-    "mark_added_foreign_taints": [THEIRS, LOST, SOFT],
+    "mark_added_foreign_taints": [THEIRS, LOST, PREFER_NO_SCHEDULE],
     "mark_dry_run": [BARE],
-    "mark_hardened": [HARD, THEIRS],
+    "mark_hardened": [NO_SCHEDULE, THEIRS],
     "mark_removed": [THEIRS],
-    "server_side_apply_of_taints": [LOST, SOFT],
-    "strategic_patch_of_taints": [THEIRS, SOFT],
+    "server_side_apply_of_taints": [LOST, PREFER_NO_SCHEDULE],
+    "strategic_patch_of_taints": [THEIRS, PREFER_NO_SCHEDULE],
 }
 """Taints of the Node after the patch, by recording. None: the answer has no patch."""
 

@@ -18,8 +18,8 @@ from webhook import wire
 
 MESSAGES = Path(__file__).parent / "messages"
 SINCE = "1767225600"
-SOFT = {"key": TAINT_KEY, "value": SINCE, "effect": "PreferNoSchedule"}
-HARD = {"key": TAINT_KEY, "value": SINCE, "effect": "NoSchedule"}
+PREFER_NO_SCHEDULE = {"key": TAINT_KEY, "value": SINCE, "effect": "PreferNoSchedule"}
+NO_SCHEDULE = {"key": TAINT_KEY, "value": SINCE, "effect": "NoSchedule"}
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 LOST = {
     "key": "node.kubernetes.io/unreachable",
@@ -35,18 +35,21 @@ def respond(body: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("create", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
-        ("mark_added_no_taints", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
-        ("dry_run", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
-        ("taints_null", [{"op": "add", "path": "/spec/taints", "value": [SOFT]}]),
-        ("no_spec", [{"op": "add", "path": "/spec", "value": {"taints": [SOFT]}}]),
+        ("create", [{"op": "add", "path": "/spec/taints", "value": [PREFER_NO_SCHEDULE]}]),
+        (
+            "mark_added_no_taints",
+            [{"op": "add", "path": "/spec/taints", "value": [PREFER_NO_SCHEDULE]}],
+        ),
+        ("dry_run", [{"op": "add", "path": "/spec/taints", "value": [PREFER_NO_SCHEDULE]}]),
+        ("taints_null", [{"op": "add", "path": "/spec/taints", "value": [PREFER_NO_SCHEDULE]}]),
+        ("no_spec", [{"op": "add", "path": "/spec", "value": {"taints": [PREFER_NO_SCHEDULE]}}]),
         (
             "mark_added_foreign_taints",
-            [{"op": "add", "path": "/spec/taints", "value": [GPU, LOST, SOFT]}],
+            [{"op": "add", "path": "/spec/taints", "value": [GPU, LOST, PREFER_NO_SCHEDULE]}],
         ),
         (
             "mark_hardened",
-            [{"op": "add", "path": "/spec/taints", "value": [GPU, HARD, LOST]}],
+            [{"op": "add", "path": "/spec/taints", "value": [GPU, NO_SCHEDULE, LOST]}],
         ),
         ("mark_removed", [{"op": "add", "path": "/spec/taints", "value": [GPU, LOST]}]),
         ("taint_in_place", None),
@@ -86,7 +89,7 @@ def changed(**changes: Any) -> bytes:
 
 def test_object_of_other_kind_is_not_patched() -> None:
     node = node_json() | {"kind": "Pod"}
-    node["metadata"]["labels"][MARK_LABEL] = "soft"
+    node["metadata"]["labels"][MARK_LABEL] = "PreferNoSchedule"
     assert patch_of(respond(review_of(node))) is None
 
 
@@ -128,7 +131,7 @@ TAINTS = st.fixed_dictionaries(
 UNIQUE = st.lists(TAINTS, unique_by=lambda taint: (taint["key"], taint["effect"]))
 """The API server rejects two taints with the same key and effect."""
 SPECS = st.none() | st.fixed_dictionaries({}, optional={"taints": st.none() | UNIQUE})
-MARKS = st.sampled_from([None, "soft", "hard", "other"])
+MARKS = st.sampled_from([None, "PreferNoSchedule", "NoSchedule", "other"])
 
 
 def a_node(mark: str | None, spec: dict[str, Any] | None) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def node(explained: NodeExplained) -> dict[str, Any]:
         "rateLimits": _reasons(answer.rate_limits, answer.node.name),
         "reservedFor": _reasons(answer.reserved, answer.node.name),
         "emptiesLate": _reasons(answer.long_lived, answer.node.name),
-        "staysPreferNoSchedule": _reasons(answer.against_hard, answer.node.name),
+        "staysPreferNoSchedule": _reasons(answer.no_schedule_blockers, answer.node.name),
         "notEvicted": _reasons(answer.not_evicted, answer.node.name),
         "notMoved": _reasons(answer.not_moved, answer.node.name),
         "surgeMoves": answer.moved,
@@ -92,7 +92,7 @@ def _reasons(blockers: Iterable[Blocker], node: str) -> list[dict[str, Any]]:
 
 
 def _texts(reason: Reason) -> dict[str, str]:
-    return {"meaning": reason.meaning, "fix": reason.fix, "endsWhen": reason.lifted}
+    return {"meaning": reason.meaning, "fix": reason.fix, "endsWhen": reason.ends_when}
 
 
 def pod(explained: PodExplained) -> dict[str, Any]:

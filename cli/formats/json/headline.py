@@ -26,7 +26,7 @@ def headline(one: Headline) -> dict[str, Any]:
         "empty": one.empty,
         "emptiedByThemselves": one.by_themselves,
         "emptiedByMoves": one.by_moves,
-        "emptiedLate": one.late,
+        "emptiedLate": one.emptied_late,
         "lateBecause": [late._asdict() for late in one.late_because],
     }
 

@@ -80,7 +80,7 @@ class PageState:
         if why_unready(row.node) is not None:
             return NOT_READY
         if status.mark is not None:
-            return NO_SCHEDULE if status.mark is Mark.HARD else PREFER_NO_SCHEDULE
+            return NO_SCHEDULE if status.mark is Mark.NO_SCHEDULE else PREFER_NO_SCHEDULE
         if row.order is not None:
             return REMOVABLE
         return RESERVED if status.reserved else KEPT
@@ -245,7 +245,7 @@ class PageState:
             "pod": blocker.pod,
             "meaning": text.meaning,
             "fix": text.fix,
-            "endsWhen": text.lifted,
+            "endsWhen": text.ends_when,
             "until": blocker.until,
         }
 

@@ -34,7 +34,7 @@ def write_node(explained: NodeExplained, out: Console) -> None:
         ("not removable because", answer.blockers),
         ("not marked now because", answer.rate_limits),
         ("not released to the autoscaler because", answer.reserved),
-        ("stays PreferNoSchedule because", answer.against_hard),
+        ("stays PreferNoSchedule because", answer.no_schedule_blockers),
         ("may empty late because", answer.long_lived),
         ("pods not evicted because", answer.not_evicted),
         ("pods not moved because", answer.not_moved),
@@ -185,7 +185,7 @@ def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple
     same = all(advice(one, node).fix == reason.fix for one in blockers)
     yield "", "means", reason.meaning
     yield "", "fix", reason.fix + ("" if same else "; likewise for the other pods")
-    yield "", "ends when", reason.lifted
+    yield "", "ends when", reason.ends_when
 
 
 def _moves(answer: NodeAnswer) -> Table:

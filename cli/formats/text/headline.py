@@ -55,7 +55,8 @@ def lines(one: Headline, now_seconds: int) -> Iterator[str]:
     because = f", because of {first(late, REASONS_SHOWN)}" if late else ""
     yield (
         f"Empty already: {one.empty:,}. Emptied by completion and turnover: "
-        f"{one.by_themselves:,}; by surge moves: {one.by_moves:,}; late: {one.late:,}{because}."
+        f"{one.by_themselves:,}; by surge moves: {one.by_moves:,}; "
+        f"late: {one.emptied_late:,}{because}."
     )
 
 

@@ -229,10 +229,10 @@ class UnderutilizedCount(Policy):
         return len(pool.under)
 
     def _update(self, node: int) -> None:
-        pool, account = self._pool_of[node], self._ledger
+        pool, ledger = self._pool_of[node], self._ledger
         if pool is None or node in self._input.marked:
             return
-        if account.is_schedulable(node) and self._compare(pool, node, account.requested(node)) < 0:
+        if ledger.is_schedulable(node) and self._compare(pool, node, ledger.requested(node)) < 0:
             pool.under.add(node)
         else:
             pool.under.discard(node)

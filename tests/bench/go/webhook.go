@@ -10,8 +10,8 @@ import (
 
 // The keys of core/marks/wellknown.py.
 const (
-	markLabel         = "kube-ebb.node-restriction.kubernetes.io/drain"
-	detailsAnnotation = "kube-ebb.io/drain"
+	markLabel         = "kube-ebb.node-restriction.kubernetes.io/mark"
+	detailsAnnotation = "kube-ebb.io/mark"
 	taintKey          = "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb"
 )
 
@@ -21,7 +21,7 @@ const (
 	kubelets   = "system:nodes"
 )
 
-var effectOf = map[string]string{"soft": "PreferNoSchedule", "hard": "NoSchedule"}
+var isMark = map[string]bool{"PreferNoSchedule": true, "NoSchedule": true}
 
 // admissionReview has the used fields of k8s.io/api admission/v1.
 type admissionReview struct {
@@ -164,8 +164,8 @@ func patch(request *admissionRequest) []operation {
 // desiredTaints is desired_taints of core/marks/taints.py: other taints remain unchanged.
 func desiredTaints(object *node, before []taint) []taint {
 	after := make([]taint, 0, len(before)+1)
-	effect, marked := effectOf[object.Metadata.Labels[markLabel]]
-	if !marked {
+	effect := object.Metadata.Labels[markLabel]
+	if !isMark[effect] {
 		for _, one := range before {
 			if one.Key != taintKey {
 				after = append(after, one)

@@ -42,7 +42,9 @@ def recording(removed: int, label: str = "large") -> Recording:
         name = f"{label}-{NODES - 1 - number}"
         if number < removed and step == 5:
             node = state.places[name].node
-            state.replace_node(replace(node, labels={**node.labels, MARK_LABEL: "soft"}))
+            state.replace_node(
+                replace(node, labels={**node.labels, MARK_LABEL: "PreferNoSchedule"})
+            )
         if number < removed and step == 9:
             state.remove_node(name)
         recorder.add(Frame(cost_ms, index % 3, index * 1000, removed), state)

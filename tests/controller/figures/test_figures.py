@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from controller.figures.figures import GAP_SECONDS_MAX, Account
+from controller.figures.figures import GAP_SECONDS_MAX, Figures
 from controller.figures.marks import AGAIN_SECONDS
 from controller.figures.pending import SHAPES_MAX, Cause, pending_pods
 from controller.figures.pools import PlannedNodeState, pool_figures
@@ -15,8 +15,8 @@ from core.config.budgets import Budget, Pool
 from core.config.prices import Price
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
-from core.marks.wellknown import GUARD_ANNOTATION
+from core.engine.reconcile import ReconcileResult, reconcile
+from core.marks.wellknown import SCALE_DOWN_DISABLED_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
@@ -35,14 +35,14 @@ class Leader:
     """Reconcile again and again, and keep the account."""
 
     def __init__(self, settings: Config = PRICED) -> None:
-        self.config, self.account = settings, Account()
-        self.last: PassResult | None = None
+        self.config, self.figures = settings, Figures()
+        self.last: ReconcileResult | None = None
 
-    def sees(self, nodes: Iterable[Node], at: int, pods: Sequence[Pod] = OWN) -> Account:
+    def sees(self, nodes: Iterable[Node], at: int, pods: Sequence[Pod] = OWN) -> Figures:
         state = self.last.state if self.last else LeaderState()
         self.last = reconcile(Cluster.of(nodes, pods), self.config, state, at, last=self.last)
-        self.account = self.account.observe(self.last)
-        return self.account
+        self.figures = self.figures.observe(self.last)
+        return self.figures
 
 
 def of(names: str, *others: Node) -> list[Node]:
@@ -50,17 +50,19 @@ def of(names: str, *others: Node) -> list[Node]:
 
 
 RELEASED = marked(node("z", labels=BIG), since=T)
-PROTECTED = replace(RELEASED, annotations={**RELEASED.annotations, GUARD_ANNOTATION: "true"})
+PROTECTED = replace(
+    RELEASED, annotations={**RELEASED.annotations, SCALE_DOWN_DISABLED_ANNOTATION: "true"}
+)
 
 
-def real(account: Account) -> tuple[int, Fraction]:
-    return account.savings.real
+def real(figures: Figures) -> tuple[int, Fraction]:
+    return figures.savings.real
 
 
 def test_removed_node_counts_until_its_pool_has_as_many_nodes_again() -> None:
     leader = Leader()
-    assert leader.sees(of("ab", RELEASED), T).savings.oldest_release == T
-    assert leader.sees(of("ab"), T + 60).savings.oldest_release is None
+    assert leader.sees(of("ab", RELEASED), T).savings.oldest_allowed == T
+    assert leader.sees(of("ab"), T + 60).savings.oldest_allowed is None
     assert real(leader.sees(of("ab"), T + 360)) == (300, Fraction(2 * 300, HOUR_SECONDS))
     assert real(leader.sees(of("abc"), T + 400)) == (340, Fraction(2 * 340, HOUR_SECONDS))
     assert real(leader.sees(of("abc"), T + 900)) == (340, Fraction(2 * 340, HOUR_SECONDS))
@@ -83,7 +85,7 @@ def test_removed_node_counts_for_at_most_a_day() -> None:
     leader.sees(of("a", RELEASED), T)
     for at in range(T, T + CREDIT_SECONDS_MAX + 6000, GAP_SECONDS_MAX):
         leader.sees(of("a"), at + 1)
-    assert real(leader.account)[0] == CREDIT_SECONDS_MAX
+    assert real(leader.figures)[0] == CREDIT_SECONDS_MAX
 
 
 @pytest.mark.parametrize(
@@ -121,11 +123,11 @@ def test_long_gap_between_reconciliations_counts_in_part() -> None:
 def test_expected_savings_count_every_removable_node() -> None:
     leader = Leader()
     leader.sees(of("abc"), T)
-    account = leader.sees(of("abc"), T + 100)
+    figures = leader.sees(of("abc"), T + 100)
     assert leader.last
     assert len(leader.last.plan.removals) == 2
-    assert account.savings.expected == (200, Fraction(400, HOUR_SECONDS))
-    assert real(account)[0] == 0
+    assert figures.savings.expected == (200, Fraction(400, HOUR_SECONDS))
+    assert real(figures)[0] == 0
 
 
 def test_new_leader_keeps_totals_only() -> None:
@@ -141,24 +143,34 @@ def test_new_leader_keeps_totals_only() -> None:
 
 
 WAITING = replace(pod("w", None, 1000, 1000), unschedulable=True)
-HARD = marked(node("h"), "hard", since=T)
+NO_SCHEDULE = marked(node("h"), "NoSchedule", since=T)
 FULL = pod("on-h", "h", 3500, 100)
-GREEN_HARD = replace(HARD, labels={**HARD.labels, "green": "true"})
+GREEN_HARD = replace(NO_SCHEDULE, labels={**NO_SCHEDULE.labels, "green": "true"})
 CASES = {
-    "hard mark with room": (WAITING, HARD, [], Cause.MARK),
-    "hard mark without room": (WAITING, HARD, [FULL], Cause.ROOM),
+    "hard mark with room": (WAITING, NO_SCHEDULE, [], Cause.MARK),
+    "hard mark without room": (WAITING, NO_SCHEDULE, [FULL], Cause.ROOM),
     "hard mark on a node that is not feasible": (
-        replace(WAITING, placing=GREEN),
-        HARD,
+        replace(WAITING, node_constraints=GREEN),
+        NO_SCHEDULE,
         [],
         Cause.OTHER,
     ),
-    "hard mark on a feasible node": (replace(WAITING, placing=GREEN), GREEN_HARD, [], Cause.MARK),
-    "hard mark, constraints unknown": (replace(WAITING, unsupported=("x",)), HARD, [], Cause.MARK),
+    "hard mark on a feasible node": (
+        replace(WAITING, node_constraints=GREEN),
+        GREEN_HARD,
+        [],
+        Cause.MARK,
+    ),
+    "hard mark, constraints unknown": (
+        replace(WAITING, unsupported=("x",)),
+        NO_SCHEDULE,
+        [],
+        Cause.MARK,
+    ),
     "soft mark, scheduler has not retried": (WAITING, marked(node("h"), since=T), [], Cause.OTHER),
     "no node is large enough": (
         replace(pod("w", None, 9000, 1), unschedulable=True),
-        HARD,
+        NO_SCHEDULE,
         [],
         Cause.OTHER,
     ),
@@ -172,7 +184,7 @@ def test_cause_of_pending_pod(one: Pod, extra: Node, pods: list[Pod], cause: Cau
 
 
 def test_pods_that_scheduler_has_not_tried_are_not_pending() -> None:
-    found = Cluster.of(of("a", HARD), [*OWN, pod("w", None, 1000, 1000)])
+    found = Cluster.of(of("a", NO_SCHEDULE), [*OWN, pod("w", None, 1000, 1000)])
     assert not pending_pods(reconcile(found, PRICED, LeaderState(), T))
 
 
@@ -182,7 +194,7 @@ def test_number_of_checked_shapes_is_bounded_and_namespaces_take_turns() -> None
         for n in range(2 * SHAPES_MAX)
     ]
     other = replace(WAITING, namespace="z", requests=pod("", None, 999, 1).requests)
-    found = Cluster.of(of("a", HARD), [*OWN, *many, other])
+    found = Cluster.of(of("a", NO_SCHEDULE), [*OWN, *many, other])
     counts = pending_pods(reconcile(found, PRICED, LeaderState(), T))
     assert counts.total() == 2 * SHAPES_MAX + 1
     assert counts[Cause.MARK] == SHAPES_MAX
@@ -190,12 +202,12 @@ def test_number_of_checked_shapes_is_bounded_and_namespaces_take_turns() -> None
 
 def test_pod_seconds_add_up_by_cause() -> None:
     leader = Leader()
-    leader.sees(of("a", HARD), T, [*OWN, WAITING])
-    leader.sees(of("a", HARD), T + 7, [*OWN, WAITING, FULL])
-    leader.sees(of("a", HARD), T + 10, OWN)
-    leader.sees(of("a", HARD), T + 100, OWN)
-    assert leader.account.pending.pod_seconds == {Cause.MARK: 7, Cause.ROOM: 3}
-    assert not leader.account.pending.pods
+    leader.sees(of("a", NO_SCHEDULE), T, [*OWN, WAITING])
+    leader.sees(of("a", NO_SCHEDULE), T + 7, [*OWN, WAITING, FULL])
+    leader.sees(of("a", NO_SCHEDULE), T + 10, OWN)
+    leader.sees(of("a", NO_SCHEDULE), T + 100, OWN)
+    assert leader.figures.pending.pod_seconds == {Cause.MARK: 7, Cause.ROOM: 3}
+    assert not leader.figures.pending.pods
 
 
 def test_mark_soon_after_another_is_repeated() -> None:
@@ -211,7 +223,7 @@ def test_mark_soon_after_another_is_repeated() -> None:
 def test_oldest_mark_is_that_of_a_node_that_is_not_released() -> None:
     leader = Leader()
     held = marked(node("c"), since=T - 500)
-    held = replace(held, annotations={**held.annotations, GUARD_ANNOTATION: "true"})
+    held = replace(held, annotations={**held.annotations, SCALE_DOWN_DISABLED_ANNOTATION: "true"})
     assert leader.sees(of("a", RELEASED), T).marks.oldest is None
     assert Leader().sees(of("a", RELEASED, held), T).marks.oldest == T - 500
 
@@ -223,7 +235,7 @@ def test_every_node_is_in_one_state_of_its_pool() -> None:
         "ab",
         green,
         RELEASED,
-        HARD,
+        NO_SCHEDULE,
         node("cordoned", unschedulable=True),
         replace(node("going"), taints=(DELETING,)),
         replace(node("virtual"), virtual=True),

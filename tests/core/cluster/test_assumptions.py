@@ -28,7 +28,7 @@ def completed(one: Pod, *nodes: Node) -> Pod:
 
 def test_pod_needs_the_system_of_its_node_when_the_cluster_has_several() -> None:
     found = completed(pod("p", "linux", 100, 100), LINUX, WINDOWS)
-    assert found.placing.system == SYSTEM
+    assert found.node_constraints.system == SYSTEM
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,11 @@ def test_pod_needs_the_system_of_its_node_when_the_cluster_has_several() -> None
         pytest.param(pod("p", "linux", 100, 100, daemon=True), id="DaemonSet"),
         pytest.param(pod("p", "gone", 100, 100), id="node is gone"),
         pytest.param(
-            pod("p", "linux", 1, 1, placing=NodeConstraints(node_selector=SYSTEM)), id="selector"
+            pod("p", "linux", 1, 1, node_constraints=NodeConstraints(node_selector=SYSTEM)),
+            id="selector",
         ),
         pytest.param(
-            pod("p", "linux", 1, 1, placing=NodeConstraints(system=SYSTEM)), id="spec.os"
+            pod("p", "linux", 1, 1, node_constraints=NodeConstraints(system=SYSTEM)), id="spec.os"
         ),
     ],
 )
@@ -80,7 +81,7 @@ def test_nominated_pod_counts_on_its_node_and_keeps_it() -> None:
 )
 def test_stale_nomination_leaves_an_ordinary_pending_pod(there: Node) -> None:
     tolerant = replace(
-        NOMINATED, placing=NodeConstraints(tolerations=(Toleration("y", "Exists"),))
+        NOMINATED, node_constraints=NodeConstraints(tolerations=(Toleration("y", "Exists"),))
     )
     assert completed(tolerant, there) is tolerant
 
@@ -91,7 +92,7 @@ def test_result_is_the_same_object_when_nothing_has_changed() -> None:
     second, known = assume((LINUX, WINDOWS, node("n")), pods, known)
     assert all(one is other for one, other in zip(first.all, second.all, strict=True))
     third, _ = assume((WINDOWS, node("linux", labels={OS_LABEL: "other"})), pods, known)
-    assert [one.placing.system for one in third.all] == [((OS_LABEL, "other"),), ()]
+    assert [one.node_constraints.system for one in third.all] == [((OS_LABEL, "other"),), ()]
     assert third.all[1].node is None
 
 

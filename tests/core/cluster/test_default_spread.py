@@ -19,7 +19,8 @@ def of(kind: str = "ReplicaSet", **changes: object) -> Pod:
 
 def spread(*pods: Pod) -> list[tuple[SpreadConstraint, ...]]:
     return [
-        one.company.spread for one in with_default_spread(ZONES, cluster_pods(*pods), {})[0].all
+        one.pod_constraints.spread
+        for one in with_default_spread(ZONES, cluster_pods(*pods), {})[0].all
     ]
 
 
@@ -37,14 +38,14 @@ def test_default_spread_counts_pods_of_same_controller() -> None:
 
 def test_pods_of_one_controller_share_their_constraints() -> None:
     one, other = with_default_spread(ZONES, cluster_pods(of(), of(name="q")), {})[0].all
-    assert one.company is other.company
+    assert one.pod_constraints is other.pod_constraints
 
 
 def test_other_pods_have_none() -> None:
     own = PodConstraints(spread=counted(app="web"))
     none = (of("Job"), of(""), of(own_spread=True), of(daemon=True), of(labels={}))
     assert spread(*none, of(too_much="terms"), of(unreadable="spec")) == [()] * 7
-    assert spread(of(company=own)) == [own.spread]
+    assert spread(of(pod_constraints=own)) == [own.spread]
 
 
 def test_unchanged_pod_is_returned_as_same_object() -> None:

@@ -46,10 +46,15 @@ def looked_up(pods: Sequence[Pod], spaces: Sequence[Namespace]) -> list[Pod]:
 
 
 def names_of(term: PodAffinityTerm, *others: Pod, apart: bool = True) -> tuple[str, ...] | None:
-    company = PodConstraints(apart=(term,)) if apart else PodConstraints(near=(term,))
-    one = Pod(namespace="shop", name="x", company=company, unsupported=(ANTI_AFFINITY_FIELD,))
+    pod_constraints = PodConstraints(apart=(term,)) if apart else PodConstraints(near=(term,))
+    one = Pod(
+        namespace="shop",
+        name="x",
+        pod_constraints=pod_constraints,
+        unsupported=(ANTI_AFFINITY_FIELD,),
+    )
     (found, *_) = looked_up([one, *others], ALL)
-    (term, *_) = found.company.apart or found.company.near
+    (term, *_) = found.pod_constraints.apart or found.pod_constraints.near
     assert term.chosen is None
     assert found.unsupported == ()
     return term.selector.namespaces
@@ -87,31 +92,35 @@ def test_namespace_with_unknown_labels_repels_and_does_not_attract() -> None:
 
 
 def test_without_namespaces_nothing_changes() -> None:
-    pods = cluster_pods(Pod(namespace="d", name="x", company=PodConstraints(apart=(chosen(),))))
+    pods = cluster_pods(
+        Pod(namespace="d", name="x", pod_constraints=PodConstraints(apart=(chosen(),)))
+    )
     assert namespaces.looked_up(pods, ()) is pods
     plain = cluster_pods(Pod(namespace="d", name="x"))
     assert namespaces.looked_up(plain, ALL) is plain
 
 
 def test_pod_is_unchanged_when_operator_is_unknown() -> None:
-    company = PodConstraints(near=(chosen(Requirement("team", "Gt", ("1",))),))
-    one = Pod(namespace="d", name="x", company=company, unsupported=(AFFINITY_FIELD,))
+    pod_constraints = PodConstraints(near=(chosen(Requirement("team", "Gt", ("1",))),))
+    one = Pod(
+        namespace="d", name="x", pod_constraints=pod_constraints, unsupported=(AFFINITY_FIELD,)
+    )
     assert looked_up([one], ALL) == [one]
 
 
 def test_other_reasons_against_the_pod_stay() -> None:
-    company = PodConstraints(near=(chosen(Requirement("env", "Exists")),))
+    pod_constraints = PodConstraints(near=(chosen(Requirement("env", "Exists")),))
     fields = ("spec.volumes", AFFINITY_FIELD)
-    one = Pod(namespace="d", name="x", company=company, unsupported=fields)
+    one = Pod(namespace="d", name="x", pod_constraints=pod_constraints, unsupported=fields)
     (found,) = looked_up([one], ALL)
     assert found.unsupported == ("spec.volumes",)
 
 
 def test_pods_of_a_template_share_what_is_looked_up() -> None:
-    company = PodConstraints(near=(chosen(Requirement("env", "Exists")),))
-    pods = [Pod(namespace="d", name=name, company=company) for name in "xy"]
+    pod_constraints = PodConstraints(near=(chosen(Requirement("env", "Exists")),))
+    pods = [Pod(namespace="d", name=name, pod_constraints=pod_constraints) for name in "xy"]
     one, other = looked_up(pods, ALL)
-    assert one.company is other.company
+    assert one.pod_constraints is other.pod_constraints
 
 
 def test_from_the_api_to_the_answer() -> None:
@@ -126,7 +135,7 @@ def test_from_the_api_to_the_answer() -> None:
     one = read_pod(spec__affinity={"podAntiAffinity": {REQUIRED: [term]}})
     assert one.unsupported == (ANTI_AFFINITY_FIELD,)
     (found,) = looked_up([one], ALL)
-    (apart,) = found.company.apart
+    (apart,) = found.pod_constraints.apart
     assert apart.selector == PodSelector(NamespaceNames(("bank", "test")), ())
 
 
@@ -146,10 +155,12 @@ def test_lookup_agrees_with_plain_rule() -> None:
             for operator in chance.sample(("In", "NotIn", "Exists", "DoesNotExist"), 2)
         )
         names = tuple(sorted(chance.sample([one.name for one in spaces], chance.randint(0, 2))))
-        company = PodConstraints(apart=(chosen(*asked, names=names),))
+        pod_constraints = PodConstraints(apart=(chosen(*asked, names=names),))
         pods = [Pod(namespace=one.name, name="p") for one in spaces]
-        (found, *_) = looked_up([replace(pods[0], company=company), *pods[1:]], spaces)
-        (term,) = found.company.apart
+        (found, *_) = looked_up(
+            [replace(pods[0], pod_constraints=pod_constraints), *pods[1:]], spaces
+        )
+        (term,) = found.pod_constraints.apart
         for space, pod in zip(spaces, pods, strict=True):
             right = space.name in names or all(
                 matches_requirement(one, space.labels or {}) for one in asked

@@ -83,7 +83,7 @@ def _pods(chance: random.Random) -> list[Pod]:
     known: dict[str, list[PodConstraints]] = {
         own: [_pod_constraints(chance, own) for _ in range(2)] for own in NAMESPACES
     }
-    placings = [_node_constraints(chance) for _ in range(2)]
+    all_constraints = [_node_constraints(chance) for _ in range(2)]
     pods = []
     for number in range(chance.randint(1, 36)):
         own, drawn = chance.choice(NAMESPACES), chance.random()
@@ -93,20 +93,20 @@ def _pods(chance: random.Random) -> list[Pod]:
             1,
             1,
             namespace=own,
-            placing=chance.choice(placings),
-            company=chance.choice(known[own]),
+            node_constraints=chance.choice(all_constraints),
+            pod_constraints=chance.choice(known[own]),
             labels={key: chance.choice("abc") for key in "kl" if chance.random() < 0.7},
             daemon=drawn < 0.15,
         )
         if chance.random() < 0.2:
             reach = VolumeTopology(zones=(("zone", (chance.choice("ab"),)),))
-            made = replace(made, placing=replace(made.placing, volumes=(reach,)))
+            made = replace(made, node_constraints=replace(made.node_constraints, volumes=(reach,)))
         if chance.random() < 0.3:
             claims = tuple(ClaimUse(f"c{n}") for n in range(chance.randint(1, 40)))
-            made = replace(made, ties=DisruptionFacts(claims=claims))
+            made = replace(made, disruption_facts=DisruptionFacts(claims=claims))
         # Equal constraints may be different objects.
-        if chance.random() < 0.3 and made.company is not NO_POD_CONSTRAINTS:
-            made = replace(made, company=replace(made.company))
+        if chance.random() < 0.3 and made.pod_constraints is not NO_POD_CONSTRAINTS:
+            made = replace(made, pod_constraints=replace(made.pod_constraints))
         pods.append(replace(made, mirror=0.15 <= drawn < 0.4))
     return pods
 
@@ -119,13 +119,17 @@ def _beyond_budget(pods: Sequence[Pod], budget: int) -> dict[str, bool]:
     """Return the pods beyond the budget, with whether their claims are looked up."""
     found = within_budget(pods, budget)
     both = zip(pods, found, strict=True)
-    return {one.key: left.ties == one.ties for one, left in both if left.too_much}
+    return {
+        one.key: left.disruption_facts == one.disruption_facts
+        for one, left in both
+        if left.too_much
+    }
 
 
 def _beyond_plain_budget(pods: Sequence[Pod], budget: int, mutant: str = "") -> dict[str, bool]:
     """Return the same from the plain budget; a pod without claims has none to leave out."""
     found = ReferenceBudget(pods, budget, mutant).beyond()
-    claims = {one.key: bool(one.ties.claims) for one in pods}
+    claims = {one.key: bool(one.disruption_facts.claims) for one in pods}
     return {key: known or not claims[key] for key, known in found.items()}
 
 
@@ -146,7 +150,8 @@ def test_namespace_does_not_spend_budget_of_another(seed: int) -> None:
     chance = random.Random(seed)
     pods, budget = _pods(chance), _budget(chance)
     at_home = [
-        replace(one, company=replace(one.company, near=(), apart=(), spread=())) for one in pods
+        replace(one, pod_constraints=replace(one.pod_constraints, near=(), apart=(), spread=()))
+        for one in pods
     ]
     for own in NAMESPACES:
         alone = [one for one in at_home if one.namespace == own and not one.mirror]

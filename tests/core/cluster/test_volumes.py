@@ -43,13 +43,13 @@ NOT_IN_A = Requirement("zone", "NotIn", ("a",))
 def using(name: str, on: str | None, *claims: str, **changes: object) -> Pod:
     made = pod(name, on, 100, 100, unsupported=(CLAIMS_FIELD,))
     uses = tuple(ClaimUse(claim) for claim in claims)
-    return replace(made, ties=DisruptionFacts(claims=uses), **changes)  # type: ignore[arg-type]
+    return replace(made, disruption_facts=DisruptionFacts(claims=uses), **changes)  # type: ignore[arg-type]
 
 
 def naming(name: str, *disks: InlineDisk) -> Pod:
     """Return a pod that names disks itself, on n1."""
     made = pod(name, "n1", 100, 100, unsupported=(VOLUMES_FIELD,))
-    return replace(made, ties=DisruptionFacts(disks=disks))
+    return replace(made, disruption_facts=DisruptionFacts(disks=disks))
 
 
 def claim(name: str = "c", volume: str = "pv", *modes: str, **changes: object) -> Claim:
@@ -84,8 +84,8 @@ class TestClaimLookUp:
             using("p", "n1", "c"), stored(claim(), Volume(name="pv", disk=DISK, reach=IN_A))
         )
         assert (found.unsupported, pod_blockers(found)) == ((), [])
-        assert found.placing == NodeConstraints(volumes=(IN_A,))
-        assert (found.company.disks, found.company.sole) == ((DISK,), ())
+        assert found.node_constraints == NodeConstraints(volumes=(IN_A,))
+        assert (found.pod_constraints.disks, found.pod_constraints.sole) == ((DISK,), ())
 
     @pytest.mark.parametrize(
         ("storage", "message"),
@@ -111,7 +111,7 @@ class TestClaimLookUp:
         assert [(one.code, one.message, one.pod) for one in pod_blockers(found)] == [
             ("pod-volumes", message, "d/p")
         ]
-        assert found.company.disks == (Disk(ANY_DRIVER, "d/c"),)
+        assert found.pod_constraints.disks == (Disk(ANY_DRIVER, "d/c"),)
 
     def test_pod_is_blocked_when_its_claims_were_not_looked_up(self) -> None:
         assert [one.code for one in pod_blockers(using("p", "n1", "c"))] == ["pod-volumes"]
@@ -131,10 +131,10 @@ class TestClaimLookUp:
         claiming = replace(
             using("p", "n1"),
             uid="u1",
-            ties=DisruptionFacts(claims=(ClaimUse("p-tmp", ephemeral=True),)),
+            disruption_facts=DisruptionFacts(claims=(ClaimUse("p-tmp", ephemeral=True),)),
         )
         found = resolved(claiming, stored(claim("p-tmp", owner_uid=owner), Volume(name="pv")))
-        assert len(found.ties.faults) == faults
+        assert len(found.disruption_facts.faults) == faults
 
     @pytest.mark.parametrize(
         ("modes", "faults"),
@@ -152,33 +152,33 @@ class TestClaimLookUp:
         found = resolved(
             using("p", "n1", "c"), stored(claim("c", "pv", *modes), Volume(name="pv")), other
         )
-        assert len(found.ties.faults) == faults
+        assert len(found.disruption_facts.faults) == faults
         alone = resolved(
             using("p", "n1", "c"), stored(claim("c", "pv", *modes), Volume(name="pv"))
         )
-        assert alone.ties.faults == ()
+        assert alone.disruption_facts.faults == ()
 
     def test_disk_is_counted_unless_no_node_limits_its_driver(self) -> None:
         free = {name: CsiNode(name=name, limits={"ebs": None}) for name in ("n1", "n2")}
         storage = stored(claim(), Volume(name="pv", disk=DISK), csi_nodes=free)
-        assert resolved(using("p", "n1", "c"), storage).company.disks == ()
+        assert resolved(using("p", "n1", "c"), storage).pod_constraints.disks == ()
         storage = stored(claim(), Volume(name="pv", disk=DISK), csi_nodes={"n1": free["n1"]})
-        assert resolved(using("p", "n1", "c"), storage).company.disks == (DISK,)
+        assert resolved(using("p", "n1", "c"), storage).pod_constraints.disks == (DISK,)
 
     def test_inline_volumes_count_for_any_driver(self) -> None:
         claiming = pod("p", "n1", 100, 100, unsupported=(VOLUMES_FIELD,))
         found = resolved(claiming, Storage())
-        assert [disk.driver for disk in found.company.disks] == [ANY_DRIVER]
+        assert [disk.driver for disk in found.pod_constraints.disks] == [ANY_DRIVER]
         assert [one.code for one in pod_blockers(found)] == ["pod-unsupported"]
 
     @pytest.mark.parametrize("read_only", [True, False])
     def test_inline_disk_counts_for_its_driver(self, *, read_only: bool) -> None:
         found = resolved(naming("p", InlineDisk(*DISK, read_only)), stored())
-        assert (found.unsupported, found.company.disks) == ((), (DISK,))
+        assert (found.unsupported, found.pod_constraints.disks) == ((), (DISK,))
 
     def test_disk_without_driver_counts_for_no_driver(self) -> None:
         found = resolved(naming("p", InlineDisk("rbd", "i", counted=False)), Storage())
-        assert (found.unsupported, found.company) == ((), NO_POD_CONSTRAINTS)
+        assert (found.unsupported, found.pod_constraints) == ((), NO_POD_CONSTRAINTS)
 
     @pytest.mark.parametrize(
         ("own", "others", "movable"),
@@ -205,7 +205,7 @@ class TestClaimLookUp:
         found = resolved(naming("p", disk), storage)
         (blocker,) = pod_blockers(found)
         assert (blocker.code, why in blocker.message) == ("pod-volumes", True)
-        assert ANY_DRIVER in {one.driver for one in found.company.disks}
+        assert ANY_DRIVER in {one.driver for one in found.pod_constraints.disks}
 
     def test_pods_share_constraints_when_their_volumes_have_equal_topology(self) -> None:
         storage = stored(
@@ -217,7 +217,7 @@ class TestClaimLookUp:
         cluster = build_cluster(
             [node("n1")], [using("p", "n1", "a"), using("q", "n1", "b")], **storage
         )
-        assert cluster.pods[0].placing is cluster.pods[1].placing
+        assert cluster.pods[0].node_constraints is cluster.pods[1].node_constraints
 
 
 def labeled_node(**labels: str) -> Node:
@@ -242,9 +242,11 @@ class TestVolumeTopology:
         ],
     )
     def test_zone_labels_of_volume_admit_node(self, key: str, at: Node, admits: bool) -> None:
-        placing = NodeConstraints(volumes=(VolumeTopology(zones=((key, ("a", "b")),)),))
-        assert first_failing_filter(at, placing) == (None if admits else "volume-zone")
-        assert NodeClasses([at], [placing]).allowing(placing) == ([0] if admits else [])
+        node_constraints = NodeConstraints(volumes=(VolumeTopology(zones=((key, ("a", "b")),)),))
+        assert first_failing_filter(at, node_constraints) == (None if admits else "volume-zone")
+        assert NodeClasses([at], [node_constraints]).allowing(node_constraints) == (
+            [0] if admits else []
+        )
 
     @pytest.mark.parametrize(
         ("reach", "ids"),
@@ -270,16 +272,18 @@ class TestVolumeTopology:
             node("2", labels={"zone": "b", "x": ""}),
             node("3", labels={"zone": "a"}),
         ]
-        placing = NodeConstraints(volumes=(reach,))
-        assert NodeClasses(nodes, [placing]).allowing(placing) == ids
-        alone = [n for n, one in enumerate(nodes) if first_failing_filter(one, placing) is None]
+        node_constraints = NodeConstraints(volumes=(reach,))
+        assert NodeClasses(nodes, [node_constraints]).allowing(node_constraints) == ids
+        alone = [
+            n for n, one in enumerate(nodes) if first_failing_filter(one, node_constraints) is None
+        ]
         assert alone == ids
 
     def test_node_is_admitted_when_all_volumes_admit_it(self) -> None:
         in_x = VolumeTopology(affinity=(SelectorTerm((Requirement("x", "Exists"),)),))
         nodes = [node("1", labels={"zone": "a"}), node("2", labels={"zone": "a", "x": ""})]
-        placing = NodeConstraints(node_selector=(("zone", "a"),), volumes=(IN_A, in_x))
-        assert NodeClasses(nodes, [placing]).allowing(placing) == [1]
+        node_constraints = NodeConstraints(node_selector=(("zone", "a"),), volumes=(IN_A, in_x))
+        assert NodeClasses(nodes, [node_constraints]).allowing(node_constraints) == [1]
 
 
 def make_plan(cluster: Cluster) -> Plan:

@@ -52,16 +52,16 @@ def noted(started: int | None = None, **notes: str) -> Pod:
         "cost": DISRUPTION_COST,
     }
     found = tuple(sorted((keys[name], value) for name, value in notes.items()))
-    return like(ties=DisruptionFacts(notes=found, started_seconds=started))
+    return like(disruption_facts=DisruptionFacts(notes=found, started_seconds=started))
 
 
 def data(*volumes: str, safe: str | None = None) -> Pod:
     notes = () if safe is None else ((SAFE_VOLUMES, safe),)
-    return like(ties=DisruptionFacts(local_volumes=volumes, notes=notes))
+    return like(disruption_facts=DisruptionFacts(local_volumes=volumes, notes=notes))
 
 
 def terminating(overdue: int | None) -> Pod:
-    return like(terminating=True, ties=DisruptionFacts(overdue_seconds=overdue))
+    return like(terminating=True, disruption_facts=DisruptionFacts(overdue_seconds=overdue))
 
 
 def codes(pod: Pod) -> list[str]:
@@ -110,17 +110,23 @@ TABLE: list[tuple[Pod, list[tuple[str, Consequence]]]] = [
     (like(deletion_cost="-9", deletion_cost_ours="-9"), []),
     (like(deletion_cost="5", owner_kind="Job"), []),
     # A pod of a gang.
-    (like(ties=DisruptionFacts(gang="g")), [("pod-gang", INFO)]),
+    (like(disruption_facts=DisruptionFacts(gang="g")), [("pod-gang", INFO)]),
     # A deferred resize has no effect.
-    (like(ties=DisruptionFacts(resize_deferred=True)), [("pod-resize-deferred", INFO)]),
+    (
+        like(disruption_facts=DisruptionFacts(resize_deferred=True)),
+        [("pod-resize-deferred", INFO)],
+    ),
     # No controller, or an unknown one, recreates the pod.
     (like(owner_kind="", owner_name=""), [("pod-bare", LONG_LIVED)]),
     (like(owner_kind="CloneSet"), [("pod-custom-controller", LONG_LIVED)]),
     (like(owner_kind="StatefulSet"), [("pod-stateful-set", LONG_LIVED)]),
     # A pod that runs to completion leaves its node, as the pods of a Job do.
-    (like(owner_kind="", owner_name="", ties=COMPLETES), [("pod-bare", INFO)]),
-    (like(owner_kind="Workflow", ties=COMPLETES), [("pod-custom-controller", INFO)]),
-    (like(owner_kind="StatefulSet", ties=COMPLETES), [("pod-stateful-set", LONG_LIVED)]),
+    (like(owner_kind="", owner_name="", disruption_facts=COMPLETES), [("pod-bare", INFO)]),
+    (like(owner_kind="Workflow", disruption_facts=COMPLETES), [("pod-custom-controller", INFO)]),
+    (
+        like(owner_kind="StatefulSet", disruption_facts=COMPLETES),
+        [("pod-stateful-set", LONG_LIVED)],
+    ),
     # System pods.
     (like(namespace="kube-system"), [("pod-system", LONG_LIVED)]),
     (like(priority=2_000_000_000), [("pod-system", LONG_LIVED)]),
@@ -132,7 +138,11 @@ TABLE: list[tuple[Pod, list[tuple[str, Consequence]]]] = [
     (data("a", "b", safe="a, b"), [("pod-local-storage", LONG_LIVED)]),  # nothing is trimmed
     # All findings are reported.
     (
-        like(owner_kind="", namespace="kube-system", ties=DisruptionFacts(local_volumes=("a",))),
+        like(
+            owner_kind="",
+            namespace="kube-system",
+            disruption_facts=DisruptionFacts(local_volumes=("a",)),
+        ),
         [("pod-bare", LONG_LIVED), ("pod-system", LONG_LIVED), ("pod-local-storage", LONG_LIVED)],
     ),
 ]
@@ -214,7 +224,7 @@ class TestLongLivedPods:
         pods = [
             PLAIN,
             like(name="a", owner_kind=""),
-            like(name="b", owner_kind="", ties=DisruptionFacts(local_volumes=("x",))),
+            like(name="b", owner_kind="", disruption_facts=DisruptionFacts(local_volumes=("x",))),
             like(name="c", node="m", owner_kind="StatefulSet"),
             like(name="d", node=None, owner_kind=""),
         ]
@@ -279,9 +289,9 @@ def test_all_used_annotations_are_retained() -> None:
 @pytest.mark.parametrize(("now", "first"), [(None, "b"), (10 * HOUR - 1, "b"), (10 * HOUR, "a")])
 def test_plan_depends_on_its_time(now: int | None, first: str) -> None:
     """Until the duration ends, a pod keeps the first node from being tried early."""
-    stays = noted(9 * HOUR, disrupt="1h").ties
+    stays = noted(9 * HOUR, disrupt="1h").disruption_facts
     pods = [pod("on-a", "a", 100, 100), pod("on-b", "b", 100, 100)]
-    pods[0] = replace(pods[0], ties=stays)
+    pods[0] = replace(pods[0], disruption_facts=stays)
     cluster = Cluster.of([node("a"), node("b"), node("c")], pods)
     plan = reconcile.plan(cluster, thesis_config(), removals_max=2, now_seconds=now)
     assert [removal.node for removal in plan.removals] == ["c", first]

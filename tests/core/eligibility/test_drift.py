@@ -10,9 +10,9 @@ from core.engine.leader_state import LeaderState
 from core.engine.reconcile import reconcile
 from core.marks.mark import Mark, mark_of
 from core.marks.wellknown import (
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KARPENTER_LABEL,
+    PROTECTION_ANNOTATION,
 )
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -41,7 +41,7 @@ def there(one: Node, *, drifted: int | None = NOW, busy: bool = True) -> Cluster
 
 def after(cluster: Cluster, now: int, config: Config = CONFIG) -> Node:
     """Return the node after one pass at this second."""
-    found = reconcile(cluster, config, LeaderState(first_pass_at=0), now)
+    found = reconcile(cluster, config, LeaderState(first_reconciliation_at=0), now)
     (one,) = (each for each in cluster.nodes if each.name == "n")
     writes = decide(cluster, found.plan, config, now_seconds=now, owner="me")
     for write in (write for write in writes if write.key == "n"):
@@ -50,7 +50,7 @@ def after(cluster: Cluster, now: int, config: Config = CONFIG) -> Node:
 
 
 def is_protected(one: Node) -> bool:
-    return one.annotations.get(KARPENTER_KEEP_ANNOTATION) == "true"
+    return one.annotations.get(DO_NOT_DISRUPT_ANNOTATION) == "true"
 
 
 def test_drift_limit_ends_after_one_hour() -> None:
@@ -77,22 +77,22 @@ def test_unmarked_drifted_node_is_protected_for_one_hour(
     assert is_protected(first)
     again = after(there(first, busy=busy), now, config)
     assert is_protected(again) is protected
-    assert (GUARD_OURS_ANNOTATION in again.annotations) is protected
+    assert (PROTECTION_ANNOTATION in again.annotations) is protected
 
 
 @pytest.mark.parametrize(("now", "protected"), [(END - 1, True), (END, False)])
 def test_marked_drifted_node_keeps_its_mark(now: int, protected: bool) -> None:
-    one = marked(node("n", labels=LABELS), Mark.SOFT, NOW, deadline=NOW + 10**6)
+    one = marked(node("n", labels=LABELS), Mark.PREFER_NO_SCHEDULE, NOW, deadline=NOW + 10**6)
     guard = {
-        KARPENTER_KEEP_ANNOTATION: "true",
-        GUARD_OURS_ANNOTATION: f"marked {KARPENTER_KEEP_ANNOTATION}",
+        DO_NOT_DISRUPT_ANNOTATION: "true",
+        PROTECTION_ANNOTATION: f"marked {DO_NOT_DISRUPT_ANNOTATION}",
     }
     one = replace(one, annotations={**one.annotations, **guard})
     small = replace(STAYS, requests=replace(STAYS.requests, cpu_millis=100, memory_bytes=1))
     cluster = there(one)
     cluster = replace(cluster, pods=(small, *cluster.pods[1:]))
     found = after(cluster, now)
-    assert mark_of(found.labels) is Mark.SOFT
+    assert mark_of(found.labels) is Mark.PREFER_NO_SCHEDULE
     assert is_protected(found) is protected
     again = after(replace(cluster, nodes=(cluster.nodes[0], found)), now + 1)
     assert is_protected(again) is False or now + 1 < END

@@ -79,7 +79,7 @@ class TestDecode:
         assert (found.key, found.replicas, found.fault) == ("shop/b", 3, "")
         assert found.pod is not None
         assert found.pod.requests == Resources(500, 2**30, 0, 1)
-        assert found.pod.placing == NodeConstraints(node_selector=(("pool", "a"),))
+        assert found.pod.node_constraints == NodeConstraints(node_selector=(("pool", "a"),))
         assert found.pod.node is None
 
     @pytest.mark.parametrize(("reported", "ready"), [(None, 0), (2, 2), (-1, 0)])
@@ -191,13 +191,18 @@ class TestDecode:
 
 
 def buffer(
-    many: int = 1, cpu: int = 1000, key: str = "shop/b", placing: NodeConstraints | None = None
+    many: int = 1,
+    cpu: int = 1000,
+    key: str = "shop/b",
+    node_constraints: NodeConstraints | None = None,
 ) -> Buffer:
     namespace, _, name = key.partition("/")
     like = replace(
         pod(key, None, cpu, 100 if cpu else 0), namespace="", owner_kind="CapacityBuffer"
     )
-    like = replace(like, owner_name=key, placing=placing or like.placing)
+    like = replace(
+        like, owner_name=key, node_constraints=node_constraints or like.node_constraints
+    )
     return Buffer(namespace=namespace, name=name, replicas=many, pod=like)
 
 
@@ -269,10 +274,10 @@ class TestRoom:
     def test_buffer_pods_are_placed_only_on_admitted_nodes(self) -> None:
         green = replace(NODES[3], labels={"green": "true"})
         nodes = (*NODES[:3], green)
-        plan = make_plan(cluster(buffer(1, placing=GREEN), nodes=nodes))
+        plan = make_plan(cluster(buffer(1, node_constraints=GREEN), nodes=nodes))
         assert removed_nodes(plan) == {"n0", "n1", "n2"}, "n3 is kept for the buffer"
         behind = replace(green, taints=(Taint("own", "x", "NoSchedule"),))
-        plan = make_plan(cluster(buffer(1, placing=GREEN), nodes=(*NODES[:3], behind)))
+        plan = make_plan(cluster(buffer(1, node_constraints=GREEN), nodes=(*NODES[:3], behind)))
         assert "n3" in removed_nodes(plan), "no pod of the buffer can run there"
         assert plan.buffers[0].allowed == 0
 
@@ -298,7 +303,7 @@ class TestRoom:
         assert make_plan(cluster(ours)) == make_plan(cluster())
 
     def test_marked_node_is_infeasible_when_buffer_needs_it(self) -> None:
-        nodes = (NODES[0], marked(NODES[1], "soft", 1))
+        nodes = (NODES[0], marked(NODES[1], "PreferNoSchedule", 1))
         assert make_plan(cluster(nodes=nodes)).marked_infeasible == ()
         assert make_plan(cluster(buffer(3), nodes=nodes), "1").marked_infeasible == ("n1",)
 
@@ -343,7 +348,7 @@ class TestBounds:
 
     def test_small_pool_is_not_kept_completely(self) -> None:
         green = tuple(replace(one, labels={"green": "true"}) for one in NODES[2:])
-        plan = make_plan(cluster(buffer(100, placing=GREEN), nodes=(*NODES[:2], *green)))
+        plan = make_plan(cluster(buffer(100, node_constraints=GREEN), nodes=(*NODES[:2], *green)))
         assert plan.buffers[0].allowed == 4
 
     def test_number_of_buffers_is_bounded_fairly_between_namespaces(self) -> None:
@@ -364,7 +369,11 @@ class TestBounds:
         [
             ((buffer(9), buffer(9, key="shop/c")), "1/2", [4, 4]),
             ((buffer(9, key="a/b"), buffer(9, 2000, "z/b")), "5/16", [3, 1]),
-            ((buffer(1, 4000, "a/b", GREEN), buffer(1, key="z/b", placing=GREEN)), "1/2", [0, 1]),
+            (
+                (buffer(1, 4000, "a/b", GREEN), buffer(1, key="z/b", node_constraints=GREEN)),
+                "1/2",
+                [0, 1],
+            ),
             ((buffer(2**31 - 1, 0),), "1", [PODS_MAX]),
         ],
         ids=[
@@ -380,8 +389,8 @@ class TestBounds:
         """The cluster has 16 cores; 8 of them are on green nodes."""
         whole, half = Resources(16_000, 10**12), Resources(8000, 10**12)
 
-        def offered(placing: NodeConstraints) -> Offered:
-            return ((0, 1), half) if placing == GREEN else ((0, 1, 2, 3), whole)
+        def offered(node_constraints: NodeConstraints) -> Offered:
+            return ((0, 1), half) if node_constraints == GREEN else ((0, 1, 2, 3), whole)
 
         found = requested_rooms(requesting_buffers(given), offered, whole, Fraction(share))
         assert [one.kept for one in found] == kept
@@ -390,8 +399,8 @@ class TestBounds:
         """Each evaluation looks at all nodes, which may be thousands."""
         evaluated: list[NodeConstraints] = []
 
-        def offered(placing: NodeConstraints) -> Offered:
-            evaluated.append(placing)
+        def offered(node_constraints: NodeConstraints) -> Offered:
+            evaluated.append(node_constraints)
             return (0, 1), Resources(8000, 10**12)
 
         whole = Resources(16_000, 10**12)
@@ -417,10 +426,13 @@ class TestReserve:
         full = pod("full", "n0", 4000, 100)
         there = cluster(buffer(1, 3000), nodes=NODES[:3], pods=(full,))
         (name,) = removed_nodes(reconcile.plan(there, config("1")))
-        nodes = [marked(one, "soft", 10**9) if one.name == name else one for one in there.nodes]
+        nodes = [
+            marked(one, "PreferNoSchedule", 10**9) if one.name == name else one
+            for one in there.nodes
+        ]
         found = reconcile.reconcile(
             replace(there, nodes=tuple(nodes)), config("1"), LeaderState(), 10**9 + 60
         )
-        (held,) = found.plan.reserve
-        assert held.node != name
+        (protected,) = found.plan.reserve
+        assert protected.node != name
         assert removed_nodes(found.plan) == {name}

@@ -18,7 +18,7 @@ from tests.support import mixed, mixed_config
 from tests.support.compare import by_the_engine, plainly
 from tests.support.mixed_buffers import drawn
 from tests.support.reference import Reference
-from tests.support.reference_reserve import held
+from tests.support.reference_reserve import protected
 from tests.support.strategies import keys
 
 pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
@@ -94,6 +94,6 @@ def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
             )
         assert last is not None
         names = {one.node for one in last.plan.reserve}
-        assert names == held(whole, config), seed
+        assert names == protected(whole, config), seed
         kept += "CapacityBuffer" in repr([one.why.message for one in last.plan.reserve])
     assert kept > len(seeds) // 100

@@ -29,7 +29,7 @@ def gpu_node(name: str, units: int = 8) -> Node:
 
 
 def training(name: str, on: str | None, units: int, cpu: int = 100) -> Pod:
-    return pod(name, on, cpu, 100, placing=TOLERATES, extended=((GPU, units),))
+    return pod(name, on, cpu, 100, node_constraints=TOLERATES, extended=((GPU, units),))
 
 
 def removed(plan: Plan) -> set[str]:

@@ -22,7 +22,7 @@ THERE = replace(GREEN, tolerations=(Toleration("gpu", "Exists"),))
 
 
 def requesting(on: str | None, *devices: tuple[str, int]) -> Pod:
-    return pod("train", on, 100, 100, extended=devices, placing=THERE)
+    return pod("train", on, 100, 100, extended=devices, node_constraints=THERE)
 
 
 def evaluate(one: Pod, *nodes: Node) -> Pod:
@@ -66,13 +66,13 @@ def test_tainted_node_is_kept_for_pod_with_unknown_devices() -> None:
     nodes = (gpu, node("b"), node("c"))
     for one in (
         requesting(None, (GPU, 1)),
-        pod("x", None, 1, 1, placing=THERE, unsupported=("x",)),
+        pod("x", None, 1, 1, node_constraints=THERE, unsupported=("x",)),
     ):
         plan = reconcile.plan(build_cluster(nodes, (pod("w", "b", 3000, 100), one)), CONFIG)
         assert "gpu" not in {removal.node for removal in plan.removals}, one.name
 
 
 def test_pass_starts_at_once_when_pod_waits_for_no_schedule_mark() -> None:
-    hard = marked(node("gpu", labels={"green": "true"}), Mark.HARD, 1)
+    hard = marked(node("gpu", labels={"green": "true"}), Mark.NO_SCHEDULE, 1)
     cluster = build_cluster((hard, node("b")), (requesting(None, (GPU, 1)),))
     assert cannot_wait(cluster, cluster.pods, TAINT_KEY)

@@ -39,8 +39,8 @@ def there(nodes: Sequence[Node], **minimums: int) -> Cluster:
     return replace(Cluster.of(nodes, [TINY]), autoscaler_statuses=(status,))
 
 
-def plan(cluster: Cluster, asked: Config = PLAIN, held: RateLimits | None = None) -> Plan:
-    return reconcile.plan(cluster, asked, limits=held)
+def plan(cluster: Cluster, asked: Config = PLAIN, rate_limits: RateLimits | None = None) -> Plan:
+    return reconcile.plan(cluster, asked, limits=rate_limits)
 
 
 def gone(found: Plan) -> list[str]:
@@ -81,17 +81,22 @@ def test_unpublished_group_has_no_minimum() -> None:
     assert [one for one in found if one.startswith("a")] == ["a0", "a1", "a2"]
 
 
-@pytest.mark.parametrize("held", [None, paced()])
-def test_marked_nodes_count_as_gone(held: RateLimits | None) -> None:
+@pytest.mark.parametrize("rate_limits", [None, paced()])
+def test_marked_nodes_count_as_gone(rate_limits: RateLimits | None) -> None:
     first, second, *others = group("a", 5)
-    nodes = [marked(first, Mark.SOFT, 1), marked(second, Mark.HARD, 2), *others, KEEPER]
-    found = gone(plan(there(nodes, a=2), held=held))
+    nodes = [
+        marked(first, Mark.PREFER_NO_SCHEDULE, 1),
+        marked(second, Mark.NO_SCHEDULE, 2),
+        *others,
+        KEEPER,
+    ]
+    found = gone(plan(there(nodes, a=2), rate_limits=rate_limits))
     assert {first.name, second.name} < set(found)
     assert len([one for one in found if one.startswith("a")]) == 3
 
 
 def test_newest_marks_below_group_minimum_are_released_first() -> None:
-    nodes = [marked(one, Mark.SOFT, 1 + n) for n, one in enumerate(group("a", 3))]
+    nodes = [marked(one, Mark.PREFER_NO_SCHEDULE, 1 + n) for n, one in enumerate(group("a", 3))]
     found = gone(plan(there([*nodes, KEEPER], a=2)))
     assert [one for one in found if one.startswith("a")] == ["a0"]
 

@@ -66,12 +66,16 @@ def in_zones(zones: str) -> list[Node]:
     return [node(f"{zone}{n}", labels={ZONE_LABEL: zone}) for n, zone in enumerate(zones)]
 
 
-def removed_nodes(cluster: Cluster, settings: Config, held: RateLimits | None = None) -> list[str]:
-    return [removal.node for removal in reconcile.plan(cluster, settings, limits=held).removals]
+def removed_nodes(
+    cluster: Cluster, settings: Config, rate_limits: RateLimits | None = None
+) -> list[str]:
+    return [
+        removal.node for removal in reconcile.plan(cluster, settings, limits=rate_limits).removals
+    ]
 
 
-def codes(cluster: Cluster, settings: Config, held: RateLimits | None = None) -> set[str]:
-    plan = reconcile.plan(cluster, settings, limits=held)
+def codes(cluster: Cluster, settings: Config, rate_limits: RateLimits | None = None) -> set[str]:
+    plan = reconcile.plan(cluster, settings, limits=rate_limits)
     return {blocker.code for kept in plan.kept for blocker in kept.blockers}
 
 
@@ -83,12 +87,12 @@ TAINTED = (
     node("y", unschedulable=True),
 )
 SOME_MARKED = Cluster.of(
-    [*(marked(one, Mark.SOFT, 1) for one in empty_nodes(2)), *empty_nodes(6)[2:]], []
+    [*(marked(one, Mark.PREFER_NO_SCHEDULE, 1) for one in empty_nodes(2)), *empty_nodes(6)[2:]], []
 )
 
 
 @pytest.mark.parametrize(
-    ("cluster", "budgets", "held", "removals", "code"),
+    ("cluster", "budgets", "rate_limits", "removals", "code"),
     [
         (SIX, {}, None, 5, "last-node"),
         (SIX, {"cluster": Budget(min_nodes=4)}, None, 2, "min-nodes"),
@@ -163,11 +167,15 @@ SOME_MARKED = Cluster.of(
     ],
 )
 def test_limit_stops_next_removal_and_is_reported(
-    cluster: Cluster, budgets: dict[str, Any], held: RateLimits | None, removals: int, code: str
+    cluster: Cluster,
+    budgets: dict[str, Any],
+    rate_limits: RateLimits | None,
+    removals: int,
+    code: str,
 ) -> None:
     settings = config(**budgets)
-    assert len(removed_nodes(cluster, settings, held)) == removals
-    assert code in codes(cluster, settings, held)
+    assert len(removed_nodes(cluster, settings, rate_limits)) == removals
+    assert code in codes(cluster, settings, rate_limits)
 
 
 COSTS = {"a": 3, "b": 2}
@@ -203,7 +211,7 @@ def test_node_is_marked_when_its_price_reaches_minimum_savings(
     for one in found.kept[:-1]:
         assert [why.code for why in one.blockers] == ["min-savings"]
         assert "minSavings is" in one.blockers[0].message
-    marks = [marked(one, Mark.SOFT, 1) for one in nodes[:3]]
+    marks = [marked(one, Mark.PREFER_NO_SCHEDULE, 1) for one in nodes[:3]]
     found = reconcile.plan(Cluster.of([*marks, kept], []), settings)
     assert len(found.removals) == 3, "marked nodes keep their marks"
 
@@ -211,7 +219,7 @@ def test_node_is_marked_when_its_price_reaches_minimum_savings(
 def test_limits_are_reported_in_fixed_order() -> None:
     spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
     settings = config(cluster=spent, pools=(replace(A, budget=spent),))
-    held = RateLimits(
+    rate_limits = RateLimits(
         beginning=Refusal(
             (
                 Blocker(CLOSED, "nothing begins until 7", until=7),
@@ -223,7 +231,7 @@ def test_limits_are_reported_in_fixed_order() -> None:
         mark_interval_until=4,
         backing_off={"n0": 9},
     )
-    limits = RemovalLimits(ClusterSnapshot(SIX, settings), held)
+    limits = RemovalLimits(ClusterSnapshot(SIX, settings), rate_limits)
     assert [(one.code, one.message) for one in limits.blockers(SIX.nodes[0])] == [
         (
             "min-untainted-nodes",
@@ -248,8 +256,8 @@ def test_limits_are_reported_in_fixed_order() -> None:
         ("budget-marked", "pool a has 0 marked nodes, maxMarked is 0"),
         ("budget-window", "pool a had 0 marks in the window, maxInWindow is 0"),
     ]
-    nodes = [marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]]
-    limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), settings), held)
+    nodes = [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *SIX.nodes[1:]]
+    limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), settings), rate_limits)
     found = [one.code for one in limits.blockers(nodes[0])]
     assert found == ["min-untainted-nodes", "min-nodes", "min-nodes"]
     limits = RemovalLimits(ClusterSnapshot(Cluster.of([node("x")], []), config(pools=(A,))), None)
@@ -258,7 +266,7 @@ def test_limits_are_reported_in_fixed_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "reported"),
+    ("rate_limits", "reported"),
     [
         (paced(), []),
         (paced(**window({"": 1})), ["g0", "x"]),
@@ -267,12 +275,12 @@ def test_limits_are_reported_in_fixed_order() -> None:
     ],
 )
 def test_marks_on_unreached_nodes_do_not_limit_other_nodes(
-    held: RateLimits, reported: list[str]
+    rate_limits: RateLimits, reported: list[str]
 ) -> None:
     settings = config(cluster=Budget(max_in_window=Limit(1)))
     nodes = [node("g0", labels={"green": "true"}), node("g1", labels={"green": "true"}), node("x")]
-    found = Cluster.of(nodes, [pod("p", "g0", 100, 100, placing=GREEN)])
-    limits = RemovalLimits(ClusterSnapshot(found, settings), held)
+    found = Cluster.of(nodes, [pod("p", "g0", 100, 100, node_constraints=GREEN)])
+    limits = RemovalLimits(ClusterSnapshot(found, settings), rate_limits)
     codes = {one.name: [why.code for why in limits.blockers(one)] for one in (nodes[0], nodes[2])}
     assert [name for name, why in codes.items() if "budget-window" in why] == reported
 
@@ -313,7 +321,7 @@ def test_mark_is_not_released_when_another_node_is_not_ready(
 ) -> None:
     """Minimums count all existing nodes for marked nodes, so the mark does not flap."""
     settings = config(cluster=Budget(**least))  # type: ignore[arg-type]
-    nodes = [marked(node("n0"), Mark.SOFT, 1), *empty_nodes(4)[1:]]
+    nodes = [marked(node("n0"), Mark.PREFER_NO_SCHEDULE, 1), *empty_nodes(4)[1:]]
     assert removed_nodes(Cluster.of(nodes, [TINY]), settings) == ["n0"]
     nodes[3] = replace(nodes[3], ready=False)
     assert removed_nodes(Cluster.of(nodes, [TINY]), settings) == ["n0"]
@@ -353,7 +361,7 @@ def test_marked_node_remains_removable_below_release_threshold() -> None:
     settings = replace(config(), thresholds=shares)
     full = at_fill(2200)  # 6600 of 8000 without one node: 82.5 %
     assert removed_nodes(full, settings) == []
-    nodes = [marked(full.nodes[0], Mark.SOFT, 1), *full.nodes[1:]]
+    nodes = [marked(full.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *full.nodes[1:]]
     already = Cluster.of(nodes, [replace(one, requests=pod("x", None, 1650, 0).requests)
                                  for one in full.pods] + [pod("y", "n1", 1650, 0)])  # fmt: skip
     assert removed_nodes(already, settings) == ["n0"]
@@ -365,13 +373,13 @@ def test_peak_of_stabilization_window_blocks_new_marks() -> None:
     memory = reconcile.reconcile(at_fill(3000), settings, LeaderState(), NOW).state
     low = at_fill(1000)
     seen = reconcile.reconcile(low, settings, memory, NOW + 59)
-    held = seen.rate_limits
-    assert held.peak_excess == {"": Amount(6000, 0), "general": Amount(6000, 0)}
-    assert removed_nodes(low, settings, held) == []
-    assert "peak-demand" in codes(low, settings, held)
-    held = reconcile.reconcile(low, settings, seen.state, NOW + 60).rate_limits
-    assert held.peak_excess == {"": NOTHING, "general": NOTHING}
-    assert len(removed_nodes(low, settings, held)) == 2
+    rate_limits = seen.rate_limits
+    assert rate_limits.peak_excess == {"": Amount(6000, 0), "general": Amount(6000, 0)}
+    assert removed_nodes(low, settings, rate_limits) == []
+    assert "peak-demand" in codes(low, settings, rate_limits)
+    rate_limits = reconcile.reconcile(low, settings, seen.state, NOW + 60).rate_limits
+    assert rate_limits.peak_excess == {"": NOTHING, "general": NOTHING}
+    assert len(removed_nodes(low, settings, rate_limits)) == 2
 
 
 def test_peak_does_not_release_marks() -> None:
@@ -379,11 +387,13 @@ def test_peak_does_not_release_marks() -> None:
     settings = replace(config(stabilization_window_seconds=60), thresholds=FULL)
     memory = reconcile.reconcile(at_fill(3000), settings, LeaderState(), NOW).state
     low = at_fill(1000)
-    already = replace(low, nodes=(marked(low.nodes[0], Mark.SOFT, 1), *low.nodes[1:]))
-    held = reconcile.reconcile(already, settings, memory, NOW + 59).rate_limits
-    assert held.peak_excess == {"": Amount(6000, 0), "general": Amount(6000, 0)}
-    assert removed_nodes(already, settings, held) == ["n0"]
-    assert "peak-demand" in codes(already, settings, held)
+    already = replace(
+        low, nodes=(marked(low.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *low.nodes[1:])
+    )
+    rate_limits = reconcile.reconcile(already, settings, memory, NOW + 59).rate_limits
+    assert rate_limits.peak_excess == {"": Amount(6000, 0), "general": Amount(6000, 0)}
+    assert removed_nodes(already, settings, rate_limits) == ["n0"]
+    assert "peak-demand" in codes(already, settings, rate_limits)
 
 
 def test_headroom_is_kept_for_largest_pod() -> None:
@@ -523,9 +533,11 @@ def backed_off(one: Node, since: int) -> Node:
     ("first", "left"),
     [
         pytest.param(SIX.nodes[0], 0, id="no mark"),
-        pytest.param(marked(SIX.nodes[0], Mark.SOFT, NOW - 599), 1, id="mark"),
-        pytest.param(marked(SIX.nodes[0], Mark.SOFT, NOW - 600), 0, id="old mark"),
-        pytest.param(marked(SIX.nodes[0], Mark.SOFT, NOW + 99), 600, id="mark of the future"),
+        pytest.param(marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW - 599), 1, id="mark"),
+        pytest.param(marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW - 600), 0, id="old mark"),
+        pytest.param(
+            marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW + 99), 600, id="mark of the future"
+        ),
         pytest.param(backed_off(SIX.nodes[0], NOW - 500), 100, id="failed drain"),
         pytest.param(backed_off(SIX.nodes[0], NOW + 9**9), 600, id="failed drain of the future"),
     ],
@@ -542,7 +554,7 @@ def test_mark_interval_starts_with_mark_or_failed_drain() -> None:
         SIX, settings, LeaderState(candidates=dict.fromkeys(["n0", "n1", "n2"], 0)), NOW
     )
     assert [one.node for one in seen.plan.removals] == ["n0"]
-    some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW), *SIX.nodes[1:]], [])
+    some = Cluster.of([marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW), *SIX.nodes[1:]], [])
     for seconds in (1, 599):
         seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds, last=seen)
         assert (seen.rate_limits.mark_interval_until, seen.skipped) == (NOW + 600, seconds > 1)
@@ -570,11 +582,13 @@ def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
         liar = Cluster.of([backed_off(SIX.nodes[0], NOW + late), *SIX.nodes[1:]], [])
         seen = reconcile.reconcile(liar, settings, seen.state, NOW + late)
         assert seen.rate_limits.mark_interval_until is None
-    early = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]], [])
+    early = Cluster.of([marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *SIX.nodes[1:]], [])
     seen = reconcile.reconcile(early, settings, seen.state, NOW + 1410)
     # The mark did not exist at NOW + 1400.
     assert seen.rate_limits.mark_interval_until == NOW + 2000
-    recreated = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 2000), *SIX.nodes[1:]], [])
+    recreated = Cluster.of(
+        [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW + 2000), *SIX.nodes[1:]], []
+    )
     assert (
         reconcile.reconcile(
             recreated, settings, seen.state, NOW + 2000
@@ -593,7 +607,7 @@ def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
 )
 def test_pending_pod_stops_marking_for_delay(waits: Pod, seconds: int) -> None:
     settings = config(cooldown=COOL)
-    hard = [marked(one, Mark.HARD, 1) for one in SIX.nodes]
+    hard = [marked(one, Mark.NO_SCHEDULE, 1) for one in SIX.nodes]
     cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
     seen = reconcile.reconcile(cluster, settings, LeaderState(), NOW)
     seen = reconcile.reconcile(cluster, settings, seen.state, NOW + 299)
@@ -608,7 +622,7 @@ def test_pending_pod_stops_marking_for_delay(waits: Pod, seconds: int) -> None:
 def test_pending_delay_does_not_restart_when_node_flaps() -> None:
     """Otherwise one Pending pod and one flapping node would stop all marks."""
     settings = config(cooldown=COOL)
-    waits = replace(pod("p", None, 100, 100, placing=GREEN), unschedulable=True)
+    waits = replace(pod("p", None, 100, 100, node_constraints=GREEN), unschedulable=True)
     green = node("g", labels={"green": "true"})
     there, away = (
         Cluster.of([*SIX.nodes, replace(green, unschedulable=cordoned)], [waits])
@@ -627,7 +641,7 @@ def test_pending_delay_does_not_restart_when_node_flaps() -> None:
 
 def test_marks_count_in_window_after_their_nodes_are_removed() -> None:
     settings = config(window_seconds=60, pools=(A,))
-    nodes = [marked(one, Mark.SOFT, NOW - 10) for one in SIX.nodes]
+    nodes = [marked(one, Mark.PREFER_NO_SCHEDULE, NOW - 10) for one in SIX.nodes]
     seen = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW)
     left = Cluster.of(nodes[4:], [])
     seen = reconcile.reconcile(left, settings, seen.state, NOW + 49)
@@ -645,7 +659,9 @@ def test_mark_counts_once_in_window_when_its_time_is_rewritten(shift: int) -> No
     some = SIX
     for seconds, counted in ((10, 1), (30, 1), (59, 1), (70, 0), (130, 0)):
         since = NOW + (10 if seconds == 10 else seconds + shift)
-        some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, since), *SIX.nodes[1:]], [])
+        some = Cluster.of(
+            [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, since), *SIX.nodes[1:]], []
+        )
         seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds)
         assert seen.rate_limits.in_window == {"": counted}, seconds
     longer = replace(settings, budgets=replace(settings.budgets, window_seconds=600))
@@ -658,14 +674,20 @@ def test_mark_counts_from_its_return_when_it_was_removed() -> None:
     seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     moments = (10, 10, 1), (20, None, 1), (40, 40, 1), (99, 40, 1), (100, 40, 0)
     for seconds, since, counted in moments:
-        first = SIX.nodes[0] if since is None else marked(SIX.nodes[0], Mark.SOFT, NOW + since)
+        first = (
+            SIX.nodes[0]
+            if since is None
+            else marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW + since)
+        )
         some = Cluster.of([first, *SIX.nodes[1:]], [])
         seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds)
         assert seen.rate_limits.in_window == {"": counted}, seconds
 
 
 def test_new_leader_counts_future_mark_from_now() -> None:
-    some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 9000), *SIX.nodes[1:]], [])
+    some = Cluster.of(
+        [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW + 9000), *SIX.nodes[1:]], []
+    )
     seen = reconcile.reconcile(some, config(window_seconds=60), LeaderState(), NOW)
     for seconds, counted in ((59, 1), (60, 0)):
         seen = reconcile.reconcile(some, config(window_seconds=60), seen.state, NOW + seconds)
@@ -709,7 +731,7 @@ def test_backoff_doubles_each_time_mark_fails() -> None:
         .until
         == NOW + 60
     )
-    standing = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, now), *SIX.nodes[1:]], [])
+    standing = Cluster.of([marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, now), *SIX.nodes[1:]], [])
     assert not reconcile.reconcile(standing, settings, memory, now).state.failed_writes, (
         "the mark was written"
     )
@@ -717,9 +739,9 @@ def test_backoff_doubles_each_time_mark_fails() -> None:
 
 def test_pods_get_room_of_no_schedule_mark_a_minute_after_its_removal_failed() -> None:
     """Pods may be Pending because of the mark, so the wait does not double."""
-    nodes = [marked(node("n0", labels={"pool": "b"}), Mark.HARD, NOW), *SIX.nodes[1:]]
+    nodes = [marked(node("n0", labels={"pool": "b"}), Mark.NO_SCHEDULE, NOW), *SIX.nodes[1:]]
     own = NodeConstraints(node_selector=(("pool", "b"),))
-    waiting = replace(pod("p", None, 1, 1, placing=own), unschedulable=True)
+    waiting = replace(pod("p", None, 1, 1, node_constraints=own), unschedulable=True)
     cluster = Cluster.of(nodes, [waiting])
     settings, now = replace(config(), unneeded_time_seconds=100), NOW
     memory = reconcile.reconcile(cluster, settings, LeaderState(), now).state
@@ -797,8 +819,10 @@ def test_backoff_message_gives_reason(written: str, why: str) -> None:
 
 
 def test_backoff_and_old_job_limit_only_their_own_nodes() -> None:
-    held = paced(backing_off={"n1": NOW}, failed_writes={"n2": NOW}, old_jobs={"n3": "d/job"})
-    limits = RemovalLimits(ClusterSnapshot(SIX, config()), held)
+    rate_limits = paced(
+        backing_off={"n1": NOW}, failed_writes={"n2": NOW}, old_jobs={"n3": "d/job"}
+    )
+    limits = RemovalLimits(ClusterSnapshot(SIX, config()), rate_limits)
     found = {one.name: [why.code for why in limits.blockers(one)] for one in SIX.nodes}
     own = {"n1": ["backoff"], "n2": ["mark-refused"], "n3": ["old-job"]}
     assert found == {one.name: own.get(one.name, []) for one in SIX.nodes}
@@ -814,7 +838,7 @@ def test_limits_apply_to_all_nodes_once_a_removal_is_counted() -> None:
 
 
 def test_min_nodes_counts_all_existing_nodes_for_marked_node() -> None:
-    one = marked(node("n0"), Mark.SOFT, 1)
+    one = marked(node("n0"), Mark.PREFER_NO_SCHEDULE, 1)
     cluster = Cluster.of([one, replace(node("n1"), ready=False)], [])
     limits = RemovalLimits(ClusterSnapshot(cluster, config(cluster=Budget(min_nodes=2))), None)
     (found,) = limits.blockers(one)
@@ -826,7 +850,7 @@ def test_not_ready_node_counts_as_untainted_only_for_its_own_mark() -> None:
     settings = config(cluster=Budget(min_untainted_nodes=2))
     reported = "the cluster would have 1 node without a taint, fewer than minUntaintedNodes: 2"
     for one, others, why in (
-        (marked(unusable, Mark.SOFT, 1), 1, [reported]),
+        (marked(unusable, Mark.PREFER_NO_SCHEDULE, 1), 1, [reported]),
         (unusable, 2, []),
     ):
         cluster = Cluster.of([one, *empty_nodes(3)[1 : 1 + others]], [])
@@ -841,7 +865,7 @@ def test_backoff_doubles_up_to_maximum() -> None:
 
 def test_no_schedule_marks_are_released_for_pending_pods() -> None:
     """Only as many nodes are released as the pods need; the others remain marked."""
-    nodes = [marked(one, Mark.HARD, number) for number, one in enumerate(empty_nodes(4))]
+    nodes = [marked(one, Mark.NO_SCHEDULE, number) for number, one in enumerate(empty_nodes(4))]
     pods = [pod(f"w{number}", None, 3000, 100) for number in range(2)]
     plan = reconcile.plan(Cluster.of(nodes, pods), config())
     assert len(plan.marked_infeasible) == 2
@@ -930,7 +954,7 @@ def test_zones_are_balanced_in_narrowest_reach_that_spans_zones() -> None:
     keep, green = {"kube-ebb.io/keep": "true"}, {"green": "true"}
     some = [replace(one, labels={**one.labels, **green}) for one in in_zones("xxyy")]
     others = [replace(one, name=f"o{one.name}", annotations=keep) for one in in_zones("xxxxx")]
-    only = pod("only", None, 0, 0, placing=GREEN)
+    only = pod("only", None, 0, 0, node_constraints=GREEN)
     settings = config(balance_zones=True)
     assert removed_nodes(Cluster.of([*some, *others], [TINY, only]), settings) == [
         "x0",
@@ -950,7 +974,7 @@ NAMED = SelectorTerm(fields=(Requirement("metadata.name", "In", ("a1",)),))
 
 
 @pytest.mark.parametrize(
-    "placing",
+    "node_constraints",
     [
         one_of(HOST_LABEL, "a1", "c5"),
         one_of(HOST_LABEL, "a1", "c5", green="true"),
@@ -960,7 +984,9 @@ NAMED = SelectorTerm(fields=(Requirement("metadata.name", "In", ("a1",)),))
         NodeConstraints(affinity=(SelectorTerm((Requirement(ZONE_LABEL, "In", ("b",)),)), NAMED)),
     ],
 )
-def test_selectors_by_node_or_zone_do_not_decide_zone_balance(placing: NodeConstraints) -> None:
+def test_selectors_by_node_or_zone_do_not_decide_zone_balance(
+    node_constraints: NodeConstraints,
+) -> None:
     """Two node names would mean one node per zone; two zone names would hide other zones."""
     keep = {"kube-ebb.io/keep": "true"}
     labels = {one.name: {HOST_LABEL: one.name, "green": "true"} for one in in_zones("aaabccc")}
@@ -968,14 +994,17 @@ def test_selectors_by_node_or_zone_do_not_decide_zone_balance(placing: NodeConst
         replace(one, labels={**one.labels, **labels[one.name]}) for one in in_zones("aaabccc")
     ]
     nodes = [one if one.name[0] == "a" else replace(one, annotations=keep) for one in nodes]
-    alone, settings = pod("alone", None, 0, 0, placing=placing), config(balance_zones=True)
+    alone, settings = (
+        pod("alone", None, 0, 0, node_constraints=node_constraints),
+        config(balance_zones=True),
+    )
     assert removed_nodes(Cluster.of(nodes, [TINY, alone]), settings) == ["a0"]
 
 
 def test_unreached_zones_do_not_block_pods_that_name_zones() -> None:
     keep = {"kube-ebb.io/keep": "true"}
     stays = [replace(one, annotations=keep) for one in in_zones("bccc")]
-    only = pod("only", None, 0, 0, placing=one_of(ZONE_LABEL, "a", "b"))
+    only = pod("only", None, 0, 0, node_constraints=one_of(ZONE_LABEL, "a", "b"))
     cluster = Cluster.of([*in_zones("aaa"), *stays], [only])
     assert removed_nodes(cluster, config(balance_zones=True)) == ["a0", "a1", "a2"]
 
@@ -986,7 +1015,7 @@ def test_other_labels_count_when_selector_names_zones() -> None:
     some = [replace(one, labels={**one.labels, **green}) for one in in_zones("xyyy")]
     others = [replace(one, name=f"o{one.name}") for one in in_zones("xxxx")]
     others = [replace(one, annotations=keep) for one in others]
-    named = pod("named", None, 0, 0, placing=one_of(ZONE_LABEL, "x", "y", green="true"))
+    named = pod("named", None, 0, 0, node_constraints=one_of(ZONE_LABEL, "x", "y", green="true"))
     cluster = Cluster.of([*some, *others], [TINY, named])
     assert removed_nodes(cluster, config(balance_zones=True)) == ["y1", "y2", "y3"]
 
@@ -994,17 +1023,21 @@ def test_other_labels_count_when_selector_names_zones() -> None:
 def test_marks_in_window_are_counted_by_pool_and_reached_nodes() -> None:
     """The time of a mark is read from the taint with the configured key."""
     settings = replace(config(window_seconds=60, pools=(A,)), taint_key="example.com/ours")
-    only = pod("only", None, 0, 0, placing=NodeConstraints(node_selector=(("pool", "a"),)))
+    only = pod(
+        "only", None, 0, 0, node_constraints=NodeConstraints(node_selector=(("pool", "a"),))
+    )
     taint = Taint("example.com/ours", str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
     nodes = [
-        marked(node("reached", labels={"pool": "a"}), Mark.SOFT, NOW - 59),
-        marked(node("unreached"), Mark.SOFT, NOW - 59),
-        node("too-old", labels={MARK_LABEL: "soft"}, taints=(taint,)),
+        marked(node("reached", labels={"pool": "a"}), Mark.PREFER_NO_SCHEDULE, NOW - 59),
+        marked(node("unreached"), Mark.PREFER_NO_SCHEDULE, NOW - 59),
+        node("too-old", labels={MARK_LABEL: "PreferNoSchedule"}, taints=(taint,)),
         node("rest", labels={"pool": "a"}),
     ]
-    held = reconcile.reconcile(Cluster.of(nodes, [only]), settings, LeaderState(), NOW).rate_limits
-    assert held.in_window == {"": 2, "a": 1}
-    assert held.reached_ends == {"": (NOW + 1,), "a": (NOW + 1,)}
+    rate_limits = reconcile.reconcile(
+        Cluster.of(nodes, [only]), settings, LeaderState(), NOW
+    ).rate_limits
+    assert rate_limits.in_window == {"": 2, "a": 1}
+    assert rate_limits.reached_ends == {"": (NOW + 1,), "a": (NOW + 1,)}
 
 
 def test_peak_excess_is_peak_minus_current_requests_per_resource() -> None:
@@ -1013,8 +1046,8 @@ def test_peak_excess_is_peak_minus_current_requests_per_resource() -> None:
         Cluster.of(empty_nodes(3), [pod("p", "n0", 300, 700)]), settings, LeaderState(), NOW
     )
     after = Cluster.of(empty_nodes(3), [pod("p", "n0", 100, 200)])
-    held = reconcile.reconcile(after, settings, before.state, NOW + 1).rate_limits
-    assert held.peak_excess[""] == Amount(200, 500 * MB)
+    rate_limits = reconcile.reconcile(after, settings, before.state, NOW + 1).rate_limits
+    assert rate_limits.peak_excess[""] == Amount(200, 500 * MB)
 
 
 def blockers_of(plan: Plan, name: str) -> list[Blocker]:
@@ -1025,9 +1058,9 @@ def blockers_of(plan: Plan, name: str) -> list[Blocker]:
 def test_threshold_is_not_reported_when_pods_find_no_room() -> None:
     """The sums would be without those pods."""
     nodes = [node(name, labels={"green": "true"}) for name in ("g0", "g1")]
-    pods = [pod(f"p{n}", f"g{n}", 3000, 100, placing=GREEN) for n in range(2)]
+    pods = [pod(f"p{n}", f"g{n}", 3000, 100, node_constraints=GREEN) for n in range(2)]
     stays = node("n0", annotations={"kube-ebb.io/keep": "true"})
-    pods += [pod("q", "n0", 100, 100), pod("r", "g0", 900, 100, placing=GREEN)]
+    pods += [pod("q", "n0", 100, 100), pod("r", "g0", 900, 100, node_constraints=GREEN)]
     settings = replace(config(), thresholds=Thresholds(cpu=Fraction(9, 10), memory=Fraction(1)))
     plan = reconcile.plan(Cluster.of([*nodes, stays], pods), settings)
     kept = {one.node: one.blockers for one in plan.kept}
@@ -1048,7 +1081,7 @@ def test_blockers_describe_state_after_last_removal() -> None:
     nodes = [node(f"n{n}", cpu=cpu, labels=green.get(n)) for n, cpu in enumerate(sizes)]
     pods = [pod("p1", "n2", 1500, 100), pod("p3", "n2", 300, 100), pod("p4", "n5", 900, 100)]
     in_green = (("p0", "n3", 1500), ("p2", "n0", 900), ("p5", "n3", 900))
-    pods += [pod(name, on, cpu, 100, placing=GREEN) for name, on, cpu in in_green]
+    pods += [pod(name, on, cpu, 100, node_constraints=GREEN) for name, on, cpu in in_green]
     settings = Config(
         budgets=UNLIMITED, thresholds=Thresholds(cpu=Fraction(4, 5), memory=Fraction(1))
     )
@@ -1059,7 +1092,7 @@ def test_blockers_describe_state_after_last_removal() -> None:
 
 @pytest.mark.parametrize("web", [1000, 1], ids=["no room before", "room after a pod ended"])
 @pytest.mark.parametrize(
-    ("mark", "removed"), [(None, False), (Mark.SOFT, True), (Mark.HARD, True)]
+    ("mark", "removed"), [(None, False), (Mark.PREFER_NO_SCHEDULE, True), (Mark.NO_SCHEDULE, True)]
 )
 def test_headroom_does_not_keep_marked_node(mark: Mark | None, removed: bool, web: int) -> None:
     """Headroom had no place when n1 was marked; now it has one on n1, or on n0."""
@@ -1075,8 +1108,13 @@ def test_headroom_does_not_keep_marked_node(mark: Mark | None, removed: bool, we
 def test_headroom_displaced_by_marked_node_blocks_new_marks() -> None:
     """Headroom for `large` is on n0 until `small` of n1 moves there; then it is kept on n2."""
     green = {"green": "true"}
-    nodes = [node("n0", labels=green), marked(node("n1"), Mark.SOFT, 1), node("n2"), node("n3")]
-    pods = [pod("large", "n0", 1900, 100), pod("small", "n1", 500, 100, placing=GREEN)]
+    nodes = [
+        node("n0", labels=green),
+        marked(node("n1"), Mark.PREFER_NO_SCHEDULE, 1),
+        node("n2"),
+        node("n3"),
+    ]
+    pods = [pod("large", "n0", 1900, 100), pod("small", "n1", 500, 100, node_constraints=GREEN)]
     pods += [pod("a", "n2", 1800, 100), pod("b", "n3", 1700, 100)]
     plan = reconcile.plan(Cluster.of(nodes, pods), config(headroom=1))
     assert [one.node for one in plan.removals] == ["n1"]
@@ -1085,7 +1123,7 @@ def test_headroom_displaced_by_marked_node_blocks_new_marks() -> None:
 
 def test_headroom_is_not_reported_for_infeasible_marked_node() -> None:
     """Headroom would be displaced, but `b` still finds no room."""
-    nodes = [node("n0"), marked(node("n1"), Mark.SOFT, 1), node("n2")]
+    nodes = [node("n0"), marked(node("n1"), Mark.PREFER_NO_SCHEDULE, 1), node("n2")]
     pods = [pod("large", "n0", 2000, 100), pod("a", "n1", 1500, 100), pod("b", "n1", 1500, 100)]
     pods.append(pod("c", "n2", 3500, 100))
     plan = reconcile.plan(Cluster.of(nodes, pods), config(headroom=1))
@@ -1096,7 +1134,7 @@ def test_headroom_is_not_reported_for_infeasible_marked_node() -> None:
 
 def test_headroom_is_not_reported_when_threshold_keeps_marked_node() -> None:
     """Pods without room are reported in addition."""
-    nodes = [marked(node("n0"), Mark.SOFT, 1), node("n1", cpu=1500)]
+    nodes = [marked(node("n0"), Mark.PREFER_NO_SCHEDULE, 1), node("n1", cpu=1500)]
     pods = [pod("a", "n0", 1000, 100), pod("b", "n0", 400, 100), pod("c", "n1", 1400, 100)]
     plan = reconcile.plan(Cluster.of(nodes, pods), config(headroom=1))
     reported = [(one.code, one.pod) for one in blockers_of(plan, "n0")]
@@ -1149,8 +1187,10 @@ def test_node_is_kept_when_only_unevaluable_pods_can_use_it() -> None:
     only = NodeConstraints(node_selector=(("only", "c"),))
     nodes = [node("a", labels=labels), node("b", labels=labels, annotations=keep)]
     nodes.append(node("c", labels={"only": "c"}))
-    odd = pod("odd", "c", 10, 10, placing=GREEN, unsupported=("spec.volumes",))
-    plan = reconcile.plan(Cluster.of(nodes, [odd, pod("p", "c", 10, 10, placing=only)]), config())
+    odd = pod("odd", "c", 10, 10, node_constraints=GREEN, unsupported=("spec.volumes",))
+    plan = reconcile.plan(
+        Cluster.of(nodes, [odd, pod("p", "c", 10, 10, node_constraints=only)]), config()
+    )
     reported = Blocker(UNREACHED, "only pods that Ebb cannot evaluate can use it")
     assert reported in blockers_of(plan, "a")
     assert reported not in blockers_of(plan, "b")
@@ -1158,7 +1198,7 @@ def test_node_is_kept_when_only_unevaluable_pods_can_use_it() -> None:
 
 @pytest.mark.parametrize("changed", [{"too_much": "tolerations"}, {"unreadable": "spec: bad"}])
 def test_node_is_not_kept_for_unreadable_pod(changed: dict[str, str]) -> None:
-    odd = replace(pod("odd", None, 10, 10, placing=GREEN), **changed)  # type: ignore[arg-type]
+    odd = replace(pod("odd", None, 10, 10, node_constraints=GREEN), **changed)  # type: ignore[arg-type]
     cluster = Cluster.of([node("a", labels={"green": "true"}), node("b")], [odd])
     assert "unreached" not in codes(cluster, config())
 
@@ -1189,7 +1229,7 @@ COMPLETES = DisruptionFacts(completes=True)
     ("changes", "age", "blocks"),
     [
         ({}, 1800, True),
-        ({"owner_kind": "Workflow", "ties": COMPLETES}, 1800, True),
+        ({"owner_kind": "Workflow", "disruption_facts": COMPLETES}, 1800, True),
         ({}, None, False),
         ({"owner_kind": "ReplicaSet"}, 1800, False),
         ({"created_seconds": None}, 1800, False),
@@ -1213,7 +1253,7 @@ def test_node_is_not_marked_when_its_job_is_too_old(
 
 def test_marked_node_stays_marked_when_its_jobs_are_old() -> None:
     settings = replace(config(), max_job_age_seconds=1800)
-    nodes = [marked(node("n0"), Mark.SOFT, NOW), *empty_nodes(3)[1:]]
+    nodes = [marked(node("n0"), Mark.PREFER_NO_SCHEDULE, NOW), *empty_nodes(3)[1:]]
     cluster = Cluster.of(nodes, [replace(pod("job", "n0", 1, 1), **JOB)])
     found = reconcile.reconcile(cluster, settings, LeaderState(), NOW + 1800)
     assert "n0" in {one.node for one in found.plan.removals}

@@ -4,7 +4,7 @@ import pytest
 
 from core.config.schedule import Window
 from core.config.settings import Config
-from core.engine.maintenance_gate import ALWAYS, MERGED_MAX, Permit, Refusal, may_begin
+from core.engine.maintenance_gate import ALWAYS, MERGED_MAX, MayBegin, Refusal, may_begin
 from core.model.humanize import timestamp
 from core.model.now import Now
 
@@ -41,7 +41,7 @@ def config(*windows: Window, pause: int | None = None) -> Config:
 def test_permit_holds_until_no_window_follows(given: Config, at: int, until: int | None) -> None:
     now = Now(at)
     found = may_begin(given, now)
-    assert isinstance(found, Permit)
+    assert isinstance(found, MayBegin)
     assert now.next_change == until
     assert found == ALWAYS, "permits are equal, whenever they end"
     for second in (at, *((until - 1,) if until else ())):

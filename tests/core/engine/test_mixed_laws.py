@@ -294,8 +294,10 @@ def test_plan_does_not_depend_on_mark_value(seeds: range) -> None:
 
 def with_other_value(node: Node) -> Node:
     """Return the node with a soft mark where it was hard, and the other way round."""
-    was_hard = node.labels[MARK_LABEL] == "hard"
-    mark, effect = ("soft", "PreferNoSchedule") if was_hard else ("hard", "NoSchedule")
+    was_hard = node.labels[MARK_LABEL] == "NoSchedule"
+    mark, effect = (
+        ("PreferNoSchedule", "PreferNoSchedule") if was_hard else ("NoSchedule", "NoSchedule")
+    )
     taints = tuple(
         replace(one, effect=effect) if one.key == TAINT_KEY else one for one in node.taints
     )

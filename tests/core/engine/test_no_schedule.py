@@ -11,12 +11,12 @@ from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.no_schedule import (
-    HARD_AFFINITY,
-    HARD_DAEMONSET,
-    HARD_PREEMPTION,
-    HARD_SPREAD,
-    HARD_WAITING,
     LOOKS_MAX,
+    NO_SCHEDULE_AFFINITY,
+    NO_SCHEDULE_DAEMONSET,
+    NO_SCHEDULE_PREEMPTION,
+    NO_SCHEDULE_SPREAD,
+    NO_SCHEDULE_WAITING,
     PAUSE_SECONDS,
     SHAPES_MAX,
     RecentReasons,
@@ -59,34 +59,38 @@ def spread(key: str, *, honor_taints: bool = False, min_domains: int = 1) -> Pod
     constraint = SpreadConstraint(
         ALL_PODS, key, 1, honor_taints=honor_taints, min_domains=min_domains
     )
-    return pod("s", "n1", 10, 10, company=PodConstraints(spread=(constraint,)))
+    return pod("s", "n1", 10, 10, pod_constraints=PodConstraints(spread=(constraint,)))
 
 
 def nodes() -> list[Node]:
     labels = [{"host": "0", "zone": "a"}, {"host": "1", "zone": "a"}, {"host": "2", "zone": "b"}]
     made = [node(f"n{number}", labels=found) for number, found in enumerate(labels)]
-    return [marked(made[0], Mark.SOFT, 1), made[1], marked(made[2], Mark.SOFT, 1)]
+    return [
+        marked(made[0], Mark.PREFER_NO_SCHEDULE, 1),
+        made[1],
+        marked(made[2], Mark.PREFER_NO_SCHEDULE, 1),
+    ]
 
 
 @pytest.mark.parametrize(
     ("others", "against"),
     [
         ([], {"n0": [], "n2": []}),
-        ([DAEMON], {"n0": ["hard-daemonset"], "n2": []}),
-        ([replace(DAEMON, placing=TOLERANT)], {"n0": [], "n2": []}),
-        ([replace(DAEMON, placing=EXACT)], {"n0": ["hard-daemonset"], "n2": []}),
+        ([DAEMON], {"n0": ["no-schedule-daemonset"], "n2": []}),
+        ([replace(DAEMON, node_constraints=TOLERANT)], {"n0": [], "n2": []}),
+        ([replace(DAEMON, node_constraints=EXACT)], {"n0": ["no-schedule-daemonset"], "n2": []}),
         ([replace(DAEMON, node="n1")], {"n0": [], "n2": []}),
-        ([spread("zone")], {"n0": [], "n2": ["hard-spread"]}),
-        ([spread("host")], {"n0": ["hard-spread"], "n2": ["hard-spread"]}),
+        ([spread("zone")], {"n0": [], "n2": ["no-schedule-spread"]}),
+        ([spread("host")], {"n0": ["no-schedule-spread"], "n2": ["no-schedule-spread"]}),
         ([spread("host", honor_taints=True)], {"n0": [], "n2": []}),
         (
             [spread("zone", honor_taints=True, min_domains=2)],
-            {"n0": [], "n2": ["hard-spread"]},
+            {"n0": [], "n2": ["no-schedule-spread"]},
         ),
         ([spread("rack")], {"n0": [], "n2": []}),
         (
             [pod("k", "n0", 10, 10, unsupported=(TOPOLOGY_FIELD,))],
-            {"n0": ["hard-kueue"], "n2": []},
+            {"n0": ["no-schedule-kueue"], "n2": []},
         ),
         ([pod("k", "n1", 10, 10, unsupported=(TOPOLOGY_FIELD,))], {"n0": [], "n2": []}),
     ],
@@ -98,12 +102,14 @@ def test_daemon_sets_and_spread_block_no_schedule(
     assert {name: [one.code for one in why] for name, why in found.items()} == against
 
 
-def daemon_set(name: str = "logs", **placing: Any) -> DaemonSet:
-    return DaemonSet(namespace="d", name=name, placing=NodeConstraints(**placing))
+def daemon_set(name: str = "logs", **node_constraints: Any) -> DaemonSet:
+    return DaemonSet(
+        namespace="d", name=name, node_constraints=NodeConstraints(**node_constraints)
+    )
 
 
 ON_ZONE_A = (("zone", "a"),)
-WAITS = "hard-daemonset-waits"
+WAITS = "no-schedule-daemonset-waits"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +119,8 @@ WAITS = "hard-daemonset-waits"
         ([daemon_set(node_selector=ON_ZONE_A)], [], {"n0": [WAITS], "n2": []}),
         ([daemon_set(tolerations=TOLERANT.tolerations)], [], {"n0": [], "n2": []}),
         ([daemon_set(tolerations=EXACT.tolerations)], [], {"n0": [WAITS], "n2": [WAITS]}),
-        ([daemon_set()], [DAEMON], {"n0": ["hard-daemonset"], "n2": [WAITS]}),
-        ([daemon_set("other")], [DAEMON], {"n0": ["hard-daemonset", WAITS], "n2": [WAITS]}),
+        ([daemon_set()], [DAEMON], {"n0": ["no-schedule-daemonset"], "n2": [WAITS]}),
+        ([daemon_set("other")], [DAEMON], {"n0": ["no-schedule-daemonset", WAITS], "n2": [WAITS]}),
         (
             [daemon_set(f"s{n}", node_selector=((f"k{n}", ""),)) for n in range(SHAPES_MAX + 1)],
             [],
@@ -140,13 +146,15 @@ def test_daemon_set_does_not_block_when_another_taint_rejects_its_pods() -> None
 
 def near(key: str, *, of: str = "cache", **changes: Any) -> Pod:
     terms = (PodAffinityTerm(select(of), key),)
-    return replace(pod("client", "n1", 10, 10, company=PodConstraints(near=terms)), **changes)
+    return replace(
+        pod("client", "n1", 10, 10, pod_constraints=PodConstraints(near=terms)), **changes
+    )
 
 
 CACHE = pod("cache", "n0", 10, 10, labels={"app": "cache"})
 ITSELF: dict[str, Any] = {"labels": {"app": "cache"}, "node": "n0"}
-HARD_0 = {"n0": [HARD_AFFINITY], "n2": []}
-SOFT: dict[str, list[Reason]] = {"n0": [], "n2": []}
+HARD_0 = {"n0": [NO_SCHEDULE_AFFINITY], "n2": []}
+PREFER_NO_SCHEDULE: dict[str, list[Reason]] = {"n0": [], "n2": []}
 WEB = pod("web", "n1", 10, 10, labels={"app": "web"})
 ON_0 = VolumeTopology(affinity=(SelectorTerm((Requirement("host", "In", ("0",)),)),))
 HERE_ALONE = NodeConstraints(volumes=(ON_0,))
@@ -155,19 +163,19 @@ HERE_ALONE = NodeConstraints(volumes=(ON_0,))
 @pytest.mark.parametrize(
     ("pods", "against"),
     [
-        ([near("host")], SOFT),  # no node satisfies it, marked or not
+        ([near("host")], PREFER_NO_SCHEDULE),  # no node satisfies it, marked or not
         ([near("host"), CACHE], HARD_0),
         ([near("host", node=None), CACHE], HARD_0),
-        ([near("host", daemon=True), CACHE], SOFT),
-        ([near("host"), CACHE, replace(CACHE, name="other", node="n1")], SOFT),
-        ([near("zone"), CACHE], SOFT),  # n1 is in the same zone
-        ([near("zone"), replace(CACHE, node="n2")], {"n0": [], "n2": [HARD_AFFINITY]}),
-        ([near("rack"), CACHE], SOFT),
-        ([near("host", placing=GREEN), CACHE], SOFT),  # no node admits it
+        ([near("host", daemon=True), CACHE], PREFER_NO_SCHEDULE),
+        ([near("host"), CACHE, replace(CACHE, name="other", node="n1")], PREFER_NO_SCHEDULE),
+        ([near("zone"), CACHE], PREFER_NO_SCHEDULE),  # n1 is in the same zone
+        ([near("zone"), replace(CACHE, node="n2")], {"n0": [], "n2": [NO_SCHEDULE_AFFINITY]}),
+        ([near("rack"), CACHE], PREFER_NO_SCHEDULE),
+        ([near("host", node_constraints=GREEN), CACHE], PREFER_NO_SCHEDULE),  # no node admits it
         # Another pod of a group with affinity to itself must run where the first one runs.
         ([near("host", **ITSELF)], HARD_0),
-        ([near("host", **ITSELF | {"node": "n1"})], SOFT),
-        ([near("host", **ITSELF | {"node": None})], SOFT),
+        ([near("host", **ITSELF | {"node": "n1"})], PREFER_NO_SCHEDULE),
+        ([near("host", **ITSELF | {"node": None})], PREFER_NO_SCHEDULE),
     ],
 )
 def test_affinity_blocks_no_schedule_when_only_marked_node_satisfies_it(
@@ -178,7 +186,7 @@ def test_affinity_blocks_no_schedule_when_only_marked_node_satisfies_it(
 
 
 CLIENT = near("host")
-WITHOUT = replace(CLIENT, company=near("host", of="nobody").company)
+WITHOUT = replace(CLIENT, pod_constraints=near("host", of="nobody").pod_constraints)
 RACK = near("rack", node=None)
 ITS_RACK = replace(RACK, labels={"app": "cache"})
 
@@ -188,17 +196,21 @@ ITS_RACK = replace(RACK, labels={"app": "cache"})
     [
         # Each kind of pods counts.
         ([CLIENT, WITHOUT, CACHE], {}, HARD_0),
-        ([CLIENT, replace(CLIENT, placing=GREEN), CACHE], {}, HARD_0),
+        ([CLIENT, replace(CLIENT, node_constraints=GREEN), CACHE], {}, HARD_0),
         ([near("host", of="web"), CLIENT, CACHE, WEB], {}, HARD_0),
         # The first pod of a group may run on any node that has the key.
-        ([RACK], {"n0": {"rack": "a"}}, SOFT),
+        ([RACK], {"n0": {"rack": "a"}}, PREFER_NO_SCHEDULE),
         ([ITS_RACK, replace(ITS_RACK, labels={"app": "x"})], {"n0": {"rack": "a"}}, HARD_0),
         ([RACK, ITS_RACK], {"n0": {"rack": "a"}}, HARD_0),
         # A volume is no reason: another pod like it has another volume.
-        ([near("host", placing=HERE_ALONE), CACHE, replace(CACHE, node="n1")], {}, SOFT),
+        (
+            [near("host", node_constraints=HERE_ALONE), CACHE, replace(CACHE, node="n1")],
+            {},
+            PREFER_NO_SCHEDULE,
+        ),
         # Pods on an unschedulable node count for other nodes of the same domain.
-        ([near("zone"), replace(CACHE, node="n3")], {}, {"n0": [], "n2": [HARD_AFFINITY]}),
-        ([near("host"), CACHE, replace(CACHE, node="n4")], {}, SOFT),
+        ([near("zone"), replace(CACHE, node="n3")], {}, {"n0": [], "n2": [NO_SCHEDULE_AFFINITY]}),
+        ([near("host"), CACHE, replace(CACHE, node="n4")], {}, PREFER_NO_SCHEDULE),
     ],
 )
 def test_affinity_of_each_pod_shape_is_checked_for_new_pod(
@@ -217,7 +229,7 @@ def test_blocker_names_pod_with_affinity() -> None:
         "n0"
     ]
     reported = "a pod like d/client has affinity to pods that run on no unmarked node"
-    assert found == Blocker(HARD_AFFINITY, reported, "d/client")
+    assert found == Blocker(NO_SCHEDULE_AFFINITY, reported, "d/client")
 
 
 @pytest.mark.parametrize(("kinds", "against"), [(SHAPES_MAX, 0), (SHAPES_MAX + 1, 2)])
@@ -226,11 +238,13 @@ def test_all_marks_remain_soft_when_there_are_too_many_affinity_shapes(
 ) -> None:
     pods = [near("host", of=f"cache-{n}", name=f"client-{n}") for n in range(kinds)]
     found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), pods), Config()))
-    assert [one.reason for why in found.values() for one in why] == [HARD_AFFINITY] * against
+    assert [one.reason for why in found.values() for one in why] == [
+        NO_SCHEDULE_AFFINITY
+    ] * against
 
 
 ODD = Pod(namespace="d", name="odd", node="other", unreadable="spec")
-ZONE_B = [replace(spread("zone"), node="n1", placing=GREEN)]
+ZONE_B = [replace(spread("zone"), node="n1", node_constraints=GREEN)]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +268,7 @@ def test_spread_blocks_no_schedule_when_only_marked_node_serves_domain(
     """Zone b has a marked node and another one; pods that need green nodes can use neither."""
     here = replace(node("other", labels={"zone": "b"}), **other)
     found = reasons_against(ClusterSnapshot(Cluster.of([*nodes(), here], pods), Config()))["n2"]
-    assert [one.reason for one in found] == ([HARD_SPREAD] if against else [])
+    assert [one.reason for one in found] == ([NO_SCHEDULE_SPREAD] if against else [])
 
 
 def test_node_marked_in_this_pass_gives_no_room() -> None:
@@ -272,11 +286,11 @@ def test_pass_considers_its_own_new_marks() -> None:
         budgets=UNLIMITED,
         no_schedule_after_seconds=0,
     )
-    nodes = [marked(node("m"), Mark.SOFT, 1), node("empty"), node("open")]
+    nodes = [marked(node("m"), Mark.PREFER_NO_SCHEDULE, 1), node("empty"), node("open")]
     cluster = Cluster.of(nodes, [pod("busy", "open", 3000, 100), ranked("p", 800)])
     found = reconcile.reconcile(cluster, settings, LeaderState(), 1000)
     assert {one.node for one in found.plan.removals} == {"m", "empty"}
-    assert [one.reason for one in found.no_schedule_blockers["m"]] == [HARD_PREEMPTION]
+    assert [one.reason for one in found.no_schedule_blockers["m"]] == [NO_SCHEDULE_PREEMPTION]
 
 
 BLUE = NodeConstraints((("blue", "true"),))
@@ -286,8 +300,8 @@ ZONE = spread("zone")
 @pytest.mark.parametrize(
     "pods",
     [
-        [replace(spread(key), placing=NO_NODE_CONSTRAINTS) for key in ("rack", "zone")],
-        [replace(ZONE, placing=one) for one in (NO_NODE_CONSTRAINTS, BLUE)],
+        [replace(spread(key), node_constraints=NO_NODE_CONSTRAINTS) for key in ("rack", "zone")],
+        [replace(ZONE, node_constraints=one) for one in (NO_NODE_CONSTRAINTS, BLUE)],
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
@@ -300,15 +314,16 @@ def test_each_spread_pod_shape_blocks_its_domains(pods: list[Pod], *, turned: bo
     found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), both), Config()))
     assert {name: [blocker.code for blocker in why] for name, why in found.items()} == {
         "n0": [],
-        "n2": ["hard-spread"],
+        "n2": ["no-schedule-spread"],
     }
 
 
 def test_all_marks_remain_soft_when_there_are_too_many_spread_shapes() -> None:
     def pods(many: int) -> list[Pod]:
-        placings = [NodeConstraints(node_selector=(("no", str(n)),)) for n in range(many)]
+        all_constraints = [NodeConstraints(node_selector=(("no", str(n)),)) for n in range(many)]
         return [
-            replace(spread("zone"), name=str(n), placing=one) for n, one in enumerate(placings)
+            replace(spread("zone"), name=str(n), node_constraints=one)
+            for n, one in enumerate(all_constraints)
         ]
 
     few, many = (
@@ -316,27 +331,34 @@ def test_all_marks_remain_soft_when_there_are_too_many_spread_shapes() -> None:
         for number in (SHAPES_MAX, SHAPES_MAX + 1)
     )
     assert not any(few.values())
-    assert all([one.reason for one in why] == [HARD_SPREAD] for why in many.values())
+    assert all([one.reason for one in why] == [NO_SCHEDULE_SPREAD] for why in many.values())
 
 
 def test_toleration_must_match_taint_value() -> None:
     """The value of the taint is the time of the mark: 1."""
     for value, speaks in (("1", False), ("2", True)):
-        placing = NodeConstraints(tolerations=(Toleration(TAINT_KEY, "Equal", value),))
+        node_constraints = NodeConstraints(tolerations=(Toleration(TAINT_KEY, "Equal", value),))
         found = reasons_against(
-            ClusterSnapshot(Cluster.of(nodes(), [replace(DAEMON, placing=placing)]), Config())
+            ClusterSnapshot(
+                Cluster.of(nodes(), [replace(DAEMON, node_constraints=node_constraints)]), Config()
+            )
         )
         assert bool(found["n0"]) is speaks
 
 
 @pytest.mark.parametrize(
     ("after", "age", "mark"),
-    [(None, 10**6, Mark.SOFT), (60, 59, Mark.SOFT), (60, 60, Mark.HARD), (0, 0, Mark.HARD)],
+    [
+        (None, 10**6, Mark.PREFER_NO_SCHEDULE),
+        (60, 59, Mark.PREFER_NO_SCHEDULE),
+        (60, 60, Mark.NO_SCHEDULE),
+        (0, 0, Mark.NO_SCHEDULE),
+    ],
 )
 def test_no_schedule_needs_configuration_and_age(after: int | None, age: int, mark: Mark) -> None:
     assert wanted((), after, age) is mark
     against = reasons_against(ClusterSnapshot(Cluster.of(nodes(), [DAEMON]), Config()))["n0"]
-    assert wanted(against, after, age) is Mark.SOFT
+    assert wanted(against, after, age) is Mark.PREFER_NO_SCHEDULE
 
 
 def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
@@ -345,13 +367,13 @@ def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
     going = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
     found = Cluster.of(
         [
-            marked(node("m", 2000, labels={"only": "m"}), Mark.HARD, 1),
+            marked(node("m", 2000, labels={"only": "m"}), Mark.NO_SCHEDULE, 1),
             node("going", taints=(going,)),
             node("n", 6000),
         ],
         [
             pod("has-a-choice", "going", 2000, 100),
-            replace(pod("waits", None, 1900, 100, placing=only), unschedulable=True),
+            replace(pod("waits", None, 1900, 100, node_constraints=only), unschedulable=True),
         ],
     )
     plan = reconcile.plan(found, Config(budgets=UNLIMITED))
@@ -362,9 +384,9 @@ def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
 def small(*others: Pod, used: int = 3000) -> Cluster:
     """Two marked nodes, one of them green, and one without a mark that is almost full."""
     nodes = [
-        marked(node("green", labels={"green": "true"}), Mark.SOFT, 1),
+        marked(node("green", labels={"green": "true"}), Mark.PREFER_NO_SCHEDULE, 1),
         node("open"),
-        marked(node("small", 1000), Mark.HARD, 1),
+        marked(node("small", 1000), Mark.NO_SCHEDULE, 1),
     ]
     return Cluster.of(nodes, [pod("busy", "open", used, 100), *others])
 
@@ -387,8 +409,8 @@ HUGE = Resources(5, 5, 0, 1, (("gpu", 9),))
         ([ranked("p", 501, daemon=True)], []),
         ([ranked("p", 501, node=None)], []),
         ([ranked("p", 1001, node=None)], ["green"]),
-        ([ranked("p", 100, placing=GREEN, node="green")], ["green"]),
-        ([ranked("p", 100, node="green"), ranked("q", 2000, placing=GREEN, node="green")],
+        ([ranked("p", 100, node_constraints=GREEN, node="green")], ["green"]),
+        ([ranked("p", 100, node="green"), ranked("q", 2000, node_constraints=GREEN, node="green")],
          ["green"]),
         ([ranked("p", 5000, node=None)], []),
         # A pod that fits no marked node does not hide one that does.
@@ -401,14 +423,16 @@ def test_preemption_blocks_no_schedule_when_pod_fits_only_marked_nodes(
     others: list[Pod], against: list[str]
 ) -> None:
     found = reasons_against(ClusterSnapshot(small(*others), Config()))
-    reported = [n for n, why in found.items() if "hard-preemption" in [one.code for one in why]]
+    reported = [
+        n for n, why in found.items() if "no-schedule-preemption" in [one.code for one in why]
+    ]
     assert reported == against
 
 
 def test_preemption_is_checked_for_pods_of_each_device_count() -> None:
     """Both request the same CPU, so the later name is first; a node with a device remains."""
     nodes = [
-        marked(node(name, extended=(("gpu", many),)), Mark.SOFT, 1)
+        marked(node(name, extended=(("gpu", many),)), Mark.PREFER_NO_SCHEDULE, 1)
         for name, many in (("two", 2), ("one", 1))
     ]
     asks = [
@@ -420,13 +444,13 @@ def test_preemption_is_checked_for_pods_of_each_device_count() -> None:
         ClusterSnapshot(Cluster.of([*nodes, node("open")], [busy, *asks]), Config())
     )
     reported = {name: [one.reason for one in why] for name, why in found.items()}
-    assert reported == {"two": [HARD_PREEMPTION], "one": [HARD_PREEMPTION]}
+    assert reported == {"two": [NO_SCHEDULE_PREEMPTION], "one": [NO_SCHEDULE_PREEMPTION]}
 
 
 def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
     """For each marked node the largest pod that fits it decides."""
     large = [ranked("a", 60_000, node="big"), ranked("b", 20_000, node="middle")]
-    more = [node("big", 64_000), marked(node("middle", 32_000), Mark.SOFT, 1)]
+    more = [node("big", 64_000), marked(node("middle", 32_000), Mark.PREFER_NO_SCHEDULE, 1)]
     found = small(*large, ranked("web", 600), used=3400)
     reported = reasons_against(
         ClusterSnapshot(Cluster.of([*found.nodes, *more], found.pods), Config())
@@ -448,7 +472,10 @@ def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
 def test_remaining_marks_remain_soft_when_there_are_too_many_pod_sizes() -> None:
     """Each pod requests more memory than one node has, and more CPU than the other."""
     nodes = [node("a", 10_000, 10), node("b", 10, 10_000)]
-    nodes = [*(marked(one, Mark.SOFT, 1) for one in nodes), node("open", 20_000, 20_000)]
+    nodes = [
+        *(marked(one, Mark.PREFER_NO_SCHEDULE, 1) for one in nodes),
+        node("open", 20_000, 20_000),
+    ]
     sizes = [replace(pod(f"p{n}", None, 20 + n, 20), priority=1) for n in range(LOOKS_MAX)]
     for many, against in ((LOOKS_MAX // 3, []), (LOOKS_MAX, ["a", "b"])):
         pods = [pod("low", None, 1, 1), *sizes[:many]]
@@ -468,7 +495,9 @@ def test_largest_pod_of_each_resource_is_checked() -> None:
 
 def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> None:
     pods = [
-        ranked(f"p{n}", 1, placing=NodeConstraints(node_selector=(("k", str(n)),)), node=None)
+        ranked(
+            f"p{n}", 1, node_constraints=NodeConstraints(node_selector=(("k", str(n)),)), node=None
+        )
         for n in range(SHAPES_MAX + 1)
     ]
     found = reasons_against(ClusterSnapshot(small(*pods), Config()))
@@ -481,7 +510,7 @@ def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> Non
     [
         (pod("p", None, 500, 100), ["green", "small"]),
         (pod("p", None, 2000, 100), ["green"]),
-        (pod("p", None, 500, 100, placing=GREEN), ["green"]),
+        (pod("p", None, 500, 100, node_constraints=GREEN), ["green"]),
         (pod("p", None, 5000, 100), []),
         (Pod(namespace="d", name="p", unreadable="spec: bad"), ["green", "small"]),
     ],
@@ -489,7 +518,7 @@ def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> Non
 def test_stuck_pod_softens_marks_that_may_block_it(waits: Pod, against: list[str]) -> None:
     found = reasons_against(ClusterSnapshot(small(waits), Config()), [(waits, "it waits")])
     reported = {name: [(one.code, one.pod) for one in why] for name, why in found.items() if why}
-    assert reported == {name: [("hard-waiting", "d/p")] for name in against}
+    assert reported == {name: [("no-schedule-waiting", "d/p")] for name in against}
 
 
 def test_all_marks_remain_soft_when_there_are_too_many_stuck_pods() -> None:
@@ -499,16 +528,16 @@ def test_all_marks_remain_soft_when_there_are_too_many_stuck_pods() -> None:
 
 
 def test_reason_is_retained_for_pause_when_it_disappears() -> None:
-    waits = pod("p", None, 500, 100, placing=GREEN)
+    waits = pod("p", None, 500, 100, node_constraints=GREEN)
     cluster = small(waits)
-    held = reasons_against(ClusterSnapshot(cluster, Config()), [(waits, "it waits")])
+    blockers = reasons_against(ClusterSnapshot(cluster, Config()), [(waits, "it waits")])
     freed = reasons_against(ClusterSnapshot(cluster, Config()))
-    recent = RecentReasons().observe(held, Now(100))
-    assert recent.merged_with(held) == held
+    recent = RecentReasons().observe(blockers, Now(100))
+    assert recent.merged_with(blockers) == blockers
     for later in (100, 101, 100 + PAUSE_SECONDS - 1):
         again = recent.observe(freed, now := Now(later))
         (why,) = again.merged_with(freed)["green"]
-        assert (why.code, why.pod) == ("hard-waiting", "d/p")
+        assert (why.code, why.pod) == ("no-schedule-waiting", "d/p")
         assert why.message == f"it waits; last seen {timestamp(100)}"
         assert why.until == now.next_change == 100 + PAUSE_SECONDS
     over = recent.observe(freed, Now(100 + PAUSE_SECONDS))
@@ -517,7 +546,7 @@ def test_reason_is_retained_for_pause_when_it_disappears() -> None:
 
 
 def test_recent_reason_is_forgotten_when_node_has_no_mark() -> None:
-    recent = RecentReasons({"gone": (100, Blocker(HARD_WAITING, "it waits"))})
+    recent = RecentReasons({"gone": (100, Blocker(NO_SCHEDULE_WAITING, "it waits"))})
     assert recent.observe({"n": ()}, Now(101)).last == {}
     assert recent.merged_with({"n": ()}) == {"n": ()}
 
@@ -528,7 +557,7 @@ def test_blocker_names_pod_and_reason() -> None:
     assert reasons_against(ClusterSnapshot(Cluster.of(nodes(), two), Config())) == {
         "n0": (
             Blocker(
-                HARD_DAEMONSET,
+                NO_SCHEDULE_DAEMONSET,
                 f"DaemonSet logs does not tolerate the taint {TAINT_KEY}",
                 "d/d",
                 TAINT_KEY,
@@ -536,40 +565,44 @@ def test_blocker_names_pod_and_reason() -> None:
         ),
         "n2": (
             Blocker(
-                HARD_SPREAD,
+                NO_SCHEDULE_SPREAD,
                 "topology spread over zone would still count b, where no node would accept "
                 "pods with this constraint",
             ),
         ),
     }
     would = "would find no room on unmarked nodes and may preempt others"
-    pods = [ranked("p", 100, placing=GREEN, node="green"), ranked("q", 501), ranked("r", 502)]
+    pods = [
+        ranked("p", 100, node_constraints=GREEN, node="green"),
+        ranked("q", 501),
+        ranked("r", 502),
+    ]
     assert reasons_against(ClusterSnapshot(small(*pods), Config())) == {
-        "green": (Blocker(HARD_PREEMPTION, f"a pod like d/p {would}", "d/p"),),
-        "small": (Blocker(HARD_PREEMPTION, f"a pod like d/r {would}", "d/r"),),
+        "green": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/p {would}", "d/p"),),
+        "small": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/r {would}", "d/r"),),
     }
 
 
 def test_blocker_names_one_stuck_pod_and_own_taints_are_ignored() -> None:
     taint = Taint("example.com/ours", "1", Effect.NO_SCHEDULE)
-    one = replace(marked(node("n"), Mark.HARD, 1), taints=(taint,))
+    one = replace(marked(node("n"), Mark.NO_SCHEDULE, 1), taints=(taint,))
     stuck = [(pod(name, None, 1000 + place, 10), "waits") for place, name in enumerate("pq")]
     found = reasons_against(
         ClusterSnapshot(Cluster.of([one], []), Config(taint_key="example.com/ours")), stuck
     )
-    assert found == {"n": (Blocker(HARD_WAITING, "waits", "d/p"),)}
+    assert found == {"n": (Blocker(NO_SCHEDULE_WAITING, "waits", "d/p"),)}
 
 
 def many(cpu: int) -> list[Pod]:
     """Return pods with SHAPES_MAX different constraints that all nodes satisfy; one is large."""
-    placings = [
+    all_constraints = [
         NodeConstraints(tolerations=(Toleration(key=f"k{n:03}", operator="Exists"),))
         for n in range(SHAPES_MAX)
     ]
     last = SHAPES_MAX - 1
     return [
-        ranked(f"p{n:03}", cpu if n == last else 1, placing=placing, node=None)
-        for n, placing in enumerate(placings)
+        ranked(f"p{n:03}", cpu if n == last else 1, node_constraints=node_constraints, node=None)
+        for n, node_constraints in enumerate(all_constraints)
     ]
 
 

@@ -143,7 +143,7 @@ def test_plan_moves_every_pod_to_admitting_node_with_room(
             assert target.ready
             assert not target.unschedulable
             unmarked_target = without_our_taint(target, TAINT_KEY)
-            assert first_failing_filter(unmarked_target, pods[one.pod].placing) is None
+            assert first_failing_filter(unmarked_target, pods[one.pod].node_constraints) is None
             where[one.pod] = one.node
     for name, node in nodes.items():
         if name in gone:
@@ -211,7 +211,11 @@ def test_candidates_are_all_or_none_when_nodes_are_equal(
 ) -> None:
     """Thesis, invariant 2: nodes have equal shapes and equal daemons."""
     shape = data.draw(st.sampled_from([node.allocatable for node in cluster.nodes]))
-    pods = [replace(pod, placing=NO_NODE_CONSTRAINTS) for pod in cluster.pods if not pod.daemon]
+    pods = [
+        replace(pod, node_constraints=NO_NODE_CONSTRAINTS)
+        for pod in cluster.pods
+        if not pod.daemon
+    ]
     nodes = [
         replace(node, labels={}, taints=(), allocatable=shape, unschedulable=False, ready=True)
         for node in cluster.nodes

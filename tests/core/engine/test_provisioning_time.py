@@ -10,7 +10,7 @@ from core.config.budgets import Reserve
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
 from core.engine.provisioning_time import NODES_MAX, ProvisioningTimes
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.engine.unschedulable import WAITING_PODS_MAX
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
@@ -44,9 +44,9 @@ def run_passes(
     *moments: tuple[int, Iterable[Node], Iterable[Pod]],
     config: Config = ASKED,
     memory: LeaderState | None = None,
-) -> PassResult:
+) -> ReconcileResult:
     """Run a pass at each of these times, in seconds after START."""
-    last: PassResult | None = None
+    last: ReconcileResult | None = None
     memory = memory or LeaderState()
     for seconds, nodes, pods in moments:
         last = reconcile(Cluster.of(nodes, pods), config, memory, START + seconds, last=last)
@@ -55,11 +55,11 @@ def run_passes(
     return last
 
 
-def measured(found: PassResult) -> Mapping[str, int]:
+def measured(found: ReconcileResult) -> Mapping[str, int]:
     return found.state.provisioning_times.seconds
 
 
-def arrival(waiting: Pod, bound: Pod, new: Node) -> PassResult:
+def arrival(waiting: Pod, bound: Pod, new: Node) -> ReconcileResult:
     """The pod becomes Pending, node *new* is added, and at second 100 the pod runs there."""
     later = [*HERE, new]
     return run_passes(
@@ -142,8 +142,8 @@ class TestObserved:
     def test_time_is_measured_per_reach(self) -> None:
         green = [node(name, labels={"green": "true"}) for name in ("g0", "g1", "x")]
         there = [*HERE, *green[:2]]
-        one = job("a", None, placing=GREEN)
-        running = [job("p", "n0"), job("q", "g0", placing=GREEN)]
+        one = job("a", None, node_constraints=GREEN)
+        running = [job("p", "n0"), job("q", "g0", node_constraints=GREEN)]
         found = run_passes(
             (0, there, running),
             (10, there, [*running, one]),

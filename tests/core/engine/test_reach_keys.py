@@ -10,7 +10,7 @@ from core.config.settings import Config
 from core.engine.arrivals import SHAPES_MAX
 from core.engine.leader_state import LeaderState
 from core.engine.reach_keys import ReachKeys, renamed
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.node import Node
@@ -35,8 +35,10 @@ def _pool(*names: str) -> list[Node]:
     return [*GENERAL, *(node(name, labels=LABELS) for name in names)]
 
 
-def _pod(name: str, on: str | None, placing: NodeConstraints = SHOP, cpu: int = 100) -> Pod:
-    made = pod(name, on, cpu, 100, placing=placing)
+def _pod(
+    name: str, on: str | None, node_constraints: NodeConstraints = SHOP, cpu: int = 100
+) -> Pod:
+    made = pod(name, on, cpu, 100, node_constraints=node_constraints)
     return replace(made, uid=name, unschedulable=on is None)
 
 
@@ -45,8 +47,8 @@ GENERAL_POD = pod("g", "g0", 100, 100)
 GREEDY = replace(_pod("e", "a0", OTHER, 1), namespace="evil")
 
 
-def _run_passes(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> PassResult:
-    last: PassResult | None = None
+def _run_passes(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> ReconcileResult:
+    last: ReconcileResult | None = None
     memory = LeaderState()
     for seconds, nodes, pods in moments:
         cluster = Cluster.of(nodes, [STAYS, GENERAL_POD, *pods])
@@ -56,7 +58,7 @@ def _run_passes(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> PassResu
     return last
 
 
-def _key(found: PassResult) -> str:
+def _key(found: ReconcileResult) -> str:
     reach = found.snapshot.reaches.reach_of(SHOP)
     assert reach is not None
     return reach.key
@@ -79,7 +81,7 @@ def test_peak_is_retained_when_reach_is_renamed(
     peak = [_pod(f"p{n}", "a1", cpu=1000) for n in range(3)]
     found = _run_passes((0, POOL, []), (10, POOL, peak), (20, POOL, []), *later)
     assert _key(found) == key
-    assert found.state.peak.looks.keys() == {"", "general", key}
+    assert found.state.peak.samples.keys() == {"", "general", key}
     assert 2999 <= found.rate_limits.peak_excess[key].cpu_millis <= 3000
 
 
@@ -90,7 +92,7 @@ def test_arrivals_are_retained_when_reach_is_renamed(
     one = _pod("p", "a1")
     found = _run_passes((0, POOL, []), (10, POOL, [one]), (20, POOL, []), *later)
     expected = found.state.expected_pods(found.snapshot.reachable_allocatable, Now(START + 50))
-    own = {kind.reach: many for kind, many in expected.items() if kind.placing == SHOP}
+    own = {kind.reach: many for kind, many in expected.items() if kind.node_constraints == SHOP}
     assert own == {key: 1}
     days = {kind.reach for counts in found.state.arrivals.daily.values() for kind in counts}
     assert days == {key}
@@ -158,4 +160,4 @@ def test_state_of_other_reaches_keeps_their_keys() -> None:
     assert _key(first) != _key(after), "the reach is renamed"
     general = after.snapshot.reaches.reach_of(NodeConstraints())
     assert general is not None
-    assert [second for second, _ in after.state.peak.looks[general.key]] == [START, START + 60]
+    assert [second for second, _ in after.state.peak.samples[general.key]] == [START, START + 60]

@@ -8,7 +8,7 @@ import pytest
 from core.config.settings import Config, UsabilityMode
 from core.engine.leader_state import LeaderState
 from core.engine.peak import RECENT_TEMPLATES_MAX
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
@@ -29,7 +29,7 @@ ASKED = Config(
     unneeded_time_seconds=0,
 )
 CI = NodeConstraints((("pool", "ci"),), tolerations=(Toleration("ci", "Exists"),))
-GENERAL = [marked(node("g0"), Mark.SOFT, 1), node("g1"), node("g2")]
+GENERAL = [marked(node("g0"), Mark.PREFER_NO_SCHEDULE, 1), node("g1"), node("g2")]
 STAYS = [pod(f"s{n}", f"g{n}", 1000, 1000) for n in range(3)]
 
 
@@ -41,11 +41,11 @@ def ci(count: int, *pods: Pod) -> Cluster:
 
 
 def busy(count: int) -> list[Pod]:
-    return [pod(f"p{n}", f"c{n}", 3000, 3000, placing=CI) for n in range(count)]
+    return [pod(f"p{n}", f"c{n}", 3000, 3000, node_constraints=CI) for n in range(count)]
 
 
-def run_passes(*moments: tuple[int, Cluster]) -> PassResult:
-    last: PassResult | None = None
+def run_passes(*moments: tuple[int, Cluster]) -> ReconcileResult:
+    last: ReconcileResult | None = None
     for seconds, cluster in moments:
         memory = last.state if last else LeaderState()
         last = reconcile(cluster, ASKED, memory, NOW + seconds, last=last)
@@ -53,7 +53,7 @@ def run_passes(*moments: tuple[int, Cluster]) -> PassResult:
     return last
 
 
-def removed_nodes(found: PassResult) -> list[str]:
+def removed_nodes(found: ReconcileResult) -> list[str]:
     return [one.node for one in found.plan.removals]
 
 
@@ -107,7 +107,9 @@ def test_no_template_is_remembered_when_window_is_off() -> None:
 def test_current_template_replaces_recent_one_for_same_nodes() -> None:
     """The reach has the key of the template that existing pods have."""
     same = NodeConstraints((("pool", "ci"),), tolerations=(Toleration(operator="Exists"),))
-    found = run_passes((0, ci(4, *busy(4))), (10, ci(4, pod("q", "c0", 10, 10, placing=same))))
+    found = run_passes(
+        (0, ci(4, *busy(4))), (10, ci(4, pod("q", "c0", 10, 10, node_constraints=same)))
+    )
     assert not found.snapshot.reaches.recent_templates
     assert same in found.state.recent_templates.seen_at
     assert CI not in found.state.recent_templates.seen_at
@@ -126,7 +128,8 @@ def test_recent_templates_do_not_displace_current_ones() -> None:
     recent = [in_set(REACHES_MAX + n) for n in range(9)]
     for many in (REACHES_MAX, REACHES_MAX - 2):
         groups: Mapping[NodeConstraints, list[list[Pod]]] = {
-            in_set(n): [[pod(f"p{n}", None, 1, 1, placing=in_set(n))]] for n in range(many)
+            in_set(n): [[pod(f"p{n}", None, 1, 1, node_constraints=in_set(n))]]
+            for n in range(many)
         }
         found = Reaches(nodes, groups, recent=recent)
         assert {*found.current_templates} == {*groups}
@@ -136,7 +139,7 @@ def test_recent_templates_do_not_displace_current_ones() -> None:
 def test_number_of_recent_templates_is_bounded() -> None:
     """Reaches of one node are unbounded, and a user can create pods for each of them."""
     nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
-    pods = [pod(f"p{n}", None, 1, 1, placing=in_set(n)) for n in range(len(nodes))]
+    pods = [pod(f"p{n}", None, 1, 1, node_constraints=in_set(n)) for n in range(len(nodes))]
     found = run_passes((0, Cluster.of(nodes, pods)), (10, Cluster.of(nodes, [])))
     assert len(found.snapshot.reaches.recent_templates) == len(nodes)
     assert len(found.state.recent_templates.seen_at) == RECENT_TEMPLATES_MAX
@@ -145,7 +148,7 @@ def test_number_of_recent_templates_is_bounded() -> None:
 
 def test_most_recent_templates_are_remembered_when_there_are_too_many() -> None:
     nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
-    pods = [pod(f"p{n}", None, 1, 1, placing=in_set(n)) for n in range(len(nodes))]
+    pods = [pod(f"p{n}", None, 1, 1, node_constraints=in_set(n)) for n in range(len(nodes))]
     last = Cluster.of(nodes, pods[50:])
     found = run_passes((0, Cluster.of(nodes, pods)), (5, last), (10, Cluster.of(nodes, [])))
     assert found.state.recent_templates.seen_at == {

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from cli.explain.reasons import NOT_HARDENED, NOT_RELEASED, NOT_REMOVABLE
+from cli.explain.reasons import NOT_REMOVABLE, NOT_SET_TO_NO_SCHEDULE, SCALE_DOWN_NOT_ALLOWED
 from core.config.budgets import BackoffConfig, Budgets, Cooldown, Reserve
 from core.config.settings import Config, Mode
 from core.engine.leader_state import LeaderState
 from core.engine.maintenance_gate import Refusal, may_begin
 from core.engine.planner import LIMIT
 from core.engine.pod_index import PodIndex
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.marks.mark import Mark, mark_of
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.cluster import Cluster
@@ -36,7 +36,7 @@ from tests.support.histories import AHEAD, EPOCH, LOOKS, SECONDS, TIMED, WAITS, 
 pytestmark = [pytest.mark.law, pytest.mark.mutate]
 
 
-def answer(one: PassResult) -> tuple[object, ...]:
+def answer(one: ReconcileResult) -> tuple[object, ...]:
     return one.plan, one.rate_limits, one.no_schedule_blockers, one.state, one.at
 
 
@@ -62,7 +62,7 @@ def test_every_reason_occurs_in_histories_and_ends_when_announced() -> None:
     ends: set[str] = set()
     for seed in range(150):
         settings, steps = histories.history(seed)
-        last: PassResult | None = None
+        last: ReconcileResult | None = None
         for cluster, now, failed, in_time in steps:
             memory = (last.state if last else LeaderState()).with_failed_writes(
                 failed, Now(now), **WAITS
@@ -75,10 +75,10 @@ def test_every_reason_occurs_in_histories_and_ends_when_announced() -> None:
                     assert now < blocker.until
                     assert last.requeue_at is not None
                     assert last.requeue_at <= blocker.until
-    reasons = (*NOT_REMOVABLE, *NOT_RELEASED, *NOT_HARDENED)
+    reasons = (*NOT_REMOVABLE, *SCALE_DOWN_NOT_ALLOWED, *NOT_SET_TO_NO_SCHEDULE)
     assert seen == {one.code for one in reasons} - {LIMIT.code}
-    assert ends - {one.code for one in NOT_HARDENED} == ENDING
-    assert "hard-new-leader" in ends
+    assert ends - {one.code for one in NOT_SET_TO_NO_SCHEDULE} == ENDING
+    assert "no-schedule-new-leader" in ends
 
 
 def test_nothing_begins_in_histories_while_it_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_nothing_begins_in_histories_while_it_is_refused() -> None:
     for seed in range(50):
         settings, steps = histories.history(seed)
         settings = replace(settings, mode=Mode.ENFORCE)
-        last: PassResult | None = None
+        last: ReconcileResult | None = None
         for cluster, now, _, in_time in steps:
             memory = last.state if last else LeaderState()
             last = reconcile(cluster, settings, memory, now, in_time=in_time, last=last)
@@ -98,7 +98,7 @@ def test_nothing_begins_in_histories_while_it_is_refused() -> None:
             if isinstance(beginning, Refusal):
                 refused.update(one.kind for one in writes if not is_repeated(one))
     assert not refused.keys() & {WriteKind.MARK, WriteKind.SET_NO_SCHEDULE}
-    assert refused[WriteKind.RELEASE_MARK] > 5
+    assert refused[WriteKind.UNMARK] > 5
     assert refused[WriteKind.SET_PREFER_NO_SCHEDULE] > 0
 
 
@@ -114,11 +114,11 @@ ENDING = {
 """Reasons that end by time alone. Reasons against NoSchedule marks persist after their end."""
 
 
-def blockers(one: PassResult) -> Iterator[Blocker]:
+def blockers(one: ReconcileResult) -> Iterator[Blocker]:
     """Yield every reason of the pass."""
     for kept in one.plan.kept:
         yield from kept.blockers
-    yield from (held.why for held in one.plan.reserve)
+    yield from (reserved.why for reserved in one.plan.reserve)
     for against in one.no_schedule_blockers.values():
         yield from against
 
@@ -150,7 +150,7 @@ def test_pod_index_reuses_groups_when_few_pods_change(
     new = [pod(f"q{n:02}", "n0", 100, 100) for n in range(added)]
     before = PodIndex.of(Cluster.of([node("n0")], [*pods, other]))
     now = before.updated(Cluster.of([node("n0")], [*pods[removed:], *new, other]))
-    alike = other.requests, other.placing
+    alike = other.requests, other.node_constraints
     assert (now.groups[alike] is before.groups[alike]) is reused
 
 
@@ -196,7 +196,7 @@ def test_pass_reuses_pod_index_of_last_pass() -> None:
     settings, nodes = Config(budgets=UNLIMITED), [node("n0"), node("n1")]
     last = reconcile(Cluster.of(nodes, [*pods, other]), settings, LeaderState(), 0)
     again = reconcile(Cluster.of(nodes, [*pods[1:], other]), settings, last.state, 1, last=last)
-    alike = other.requests, other.placing
+    alike = other.requests, other.node_constraints
     assert again.snapshot.pod_index.groups[alike] is last.snapshot.pod_index.groups[alike]
 
 
@@ -238,7 +238,7 @@ def test_limits_change_exactly_when_mark_or_backoff_expires() -> None:
     rules = BackoffConfig(first_seconds=10, max_seconds=100)
     settings = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
     made = small_cluster()
-    one = builders.marked(made.nodes[0], "soft", 100)
+    one = builders.marked(made.nodes[0], "PreferNoSchedule", 100)
     far = replace(made.nodes[1], annotations={BACKOFF_ANNOTATION: f"1 {200 + AHEAD}"})
     for cluster, last_second in (
         (Cluster.of([one, *made.nodes[1:]], made.pods), 159),
@@ -254,19 +254,19 @@ def test_limits_change_exactly_when_mark_or_backoff_expires() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ties", "last_second"), [(TIMED[0], EPOCH + 89), (TIMED[1], EPOCH + 100)]
+    ("disruption_facts", "last_second"), [(TIMED[0], EPOCH + 89), (TIMED[1], EPOCH + 100)]
 )
 def test_temporary_disruption_fact_counts_until_it_expires(
-    ties: DisruptionFacts, last_second: int
+    disruption_facts: DisruptionFacts, last_second: int
 ) -> None:
     """Until then the node with that pod is tried last."""
     settings = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
-    stays = replace(pod("a", "n0", 500, 500), owner_kind="", ties=ties)
-    if ties is TIMED[0]:
+    stays = replace(pod("a", "n0", 500, 500), owner_kind="", disruption_facts=disruption_facts)
+    if disruption_facts is TIMED[0]:
         stays = replace(stays, owner_kind="ReplicaSet")
     cluster = Cluster.of(
         [node("n0"), node("n1")],
-        [stays, replace(stays, name="b", node="n1", ties=DisruptionFacts())],
+        [stays, replace(stays, name="b", node="n1", disruption_facts=DisruptionFacts())],
     )
     cluster = replace(
         cluster, pods=(cluster.pods[0], replace(cluster.pods[1], owner_kind="ReplicaSet"))
@@ -316,7 +316,7 @@ def test_pass_is_skipped_during_cooldown() -> None:
         assert last.skipped is skipped
 
 
-def codes(one: PassResult, name: str) -> list[str]:
+def codes(one: ReconcileResult, name: str) -> list[str]:
     (kept,) = (kept for kept in one.plan.kept if kept.node == name)
     return [blocker.code for blocker in kept.blockers]
 
@@ -325,12 +325,14 @@ def codes(one: PassResult, name: str) -> list[str]:
 def test_permanent_no_schedule_blocker_causes_no_passes(marked_at: int) -> None:
     settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pods = [pod("busy", "n1", 3500, 100), replace(pod("p", "n1", 501, 100), priority=1)]
-    cluster = Cluster.of([builders.marked(node("n0"), "soft", marked_at), node("n1")], pods)
+    cluster = Cluster.of(
+        [builders.marked(node("n0"), "PreferNoSchedule", marked_at), node("n1")], pods
+    )
     last = reconcile(cluster, settings, LeaderState(), 10)
-    assert [one.code for one in last.no_schedule_blockers["n0"]] == ["hard-preemption"]
+    assert [one.code for one in last.no_schedule_blockers["n0"]] == ["no-schedule-preemption"]
     assert reconcile(cluster, settings, last.state, 11, last=last).skipped
     over = reconcile(Cluster.of(cluster.nodes, pods[:1]), settings, last.state, 20, last=last)
-    assert [one.code for one in over.no_schedule_blockers["n0"]] == ["hard-preemption"]
+    assert [one.code for one in over.no_schedule_blockers["n0"]] == ["no-schedule-preemption"]
     never = replace(settings, no_schedule_after_seconds=None)
     assert reconcile(cluster, never, LeaderState(), 10).no_schedule_blockers == {}
 
@@ -339,9 +341,9 @@ def test_pending_pod_blocks_no_schedule_after_wait_time() -> None:
     """Not earlier, because a scheduler needs some time."""
     settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pending = replace(pod("p", None, 500, 500), unschedulable=True)
-    nodes = [builders.marked(node("n0"), "hard", 1), node("n1")]
+    nodes = [builders.marked(node("n0"), "NoSchedule", 1), node("n1")]
     last = None
-    for now, codes in ((10, []), (14, []), (15, ["hard-waiting"])):
+    for now, codes in ((10, []), (14, []), (15, ["no-schedule-waiting"])):
         cluster = Cluster.of(nodes, [pending])
         last = reconcile(cluster, settings, last.state if last else LeaderState(), now, last=last)
         assert [one.code for one in last.no_schedule_blockers["n0"]] == codes
@@ -364,27 +366,29 @@ def test_ended_reason_blocks_no_schedule_for_pause() -> None:
     """Also in the second of its end: Pending pods cause several passes per second."""
     settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pending = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
-    nodes = [builders.marked(node("n0"), "soft", 1), node("n1")]
+    nodes = [builders.marked(node("n0"), "PreferNoSchedule", 1), node("n1")]
     last = reconcile(Cluster.of(nodes, [pending]), settings, LeaderState(), 10)
     bound = Cluster.of(nodes, [replace(pending, node="n1", unschedulable=False)])
     for now, skipped in ((10, False), (11, True), (309, True)):
         last = reconcile(bound, settings, last.state, now, last=last)
         assert last.skipped is skipped
         (why,) = last.no_schedule_blockers["n0"]
-        assert (why.code, why.until) == ("hard-waiting", 310)
+        assert (why.code, why.until) == ("no-schedule-waiting", 310)
         assert why.message.endswith(f"; last seen {timestamp(10)}")
     last = reconcile(bound, settings, last.state, 310, last=last)
     assert not last.no_schedule_blockers["n0"]
 
 
-def blocked_soft_marks(one: PassResult) -> set[str]:
-    marks = {name for name, found in one.snapshot.marks.items() if found.mark is Mark.SOFT}
+def blocked_soft_marks(one: ReconcileResult) -> set[str]:
+    marks = {
+        name for name, found in one.snapshot.marks.items() if found.mark is Mark.PREFER_NO_SCHEDULE
+    }
     return {name for name in marks if one.no_schedule_blockers[name]}
 
 
 def counts_waiting_time(why: Blocker) -> bool:
     """Return whether the reason ends a waiting time, which each leader counts from its start."""
-    return why.code == "hard-waiting" and "still Pending" in why.message
+    return why.code == "no-schedule-waiting" and "still Pending" in why.message
 
 
 def test_new_leader_keeps_marks_soft_that_previous_leader_kept() -> None:
@@ -414,16 +418,19 @@ def test_new_leader_keeps_marks_soft_that_previous_leader_kept() -> None:
 
 def test_new_leader_keeps_existing_soft_marks_for_pause() -> None:
     settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
-    nodes = [builders.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
+    nodes = [
+        builders.marked(node(name), how, 1)
+        for name, how in (("h", "NoSchedule"), ("s", "PreferNoSchedule"))
+    ]
     last = reconcile(Cluster.of([*nodes, node("n")], []), settings, LeaderState(), 10)
-    later = Cluster.of([*nodes, builders.marked(node("n"), "soft", 11), node("m")], [])
+    later = Cluster.of([*nodes, builders.marked(node("n"), "PreferNoSchedule", 11), node("m")], [])
     began = "a new leader does not know why the mark was PreferNoSchedule"
     for now, soft in ((10, True), (309, True), (310, False)):
         last = reconcile(later, settings, last.state, now, last=last)
         codes = {
             name: [one.code for one in why] for name, why in last.no_schedule_blockers.items()
         }
-        assert codes == {"h": [], "s": ["hard-new-leader"] if soft else [], "n": []}
+        assert codes == {"h": [], "s": ["no-schedule-new-leader"] if soft else [], "n": []}
         assert (
             not soft
             or last.no_schedule_blockers["s"][0].message == f"{began}; last seen {timestamp(10)}"

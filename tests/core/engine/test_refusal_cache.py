@@ -65,9 +65,9 @@ def test_refused_pod_fits_when_another_pod_is_displaced() -> None:
     ]
     pods = [
         pod("here", "R", 1000, 100),
-        pod("large", "X", 1000, 100, placing=on("R", "S", "X")),
-        pod("small", "X", 300, 100, placing=on("R", "X")),
-        pod("other", "Y", 500, 100, placing=on("R", "Y")),
+        pod("large", "X", 1000, 100, node_constraints=on("R", "S", "X")),
+        pod("small", "X", 300, 100, node_constraints=on("R", "X")),
+        pod("other", "Y", 500, 100, node_constraints=on("R", "Y")),
     ]
     assert removed_nodes(nodes, pods, config()) == ["Y", "X"]
 
@@ -82,10 +82,10 @@ def test_refused_pod_fits_when_another_pod_joins_its_node() -> None:
     ]
     pods = [
         pod("here", "R", 900, 2000),
-        pod("there", "X", 2000, 100, placing=on("S", "X")),
-        pod("large", "X", 1000, 24_000, placing=on("R", "S", "X")),
-        pod("small", "X", 200, 100, placing=on("R", "X")),
-        pod("other", "Y", 100, 39_000, placing=on("R", "X", "Y")),
+        pod("there", "X", 2000, 100, node_constraints=on("S", "X")),
+        pod("large", "X", 1000, 24_000, node_constraints=on("R", "S", "X")),
+        pod("small", "X", 200, 100, node_constraints=on("R", "X")),
+        pod("other", "Y", 100, 39_000, node_constraints=on("R", "X", "Y")),
     ]
     assert removed_nodes(nodes, pods, config()) == ["Y", "X"]
 
@@ -103,9 +103,9 @@ def removed_beside_wide_node(x: Node, load: int) -> list[str]:
         make_node("wide", 32_000, keep=True),
     ]
     pods = [
-        pod("x", "X", 1000, 100, placing=reach),
+        pod("x", "X", 1000, 100, node_constraints=reach),
         pod("y", "Y", 2000, 100),
-        pod("z", "Z", load, 100, placing=reach),
+        pod("z", "Z", load, 100, node_constraints=reach),
         *(pod(f"w{n}", "wide", 1600, 100) for n in range(8)),
     ]
     return removed_nodes(nodes, pods, config("1/2"))
@@ -118,7 +118,7 @@ def test_refused_node_is_tried_again_when_load_leaves_its_reach() -> None:
 
 def test_refused_marked_node_is_tried_again_with_release_thresholds() -> None:
     """Without X the reach is at 61 %, and at 51 % without Y too: below 55 %, not below 50 %."""
-    x = marked(make_node("X", 8000), Mark.SOFT, 1)
+    x = marked(make_node("X", 8000), Mark.PREFER_NO_SCHEDULE, 1)
     assert removed_beside_wide_node(x, 3100) == ["Y", "X"]
 
 
@@ -136,11 +136,11 @@ def test_refused_pod_avoids_full_reach_when_another_has_room() -> None:
         make_node("wide", 32_000, keep=True),
     ]
     pods = [
-        pod("p", "P", 5000, 100, placing=others),
-        pod("q", "Q", 2600, 100, placing=others),
-        pod("x", "X", 1000, 100, placing=on("P", "V", "X", "Z")),
-        pod("y", "Y", 2000, 100, placing=on("Y", "wide")),
-        pod("z", "Z", 3000, 100, placing=way),
+        pod("p", "P", 5000, 100, node_constraints=others),
+        pod("q", "Q", 2600, 100, node_constraints=others),
+        pod("x", "X", 1000, 100, node_constraints=on("P", "V", "X", "Z")),
+        pod("y", "Y", 2000, 100, node_constraints=on("Y", "wide")),
+        pod("z", "Z", 3000, 100, node_constraints=way),
         *(pod(f"w{n}", "wide", 1600, 100) for n in range(8)),
     ]
     assert removed_nodes(nodes, pods, config("1/2"))[:2] == ["Y", "X"]
@@ -151,18 +151,30 @@ def above_thresholds(size: int) -> tuple[Cluster, Config]:
     nodes = [make_node(f"x{n}", dear=True) for n in range(size)]
     nodes += [make_node(f"y{n}") for n in range(size)]
     dear, cheap = (on(*(one.name for one in half)) for half in (nodes[:size], nodes[size:]))
-    pods = [pod(f"x{n}-{k}", f"x{n}", 790, 100, placing=dear) for n in range(size) for k in "abcd"]
-    pods += [pod(f"y{n}", f"y{n}", 500, 100, placing=cheap) for n in range(size)]
+    pods = [
+        pod(f"x{n}-{k}", f"x{n}", 790, 100, node_constraints=dear)
+        for n in range(size)
+        for k in "abcd"
+    ]
+    pods += [pod(f"y{n}", f"y{n}", 500, 100, node_constraints=cheap) for n in range(size)]
     return Cluster.of(nodes, pods), config("4/5")
 
 
 def with_anti_affinity(size: int) -> tuple[Cluster, Config]:
     """Return a cluster in which half of the nodes have a pod with anti-affinity to its like."""
     nodes = [make_node(f"{kind}{n}") for kind in "xy" for n in range(size)]
-    company = PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
+    pod_constraints = PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
     own = on(*(one.name for one in nodes[:size]))
     pods = [
-        pod(f"x{n}", f"x{n}", 200, 100, placing=own, company=company, labels={"app": "own"})
+        pod(
+            f"x{n}",
+            f"x{n}",
+            200,
+            100,
+            node_constraints=own,
+            pod_constraints=pod_constraints,
+            labels={"app": "own"},
+        )
         for n in range(size)
     ]
     pods += [pod(f"y{n}", f"y{n}", 400, 100) for n in range(size)]

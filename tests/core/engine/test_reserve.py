@@ -28,10 +28,14 @@ from core.engine.arrivals import (
     without_expired,
 )
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.engine.reserve import PODS_MAX, RESERVE
 from core.engine.reserve import ReservePlanner as Room
-from core.marks.wellknown import GUARD_ANNOTATION, GUARD_OURS_ANNOTATION, KEEP_ANNOTATION
+from core.marks.wellknown import (
+    KEEP_ANNOTATION,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
+)
 from core.model.cluster import Cluster
 from core.model.constraints import (
     EVERYWHERE,
@@ -70,9 +74,9 @@ def job(name: str, on: str | None, cpu: int = 1000, **changes: object) -> Pod:
 
 def run_passes(
     nodes: Iterable[Node], *moments: tuple[int, Iterable[Pod]], config: Config = ASKED
-) -> PassResult:
+) -> ReconcileResult:
     """Run a pass at each of these times, in seconds after START."""
-    last: PassResult | None = None
+    last: ReconcileResult | None = None
     made = list(nodes)
     for seconds, pods in moments:
         memory = last.state if last else LeaderState()
@@ -81,13 +85,13 @@ def run_passes(
     return last
 
 
-def arrived(found: PassResult, now: int | None = None) -> dict[int, int]:
+def arrived(found: ReconcileResult, now: int | None = None) -> dict[int, int]:
     """Return the number of expected pods by millicores."""
     counts = found.state.expected_pods(WHOLE, Now(found.at if now is None else START + now))
     return {kind.requests.cpu_millis: many for kind, many in counts.items()}
 
 
-def reserved(found: PassResult) -> list[str]:
+def reserved(found: ReconcileResult) -> list[str]:
     return [one.node for one in found.plan.reserve]
 
 
@@ -113,7 +117,7 @@ class TestArrivals:
             {"unsupported": (CLAIMS_FIELD,), "unreadable": "x"},
             {"unsupported": (CLAIMS_FIELD,), "too_much": "labels"},
             {"too_much": "labels"},
-            {"placing": NodeConstraints(node_selector=(("no", "where"),))},
+            {"node_constraints": NodeConstraints(node_selector=(("no", "where"),))},
         ],
     )
     def test_pods_that_are_never_placed_are_no_arrivals(self, changes: dict[str, Any]) -> None:
@@ -128,7 +132,7 @@ class TestArrivals:
         assert arrived(
             run_passes(self.NODES, (0, [job("b", "n1")]), (10, [waits, job("b", "n1")]))
         ) == {1000: 1}
-        bound = job("a", "n0", placing=NodeConstraints(volumes=(EVERYWHERE,)))
+        bound = job("a", "n0", node_constraints=NodeConstraints(volumes=(EVERYWHERE,)))
         assert arrived(run_passes(self.NODES, (0, [waits]), (10, [bound]))) == {}, (
             "the pod existed before"
         )
@@ -140,8 +144,8 @@ class TestArrivals:
         nodes = [node(f"d{n}", labels={"pool": "db"}) for n in range(2)]
         nodes += [node(f"g{n}") for n in range(2)]
         there = [job("b", f"{first}0", 100), job("c", f"{first}1", 100)]
-        waits = job("a", None, unsupported=(CLAIMS_FIELD,), placing=db)
-        for more in ([], [job("e", "d0", 200, placing=db)]):
+        waits = job("a", None, unsupported=(CLAIMS_FIELD,), node_constraints=db)
+        for more in ([], [job("e", "d0", 200, node_constraints=db)]):
             found = run_passes(nodes, (0, [*there, *more]), (10, [*there, *more, waits]))
             (kind,) = found.state.expected_pods(WHOLE, Now(found.at))
             assert kind.reach == "pool=db"
@@ -179,7 +183,10 @@ class TestArrivals:
             (job("b", "n0"), {}),
             (job("b", "n0", 900), {900: 1}),
             (job("b", "n0", namespace="other"), {1000: 1}),
-            (job("b", "n0", placing=NodeConstraints(node_selector=(("disk", "ssd"),))), {1000: 1}),
+            (
+                job("b", "n0", node_constraints=NodeConstraints(node_selector=(("disk", "ssd"),))),
+                {1000: 1},
+            ),
             (job("b", "n0", owner_kind="Workflow"), {1000: 1}),
         ],
     )
@@ -261,7 +268,7 @@ class TestArrivals:
         nodes = [*self.NODES, node("g0", labels={"green": "true"})]
         nodes.append(node("g1", labels={"green": "true"}))
         early = [job("a", "n0"), job("b", "n0")]
-        late = job("c", "g0", 1500, placing=GREEN)
+        late = job("c", "g0", 1500, node_constraints=GREEN)
         found = run_passes(nodes, (0, []), (10, early), (1000, [*early, late]))
         assert arrived(found) == {1000: 2, 1500: 1}
 
@@ -278,12 +285,14 @@ class TestArrivals:
         self, green: str, pools: Sequence[str], between: int
     ) -> None:
         """Otherwise a pool with changing nodes would get its reserve several times."""
-        placing = NodeConstraints(node_selector=(("green", green),))
+        node_constraints = NodeConstraints(node_selector=(("green", green),))
         others = [node(f"n{n}", labels={"green": "false"}) for n in range(2)]
         memory, second, stays = LeaderState(), START, job("s", "n0", 1)
         for number, names in enumerate(pools):
             nodes = [*others, *(node(name, labels={"green": "true"}) for name in names)]
-            new = [job(f"j{number}-{n}", None, placing=placing) for n in range(2)]
+            new = [
+                job(f"j{number}-{n}", None, node_constraints=node_constraints) for n in range(2)
+            ]
             for seconds, pods in ((0, []), (400, new)):
                 second = START + number * between + seconds
                 memory = reconcile(Cluster.of(nodes, [stays, *pods]), ASKED, memory, second).state
@@ -294,10 +303,12 @@ class TestArrivals:
         """No evaluable pod uses the same nodes, whichever node comes first."""
         labels = (pool, "g", "x", "x")
         nodes = [node(f"n{n}", labels={"pool": one}) for n, one in enumerate(labels)]
-        placing = NodeConstraints(node_selector=(("pool", "x"),))
-        waits = replace(job("a", None, placing=placing), unsupported=(CLAIMS_FIELD,))
+        node_constraints = NodeConstraints(node_selector=(("pool", "x"),))
+        waits = replace(
+            job("a", None, node_constraints=node_constraints), unsupported=(CLAIMS_FIELD,)
+        )
         stays = job("s", "n0", 1)
-        for there in (stays, job("j", "n3", 1, placing=placing)):
+        for there in (stays, job("j", "n3", 1, node_constraints=node_constraints)):
             assert arrived(run_passes(nodes, (0, [there]), (10, [there, waits]))) == {1000: 1}
 
     def test_arrivals_count_at_same_time_on_next_days(self) -> None:
@@ -460,13 +471,13 @@ class TestBounds:
 
     @pytest.mark.parametrize(("more", "counts"), [(0, True), (1, False)])
     def test_template_is_not_counted_when_it_is_too_long(self, more: int, counts: bool) -> None:
-        def placing(value: str) -> NodeConstraints:
+        def node_constraints(value: str) -> NodeConstraints:
             return NodeConstraints(
                 affinity=(SelectorTerm((Requirement("a", "NotIn", (value,)),)),)
             )
 
-        long = "x" * (TEMPLATE_CHARACTERS_MAX + more - len(repr(placing(""))))
-        one = job("a", "n0", placing=placing(long))
+        long = "x" * (TEMPLATE_CHARACTERS_MAX + more - len(repr(node_constraints(""))))
+        one = job("a", "n0", node_constraints=node_constraints(long))
         assert bool(arrived(run_passes([node("n0"), node("n1")], (0, []), (10, [one])))) is counts
 
     def test_full_bucket_is_tolerated_when_clock_goes_back(self) -> None:
@@ -558,7 +569,9 @@ class TestBounds:
                 f"p{n}",
                 None,
                 1,
-                placing=NodeConstraints(node_selector=(("kubernetes.io/hostname", f"n{n}"),)),
+                node_constraints=NodeConstraints(
+                    node_selector=(("kubernetes.io/hostname", f"n{n}"),)
+                ),
             )
             for n in range(5)
         ]
@@ -581,8 +594,10 @@ class TestBounds:
     def test_number_of_reserved_pods_is_bounded(self) -> None:
         nodes = [node("n0", cpu=100_000, memory=10**7, pods=20_000), node("n1", pods=0)]
         many = [job(f"a{n:05}", None, 1) for n in range(PODS_MAX + 1)]
-        (held,) = run_passes(nodes, (0, []), (10, many), (400, [])).plan.reserve
-        assert held.why.message.startswith(f"it is reserved for {PODS_MAX} pods: {PODS_MAX} of 1m")
+        (protected,) = run_passes(nodes, (0, []), (10, many), (400, [])).plan.reserve
+        assert protected.why.message.startswith(
+            f"it is reserved for {PODS_MAX} pods: {PODS_MAX} of 1m"
+        )
 
     @pytest.mark.parametrize(
         ("first", "second"),
@@ -627,7 +642,7 @@ class TestBounds:
         kinds = [PodShape("general", Resources(1, 1), one) for one in places]
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
             ((one, many),) = Room(snapshot, counts).placeholders
-            assert (one.placing, many) == (places[1], PODS_MAX)
+            assert (one.node_constraints, many) == (places[1], PODS_MAX)
 
     def test_pod_of_untracked_reach_is_no_arrival(self) -> None:
         pairs = list(combinations(range(24), 2))
@@ -638,15 +653,18 @@ class TestBounds:
                 f"p{a}-{b}",
                 f"n{a:02}",
                 1,
-                placing=NodeConstraints(node_selector=((f"p{a}-{b}", ""),)),
+                node_constraints=NodeConstraints(node_selector=((f"p{a}-{b}", ""),)),
             )
             for a, b in pairs
         ]
         beyond = run_passes(nodes, (0, there)).snapshot.reaches.untracked
-        tracked = [pod for pod in there if pod.placing not in beyond]
+        tracked = [pod for pod in there if pod.node_constraints not in beyond]
         there += [replace(pod, name=f"{pod.name}-{n}") for pod in tracked for n in range(2)]
-        for placing, counted in ((tracked[0].placing, {7: 1}), (min(beyond, key=repr), {})):
-            more = [*there, job("new", None, 7, placing=placing)]
+        for node_constraints, counted in (
+            (tracked[0].node_constraints, {7: 1}),
+            (min(beyond, key=repr), {}),
+        ):
+            more = [*there, job("new", None, 7, node_constraints=node_constraints)]
             assert arrived(run_passes(nodes, (0, there), (10, more))) == counted
 
 
@@ -654,7 +672,9 @@ class TestReservedNodes:
     BUSY = (node("n0"), [pod("p", "n0", 3000, 100)])
     EMPTY = (node("e0"), node("e1"), node("e2"))
 
-    def found(self, *pods: Pod, nodes: Iterable[Node] = (), config: Config = ASKED) -> PassResult:
+    def found(
+        self, *pods: Pod, nodes: Iterable[Node] = (), config: Config = ASKED
+    ) -> ReconcileResult:
         """Let these pods arrive and end, and run a pass one window later."""
         busy, standing = self.BUSY
         made = [busy, *(nodes or self.EMPTY)]
@@ -703,9 +723,15 @@ class TestReservedNodes:
         assert reserved(self.found(job("a", None))) == []
 
     def test_node_is_reserved_when_expected_pod_fits_nowhere_else(self) -> None:
-        (held,) = self.found(job("a", None), job("b", None)).plan.reserve
-        assert held.node == "e0"
-        assert held.why == (RESERVE, "it is reserved for 1 pod: 1 of 1 + 95.4Mi", None, "", None)
+        (protected,) = self.found(job("a", None), job("b", None)).plan.reserve
+        assert protected.node == "e0"
+        assert protected.why == (
+            RESERVE,
+            "it is reserved for 1 pod: 1 of 1 + 95.4Mi",
+            None,
+            "",
+            None,
+        )
 
     def test_only_needed_nodes_are_reserved(self) -> None:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
@@ -725,16 +751,21 @@ class TestReservedNodes:
 
     def test_unmarked_nodes_are_reserved_first_and_released_ones_last(self) -> None:
         """Otherwise room is kept twice, and a node is released and protected in turns."""
-        free, soft = node("z"), [marked(node(name), "soft", START) for name in ("a", "b")]
-        guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-        held = replace(soft[1], annotations={**soft[1].annotations, **guard})
-        assert reserved(self.found(job("x", None, 2000), nodes=[soft[0], held, free])) == ["z"]
-        assert reserved(self.found(job("x", None, 2000), nodes=[soft[0], held])) == ["b"]
+        free, soft = (
+            node("z"),
+            [marked(node(name), "PreferNoSchedule", START) for name in ("a", "b")],
+        )
+        guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+        protected = replace(soft[1], annotations={**soft[1].annotations, **guard})
+        assert reserved(self.found(job("x", None, 2000), nodes=[soft[0], protected, free])) == [
+            "z"
+        ]
+        assert reserved(self.found(job("x", None, 2000), nodes=[soft[0], protected])) == ["b"]
         assert reserved(self.found(job("x", None, 2000), nodes=[soft[0]])) == ["a"]
 
     def test_unprotected_node_is_reserved_last(self) -> None:
         """Its autoscaler may remove it at any time."""
-        soft = marked(node("m", labels={"pool": "a"}), "soft", START)
+        soft = marked(node("m", labels={"pool": "a"}), "PreferNoSchedule", START)
         pools = (Pool(name="a", node_selector=(("pool", "a"),), budget=Budget()),)
         apart = replace(ASKED, budgets=replace(ASKED.budgets, pools=pools))
         by_hand = replace(ASKED, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
@@ -746,18 +777,18 @@ class TestReservedNodes:
 
     def test_node_with_only_filler_pods_is_reserved_last(self) -> None:
         """It is empty for its autoscaler, and not protected."""
-        soft = marked(node("m"), "soft", START)
+        soft = marked(node("m"), "PreferNoSchedule", START)
         standing = [*self.BUSY[1], replace(pod("low", "e0", 100, 1), priority=-11)]
         moments = (0, standing), (10, [*standing, job("x", None, 2000)]), (400, standing)
         for others, name in (([soft], "m"), ([], "e0")):
             found = run_passes([self.BUSY[0], self.EMPTY[0], *others], *moments)
-            assert "e0" not in found.plan.held
+            assert "e0" not in found.plan.protected
             assert reserved(found) == [name]
 
     def test_occupied_node_gives_room_when_its_mark_is_soft(self) -> None:
-        soft = marked(node("m"), "soft", START)
+        soft = marked(node("m"), "PreferNoSchedule", START)
         standing = [pod("p", "m", 1000, 100)]
-        for made, names in ((soft, []), (marked(node("m"), "hard", START), ["e0"])):
+        for made, names in ((soft, []), (marked(node("m"), "NoSchedule", START), ["e0"])):
             found = run_passes(
                 [made, *self.EMPTY],
                 (0, standing),
@@ -767,7 +798,7 @@ class TestReservedNodes:
             assert reserved(found) == names
 
     def test_reserved_node_keeps_its_soft_mark(self) -> None:
-        nodes = [marked(one, "soft", START) for one in self.EMPTY]
+        nodes = [marked(one, "PreferNoSchedule", START) for one in self.EMPTY]
         hard = replace(ASKED, no_schedule_after_seconds=0)
         found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         assert reserved(found) == ["e0"]
@@ -777,8 +808,11 @@ class TestReservedNodes:
     def test_mark_remains_soft_for_pause_after_reservation(self) -> None:
         """Single pods change which nodes are reserved."""
         hard = replace(ASKED, no_schedule_after_seconds=0)
-        guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-        nodes = [marked(replace(one, annotations=guard), "soft", START) for one in self.EMPTY]
+        guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+        nodes = [
+            marked(replace(one, annotations=guard), "PreferNoSchedule", START)
+            for one in self.EMPTY
+        ]
         last = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         cluster = last.snapshot.cluster
         more = replace(cluster, nodes=(*cluster.nodes, node("more")))
@@ -789,7 +823,7 @@ class TestReservedNodes:
 
     def test_empty_node_with_no_schedule_mark_is_reserved_and_softened(self) -> None:
         """With `noScheduleAfter` most empty nodes have a NoSchedule mark."""
-        nodes = [marked(one, "hard", START) for one in self.EMPTY]
+        nodes = [marked(one, "NoSchedule", START) for one in self.EMPTY]
         hard = replace(ASKED, mode=Mode.ENFORCE, no_schedule_after_seconds=0)
         found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         assert reserved(found) == ["e0"]
@@ -799,7 +833,7 @@ class TestReservedNodes:
         )
         (own,) = (one for one in writes if one.key == "e0")
         assert own.kind is WriteKind.SET_PREFER_NO_SCHEDULE
-        assert own.annotations[GUARD_ANNOTATION] == "true"
+        assert own.annotations[SCALE_DOWN_DISABLED_ANNOTATION] == "true"
         assert "it is reserved for 1 pod" in own.note
 
     @pytest.mark.parametrize(
@@ -838,7 +872,7 @@ class TestReservedNodes:
         """The pending pod needs the port of the running pod, so the expected pod fits there."""
         busy, (there,) = self.BUSY
         port = PodConstraints(host_ports=(HostPort(80),))
-        standing = [replace(there, company=port), job("w", None, company=port)]
+        standing = [replace(there, pod_constraints=port), job("w", None, pod_constraints=port)]
         found = run_passes(
             [busy, *self.EMPTY], (0, standing), (10, [*standing, job("a", None)]), (400, standing)
         )
@@ -856,10 +890,10 @@ class TestReservedNodes:
         standing = [pod("p", "n0", 4000, 100), job("w0", None), job("w1", None)]
         sizes = [500, 500, 500, 400, 400, 300, *least]
         come = [job(f"a{number}", None, cpu) for number, cpu in enumerate(sizes)]
-        (held,) = run_passes(
+        (protected,) = run_passes(
             [full, large], (0, standing), (10, [*standing, *come]), (400, standing)
         ).plan.reserve
-        assert held.why.message == (
+        assert protected.why.message == (
             f"it is reserved for {pods} pods: 2 pending, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
             f"1 of 100m + 95.4Mi, {rest}"
         )
@@ -867,14 +901,14 @@ class TestReservedNodes:
     def test_headroom_is_reserved_only_when_fewer_pods_are_expected(self) -> None:
         least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
         assert reserved(self.found(config=least)) == ["e0"]
-        (held,) = self.found(job("a", None, 3000), config=least).plan.reserve
-        assert held.why.message == "it is reserved for 1 pod: 1 of 3 + 95.4Mi"
+        (protected,) = self.found(job("a", None, 3000), config=least).plan.reserve
+        assert protected.why.message == "it is reserved for 1 pod: 1 of 3 + 95.4Mi"
 
     def test_headroom_is_reserved_per_reach(self) -> None:
         """Smaller expected pods do not replace it either."""
         least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
         nodes = [*self.EMPTY, *(node(name, labels={"green": "true"}) for name in ("g0", "g1"))]
-        come = [job("a", None, 3500, placing=GREEN), job("b", None, 2000)]
+        come = [job("a", None, 3500, node_constraints=GREEN), job("b", None, 2000)]
         found = self.found(*come, nodes=nodes, config=least)
         assert {one.node: one.why.message.split(": ")[1] for one in found.plan.reserve} == {
             "e0": "1 of 3 + 95.4Mi",
@@ -958,7 +992,7 @@ class TestStartingNodes:
     NEW = replace(node("new"), created_seconds=START + 10, ready=False)
     NOT_READY = "node.kubernetes.io/not-ready"
 
-    def found(self, *nodes: Node, pods: Iterable[Pod] = (), at: int = 20) -> PassResult:
+    def found(self, *nodes: Node, pods: Iterable[Pod] = (), at: int = 20) -> ReconcileResult:
         """Let pods with 4,000m arrive while all nodes are full; run a pass with more nodes."""
         here, arriving = [*self.FULL, *pods], [job(f"a{n}", None, 2000) for n in range(2)]
         first = reconcile(Cluster.of(self.HERE, self.FULL), self.ENABLED, LeaderState(), START)
@@ -997,7 +1031,7 @@ class TestStartingNodes:
         [
             pytest.param(node("e0"), (), {"general"}, id="unprotected"),
             pytest.param(node("e0"), (pod("p", "e0", 100, 1),), set(), id="in use"),
-            pytest.param(marked(node("e0"), "soft", START), (), set(), id="marked"),
+            pytest.param(marked(node("e0"), "PreferNoSchedule", START), (), set(), id="marked"),
             pytest.param(
                 node("e0", annotations={KEEP_ANNOTATION: "true"}), (), set(), id="opted out"
             ),
@@ -1017,7 +1051,10 @@ class TestStartingNodes:
     def test_node_with_only_filler_pods_gives_no_room_unless_marked(self) -> None:
         low, large = replace(pod("p", "e0", 100, 1), priority=-11), node("e0", cpu=8000)
         assert self.found(large, pods=[low]).short_reaches == {"general"}
-        assert self.found(marked(large, "soft", START), pods=[low]).short_reaches == frozenset()
+        assert (
+            self.found(marked(large, "PreferNoSchedule", START), pods=[low]).short_reaches
+            == frozenset()
+        )
 
     @pytest.mark.parametrize(
         "changes",
@@ -1084,7 +1121,7 @@ class TestStartingNodes:
 class TestReserveHysteresis:
     """An empty marked node that is needed only while a pod of a CronJob runs."""
 
-    NODES = (node("n0"), marked(node("n1"), "soft", START))
+    NODES = (node("n0"), marked(node("n1"), "PreferNoSchedule", START))
     BASE = job("base", "n0", 3000)
     RUN, NEXT = job("cron-1", "n0"), job("cron-2", "n0")
 

@@ -10,7 +10,7 @@ from core.config.budgets import CapacityBuffers, Reserve
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.arrivals import SHAPES_MAX, Arrivals
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.model.cluster import Cluster
 from core.model.constraints import Requirement, SelectorTerm
 from core.model.node import Node, Taint
@@ -19,7 +19,7 @@ from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED
 from tests.support.mixed_autoscalers import surrounded
-from tests.support.reference_reserve import UNBOUND, held, lacking
+from tests.support.reference_reserve import UNBOUND, lacking, protected
 
 pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
 
@@ -124,7 +124,9 @@ def with_twin(first: Cluster, new: Sequence[Node]) -> Cluster:
 
     So the added nodes belong to existing reaches of several nodes only.
     """
-    pods = [p for p in first.pods if not any(term.fields for term in p.placing.affinity or ())]
+    pods = [
+        p for p in first.pods if not any(term.fields for term in p.node_constraints.affinity or ())
+    ]
     cluster = Cluster.of([*first.nodes, new[0]], pods, first.budgets)
     return surrounded(cluster, first)
 
@@ -166,14 +168,19 @@ def pinned(chance: random.Random, first: Cluster, pods: Sequence[Pod]) -> list[P
     name = chance.choice(first.nodes).name if pods else ""
     term = SelectorTerm((), (Requirement("metadata.name", "In", (name,)),))
     return [
-        replace(p, placing=replace(p.placing, affinity=(term,)), node=None, nominated_node="")
+        replace(
+            p,
+            node_constraints=replace(p.node_constraints, affinity=(term,)),
+            node=None,
+            nominated_node="",
+        )
         for p in pods
     ]
 
 
-def run_history(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResult]:
+def run_history(seed: int) -> tuple[Config, list[tuple[int, Cluster]], ReconcileResult]:
     settings, states = history(seed)
-    last: PassResult | None = None
+    last: ReconcileResult | None = None
     for second, cluster in states:
         last = reconcile(
             cluster, settings, last.state if last else LeaderState(), second, last=last
@@ -182,11 +189,11 @@ def run_history(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResul
     return settings, states, last
 
 
-def names(found: PassResult) -> set[str]:
+def names(found: ReconcileResult) -> set[str]:
     return {one.node for one in found.plan.reserve}
 
 
-def short(found: PassResult) -> set[frozenset[str]]:
+def short(found: ReconcileResult) -> set[frozenset[str]]:
     """Return the reaches without room for expected pods, as sets of node names.
 
     Pods of previous days do not exist any more, so the nodes come from their constraints.
@@ -194,7 +201,8 @@ def short(found: PassResult) -> set[frozenset[str]]:
     snapshot = found.snapshot
     return {
         frozenset(
-            snapshot.node_order.nodes[n].name for n in snapshot.reaches.members(kind.placing)
+            snapshot.node_order.nodes[n].name
+            for n in snapshot.reaches.members(kind.node_constraints)
         )
         for kind in found.state.expected_pods(snapshot.total_allocatable, Now(found.at))
         if kind.reach in found.short_reaches
@@ -205,7 +213,7 @@ def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
     kept = 0
     for seed in seeds:
         settings, states, found = run_history(seed)
-        assert names(found) == held(states, settings), seed
+        assert names(found) == protected(states, settings), seed
         assert short(found) == lacking(states, settings), seed
         kept += bool(names(found)) and found.state.arrivals.recent != {}
     assert kept > len(seeds) // 20
@@ -220,7 +228,7 @@ SELDOM = {"pods that select a node by name count": 1600}
 def test_comparison_notices_mutant(mutant: str, seeds: range) -> None:
     first = SELDOM.get(mutant, 0)
     assert any(
-        names(found) != held(states, settings, mutant)
+        names(found) != protected(states, settings, mutant)
         for settings, states, found in map(run_history, range(first, first + len(seeds)))
     )
 
@@ -255,7 +263,7 @@ def test_number_of_entries_is_bounded() -> None:
     settings = Config(
         budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=3600))
     )
-    last: PassResult | None = None
+    last: ReconcileResult | None = None
     most = 0
     chance = random.Random(1)
     first = mixed.cluster(chance, 4)

@@ -8,7 +8,7 @@ import pytest
 
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.engine.scale_in_targets import NODES_MAX
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from core.model.cluster import Cluster
@@ -28,15 +28,17 @@ FULL = Config(budgets=UNLIMITED)
 
 def run_pass(
     nodes: list[Node], *pods: Pod, config: Config = FULL, before: LeaderState | None = None
-) -> PassResult:
-    return reconcile(Cluster.of(nodes, pods), config, before or LeaderState(first_pass_at=0), NOW)
+) -> ReconcileResult:
+    return reconcile(
+        Cluster.of(nodes, pods), config, before or LeaderState(first_reconciliation_at=0), NOW
+    )
 
 
 def replicas(on: str, cpu: int, owner: str = "ReplicaSet") -> Pod:
     return replace(pod(f"{owner.lower()}-{on}-{cpu}", on, cpu, 100), owner_kind=owner)
 
 
-def targets(found: PassResult) -> dict[str, int]:
+def targets(found: ReconcileResult) -> dict[str, int]:
     return dict(found.state.scale_in_targets)
 
 
@@ -78,7 +80,7 @@ def test_each_reach_has_its_own_target() -> None:
     nodes = [node(name, 1000) for name in "abc"]
     nodes += (node(name, 1000, labels={"pool": "gpu"}, taints=(taint,)) for name in "gh")
     pods = [replicas(name, millis) for name, millis in cpu.items()]
-    pods[3:] = (replace(one, placing=own) for one in pods[3:])
+    pods[3:] = (replace(one, node_constraints=own) for one in pods[3:])
     assert targets(run_pass(nodes, *pods)) == {"b": 1, "h": 2}
 
 
@@ -87,7 +89,7 @@ def test_each_reach_has_its_own_target() -> None:
     [
         pytest.param(replace(node("a", 1000), unschedulable=True), id="cordoned"),
         pytest.param(node("a", 1000, annotations={KEEP_ANNOTATION: "true"}), id="opted out"),
-        pytest.param(node("a", 1000, labels={MARK_LABEL: "soft"}), id="marked"),
+        pytest.param(node("a", 1000, labels={MARK_LABEL: "PreferNoSchedule"}), id="marked"),
     ],
 )
 def test_node_is_no_target_when_ineligible_or_marked(one: Node) -> None:
@@ -135,7 +137,9 @@ def run_both(seed: int, mutant: str = "") -> tuple[dict[str, int], dict[str, int
     config = mixed_config.config(chance)
     names = [one.name for one in cluster.nodes if chance.random() < 0.1]
     before = {name: number for number, name in enumerate([*names, "gone"], chance.randint(1, 9))}
-    found = reconcile(cluster, config, LeaderState(first_pass_at=0, scale_in_targets=before), NOW)
+    found = reconcile(
+        cluster, config, LeaderState(first_reconciliation_at=0, scale_in_targets=before), NOW
+    )
     kept = {one.node: [why.code for why in one.blockers] for one in found.plan.kept}
     return targets(found), following(cluster, config, before, kept, mutant, clock=NOW)
 

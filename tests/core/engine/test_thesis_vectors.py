@@ -86,11 +86,11 @@ NEW = LeaderState()
 
 def run_pass(
     config: Config, memory: LeaderState = NEW, now: int = 0, cluster: Cluster | None = None
-) -> reconcile.PassResult:
+) -> reconcile.ReconcileResult:
     return reconcile.reconcile(cluster or thesis_cluster(), config, memory, now)
 
 
-def due(found: reconcile.PassResult) -> frozenset[str]:
+def due(found: reconcile.ReconcileResult) -> frozenset[str]:
     """Return the nodes whose unneeded time is over."""
     waiting = {
         one.node

@@ -39,7 +39,10 @@ def test_plan_is_first_part_of_whole_plan_when_time_runs_out(calls: int) -> None
 
 
 def test_marked_nodes_are_evaluated_when_there_is_no_time() -> None:
-    goes, stays = marked(node("goes"), Mark.SOFT, 1), marked(node("stays"), Mark.SOFT, 2)
+    goes, stays = (
+        marked(node("goes"), Mark.PREFER_NO_SCHEDULE, 1),
+        marked(node("stays"), Mark.PREFER_NO_SCHEDULE, 2),
+    )
     kept = node("opted", annotations={KEEP_ANNOTATION: "true"})
     full = [pod(name, name, 4000, 100) for name in ("stays", "opted", "other")]
     cluster = Cluster.of([goes, stays, kept, node("other")], full)

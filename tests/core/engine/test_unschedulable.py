@@ -46,8 +46,8 @@ def waiting(name: str, cpu: int = 1000, **more: object) -> Pod:
 
 def cluster(*pods: Pod) -> Cluster:
     """Return a cluster with a NoSchedule node, and a node with a pod of a DaemonSet."""
-    hard = marked(node("hard"), Mark.HARD, 1)
-    return Cluster.of([hard, node("full")], [pod("agent", "full", 100, 100, daemon=True), *pods])
+    closed = marked(node("closed"), Mark.NO_SCHEDULE, 1)
+    return Cluster.of([closed, node("full")], [pod("agent", "full", 100, 100, daemon=True), *pods])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_pod_is_unschedulable_when_reported_or_unreadable(one: Pod, counts: bool
         (waiting("fits"), True, True),
         (waiting("fits-where-there-is-a-mark", 4000), True, True),
         (waiting("larger-than-any-node", 4001), False, False),
-        (waiting("wants-what-no-node-has", placing=GREEN), False, False),
+        (waiting("wants-what-no-node-has", node_constraints=GREEN), False, False),
         (waiting("cannot-be-judged", unsupported=(CLAIM,)), True, True),
         (waiting("neither", 4001, unsupported=(CLAIM,)), False, False),
         (waiting("asks-too-much", too_much="terms"), False, True),
@@ -102,7 +102,7 @@ def test_daemon_pods_reduce_room_for_unschedulable_pod() -> None:
 
 def test_unevaluable_pod_is_not_urgent_without_no_schedule_mark() -> None:
     one = waiting("p", unsupported=(CLAIM,))
-    for mark in (None, Mark.SOFT):
+    for mark in (None, Mark.PREFER_NO_SCHEDULE):
         nodes = [node("a") if mark is None else marked(node("a"), mark, 1)]
         assert not cannot_wait(Cluster.of(nodes, [one]), [one], TAINT_KEY)
 
@@ -121,18 +121,20 @@ def test_impossible_pods_of_one_namespace_hide_none_of_another() -> None:
 
 RUNNING = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(4)]
 BURSTS = NodeConstraints(node_selector=(("type", "virtual"),))
-BURST = [waiting(f"b{n}", 4000, placing=BURSTS) for n in range(20)]
+BURST = [waiting(f"b{n}", 4000, node_constraints=BURSTS) for n in range(20)]
 
 
 @pytest.mark.parametrize(
     ("there", "then"),
     [
         ([waiting("huge", 10**9)], []),
-        ([waiting("of-no-pool", placing=GREEN)], []),
+        ([waiting("of-no-pool", node_constraints=GREEN)], []),
         (
             [
                 waiting(
-                    "huge-of-a-pool", 10**9, placing=NodeConstraints(node_selector=(("a", "b"),))
+                    "huge-of-a-pool",
+                    10**9,
+                    node_constraints=NodeConstraints(node_selector=(("a", "b"),)),
                 )
             ],
             [],
@@ -149,7 +151,7 @@ def test_impossible_pod_changes_no_plan(there: list[Pod], then: list[Pod]) -> No
     config = Config(budgets=budgets, unneeded_time_seconds=0)
 
     def last_plan(*more: list[Pod]) -> Plan:
-        memory, plans = LeaderState(first_pass_at=0), []
+        memory, plans = LeaderState(first_reconciliation_at=0), []
         for second, pods in enumerate(more):
             found = reconcile(Cluster.of(nodes, [*RUNNING, *pods]), config, memory, NOW + second)
             memory = found.state
@@ -169,7 +171,7 @@ def test_forced_pod_fills_only_its_own_node(ready: bool) -> None:
     config = Config(
         budgets=replace(UNLIMITED, stabilization_window_seconds=600), unneeded_time_seconds=0
     )
-    memory = LeaderState(first_pass_at=0)
+    memory = LeaderState(first_reconciliation_at=0)
     for second, pods in enumerate(([], [pod("huge", "n0", 10**9, 100)], [])):
         found = reconcile(Cluster.of(nodes, [*there, *pods]), config, memory, NOW + second)
         memory = found.state
@@ -208,13 +210,13 @@ def test_unevaluable_pod_is_stuck_at_once() -> None:
 
 
 def test_pod_of_untracked_template_is_stuck_at_once() -> None:
-    pods = [waiting("p", placing=GREEN)]
+    pods = [waiting("p", node_constraints=GREEN)]
     assert list(blocked_by_no_schedule(pods, {}, Now(NOW))) == []
     assert [pod.key for pod, _ in blocked_by_no_schedule(pods, {}, Now(NOW), {GREEN})] == ["d/p"]
 
 
 @pytest.mark.parametrize("more", [-1, 0, 9])
-@pytest.mark.parametrize(("cpu", "codes"), [(3500, ["hard-waiting"]), (4001, [])])
+@pytest.mark.parametrize(("cpu", "codes"), [(3500, ["no-schedule-waiting"]), (4001, [])])
 def test_pod_blocks_no_schedule_when_there_are_too_many_impossible_pods(
     more: int, cpu: int, codes: list[str]
 ) -> None:
@@ -226,7 +228,7 @@ def test_pod_blocks_no_schedule_when_there_are_too_many_impossible_pods(
     found = cluster(pod("busy", "full", 1500, 100), *flood, waiting("p", cpu, namespace="z"))
     first = reconcile(found, settings, LeaderState(), NOW)
     then = reconcile(found, settings, first.state, NOW + WAIT_SECONDS)
-    assert [one.code for one in then.no_schedule_blockers["hard"]] == codes
+    assert [one.code for one in then.no_schedule_blockers["closed"]] == codes
 
 
 def test_pending_pods_are_bounded_fairly_between_namespaces() -> None:
@@ -260,7 +262,7 @@ def test_unschedulable_node_holds_no_pod(changed: dict[str, Any], holds: bool) -
     found = Cluster.of([replace(node("n"), **changed)], [one])
     assert bool(list(feasible_unschedulable(found, "example.com/ours"))) is holds
     assert cannot_wait(found, [one], "example.com/ours") is holds
-    hard = replace(found.nodes[0], labels={MARK_LABEL: "hard"})
+    hard = replace(found.nodes[0], labels={MARK_LABEL: "NoSchedule"})
     assert cannot_wait(Cluster.of([hard], [odd]), [odd], "example.com/ours") is holds
 
 
@@ -284,7 +286,7 @@ def test_number_of_impossible_pod_shapes_is_bounded(different: int, each: int, s
     assert found == (["d/a", "d/z"] if seen else ["d/a"])
 
 
-HARD_NODE = marked(node("hard", 3000), Mark.HARD, 1)
+CLOSED_NODE = marked(node("closed", 3000), Mark.NO_SCHEDULE, 1)
 FAR = NodeConstraints(volumes=(VolumeTopology(affinity=()),))
 
 
@@ -293,7 +295,7 @@ FAR = NodeConstraints(volumes=(VolumeTopology(affinity=()),))
     [
         (waiting("p", 3000, unsupported=(CLAIM,)), True),
         (waiting("has-room-elsewhere-alone", 3001, unsupported=(CLAIM,)), False),
-        (waiting("its-volumes-are-not-judged", unsupported=(CLAIM,), placing=FAR), True),
+        (waiting("its-volumes-are-not-judged", unsupported=(CLAIM,), node_constraints=FAR), True),
     ],
     ids=lambda one: getattr(one, "name", ""),
 )
@@ -301,6 +303,6 @@ def test_unevaluable_pod_is_urgent_when_it_fits_empty_no_schedule_node(
     one: Pod, urgent: bool
 ) -> None:
     """Other pods of the node may have ended by then; the constraints are unknown anyway."""
-    agent = pod("agent", "hard", 100, 100, daemon=True)
-    found = Cluster.of([HARD_NODE, node("open", 4000)], [agent, one])
+    agent = pod("agent", "closed", 100, 100, daemon=True)
+    found = Cluster.of([CLOSED_NODE, node("open", 4000)], [agent, one])
     assert cannot_wait(found, [one], TAINT_KEY) is urgent

@@ -78,7 +78,7 @@ def _node(chance: random.Random, number: int) -> Node:
 
 
 def _pod(chance: random.Random, number: int) -> Pod:
-    return pod(f"p{number}", None, 0, 0, placing=chance.choice(PLACINGS))
+    return pod(f"p{number}", None, 0, 0, node_constraints=chance.choice(PLACINGS))
 
 
 def _cluster(seed: int) -> Cluster:
@@ -124,9 +124,16 @@ def _refusals(nodes: Sequence[Node], *pods: Pod) -> list[str | None]:
     return [next((why.message for why in whys), None) for whys in found]
 
 
-@pytest.mark.parametrize("placing", [one for one in PLACINGS[3:] if "green" not in str(one)])
-def test_selectors_by_node_or_zone_change_no_verdict_of_others(placing: NodeConstraints) -> None:
-    whole, beside = pod("whole", None, 0, 0), pod("beside", None, 0, 0, placing=placing)
+@pytest.mark.parametrize(
+    "node_constraints", [one for one in PLACINGS[3:] if "green" not in str(one)]
+)
+def test_selectors_by_node_or_zone_change_no_verdict_of_others(
+    node_constraints: NodeConstraints,
+) -> None:
+    whole, beside = (
+        pod("whole", None, 0, 0),
+        pod("beside", None, 0, 0, node_constraints=node_constraints),
+    )
     for seed in CLUSTERS:
         nodes = _cluster(seed).nodes
         assert _refusals(nodes, whole, beside) == _refusals(nodes, whole), seed
@@ -138,5 +145,5 @@ def test_zone_of_gpu_nodes_does_not_keep_general_nodes_of_another_zone() -> None
     nodes = [node(f"w{n}", labels={ZONE: "a"}) for n in range(6)]
     taint = Taint("gpu", "", "NoSchedule")
     nodes += [node(f"g{n}", labels={ZONE: "b"}, taints=(taint,)) for n in range(5)]
-    pods = [pod("web", None, 100, 100), pod("agent", None, 0, 0, placing=tolerant)]
+    pods = [pod("web", None, 100, 100), pod("agent", None, 0, 0, node_constraints=tolerant)]
     assert _refusals(nodes, *pods) == [None] * 11

@@ -23,10 +23,10 @@ from core.eligibility.drainability import (
 from core.engine import reconcile
 from core.eviction import planner
 from core.eviction.budgets import Allowances
-from core.eviction.context import DrainContext, DrainInput
-from core.eviction.planner import DrainDecision, plan_drain
+from core.eviction.context import EvictionContext, EvictionInput
+from core.eviction.planner import EvictionDecision, plan_evictions
 from core.eviction.pods import Owner, why_never
-from core.eviction.state import OBSERVE_SECONDS, DrainState
+from core.eviction.state import OBSERVE_SECONDS, EvictionState
 from core.marks.wellknown import KARPENTER_LABEL, TAINT_KEY
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import DisruptionFacts, NodeConstraints, Toleration
@@ -55,11 +55,11 @@ CONFIG = Config(
         max_in_cluster=10,
     ),
 )
-BEGAN = DrainState(node="m", left=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW)
+BEGAN = EvictionState(node="m", left=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW)
 BLOCKER = Blocker(Reason("x", "", "", ""), "speaks against it")
 
 
-def marked_node(name: str, *, order: int = 1, value: str = "hard", age: int = 60) -> Node:
+def marked_node(name: str, *, order: int = 1, value: str = "NoSchedule", age: int = 60) -> Node:
     return builders.marked(node(name), value, NOW - age, order, deadline=NOW + 10**6)
 
 
@@ -90,19 +90,19 @@ M, OPEN = marked_node("m"), node("open", 16_000, 64_000)
 BARE = replace(M, taints=())
 
 
-def drain_input(
+def eviction_input(
     *pods: Pod,
     nodes: tuple[Node, ...] = (M, OPEN),
     budgets: tuple[DisruptionBudget, ...] = (),
     config: Config = CONFIG,
     **changes: Any,
-) -> DrainInput:
+) -> EvictionInput:
     cluster = Cluster.of(nodes, pods, budgets)
-    made = DrainInput(
+    made = EvictionInput(
         cluster=cluster,
         plan=reconcile.plan(cluster, config, now_seconds=NOW),
         config=config,
-        against_hard={},
+        no_schedule_blockers={},
         watched_seconds=OBSERVE_SECONDS,
         now_seconds=NOW,
         own_namespace=OWN,
@@ -110,15 +110,15 @@ def drain_input(
     return replace(made, **changes)
 
 
-def evicted_pods(found: DrainDecision) -> list[str]:
+def evicted_pods(found: EvictionDecision) -> list[str]:
     return [one.pod.name for one in found.evict]
 
 
-def codes(found: DrainDecision) -> set[str]:
+def codes(found: EvictionDecision) -> set[str]:
     return {one.code for one in found.waits}
 
 
-def failed(found: DrainDecision) -> dict[str, str]:
+def failed(found: EvictionDecision) -> dict[str, str]:
     return {name: why.code for name, why in found.state.failed.items()}
 
 
@@ -130,36 +130,37 @@ def failed(found: DrainDecision) -> dict[str, str]:
     [
         ({"owner_kind": "", "owner_name": ""}, "pod-bare"),
         ({"owner_kind": "Thing"}, "pod-custom-controller"),
-        ({"ties": DisruptionFacts(gang="g")}, "pod-gang"),
+        ({"disruption_facts": DisruptionFacts(gang="g")}, "pod-gang"),
         ({"namespace": "kube-system"}, "pod-system"),
         ({"priority": 2_000_000_000}, "pod-system"),
-        ({"ties": noted(SAFE_TO_EVICT, "false")}, "pod-not-safe-to-evict"),
-        ({"ties": noted(DO_NOT_DISRUPT, "true")}, "pod-do-not-disrupt"),
-        ({"ties": noted(DO_NOT_DISRUPT, "1h")}, "pod-do-not-disrupt"),
-        ({"ties": noted(PREFER_NO_EVICTION, "")}, "pod-prefer-no-eviction"),
-        ({"ties": DisruptionFacts(local_volumes=("data",))}, "pod-local-storage"),
+        ({"disruption_facts": noted(SAFE_TO_EVICT, "false")}, "pod-not-safe-to-evict"),
+        ({"disruption_facts": noted(DO_NOT_DISRUPT, "true")}, "pod-do-not-disrupt"),
+        ({"disruption_facts": noted(DO_NOT_DISRUPT, "1h")}, "pod-do-not-disrupt"),
+        ({"disruption_facts": noted(PREFER_NO_EVICTION, "")}, "pod-prefer-no-eviction"),
+        ({"disruption_facts": DisruptionFacts(local_volumes=("data",))}, "pod-local-storage"),
         ({"namespace": OWN}, "evict-own"),
         (
-            {"placing": NodeConstraints(tolerations=(Toleration(operator="Exists"),))},
+            {"node_constraints": NodeConstraints(tolerations=(Toleration(operator="Exists"),))},
             "evict-comes-back",
         ),
         (
-            {"placing": NodeConstraints(tolerations=(Toleration(TAINT_KEY, "Exists"),))},
+            {"node_constraints": NodeConstraints(tolerations=(Toleration(TAINT_KEY, "Exists"),))},
             "evict-comes-back",
         ),
         # The annotation safe-to-evict does not override other reasons.
         (
-            {"ties": replace(noted(SAFE_TO_EVICT, "true"), local_volumes=("data",))},
+            {"disruption_facts": replace(noted(SAFE_TO_EVICT, "true"), local_volumes=("data",))},
             "pod-local-storage",
         ),
-        ({"ties": noted(SAFE_TO_EVICT, "true"), "owner_kind": ""}, "pod-bare"),
+        ({"disruption_facts": noted(SAFE_TO_EVICT, "true"), "owner_kind": ""}, "pod-bare"),
     ],
 )
 def test_drain_fails_before_it_begins_when_pod_is_never_evicted(
     changes: dict[str, Any], code: str
 ) -> None:
-    found = plan_drain(
-        drain_input(make_pod("a"), replace(make_pod("b", of="other"), **changes)), DrainState()
+    found = plan_evictions(
+        eviction_input(make_pod("a"), replace(make_pod("b", of="other"), **changes)),
+        EvictionState(),
     )
     assert (evicted_pods(found), found.state.node, failed(found)) == ([], "", {"m": code})
 
@@ -170,14 +171,14 @@ def test_drain_fails_before_it_begins_when_pod_is_never_evicted(
         {},
         {"owner_kind": "StatefulSet"},
         {"owner_kind": "ReplicationController"},
-        {"owner_kind": "Job", "ties": noted(SAFE_TO_EVICT, "true")},
-        {"ties": noted(DO_NOT_DISRUPT, "nonsense")},
+        {"owner_kind": "Job", "disruption_facts": noted(SAFE_TO_EVICT, "true")},
+        {"disruption_facts": noted(DO_NOT_DISRUPT, "nonsense")},
         {"ready": False},
     ],
 )
 def test_evictable_pod_is_evicted(changes: dict[str, Any]) -> None:
     assert evicted_pods(
-        plan_drain(drain_input(replace(make_pod("a"), **changes)), DrainState())
+        plan_evictions(eviction_input(replace(make_pod("a"), **changes)), EvictionState())
     ) == ["a"]
 
 
@@ -197,7 +198,9 @@ def test_node_bound_pod_is_never_evicted(changes: dict[str, Any], code: str | No
 
 def test_terminating_pod_does_not_block_drain() -> None:
     leaving = make_pod("own", of="own", namespace=OWN, terminating=True)
-    assert evicted_pods(plan_drain(drain_input(make_pod("a"), leaving), DrainState())) == ["a"]
+    assert evicted_pods(
+        plan_evictions(eviction_input(make_pod("a"), leaving), EvictionState())
+    ) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -212,19 +215,25 @@ def test_drain_ignores_pods_that_do_not_occupy_node(
     changes: dict[str, Any],
 ) -> None:
     beside = replace(make_pod("b", of="other"), **changes)
-    assert evicted_pods(plan_drain(drain_input(make_pod("a"), beside), DrainState())) == ["a"]
-    assert plan_drain(drain_input(beside), DrainState()).state.node == ""
+    assert evicted_pods(
+        plan_evictions(eviction_input(make_pod("a"), beside), EvictionState())
+    ) == ["a"]
+    assert plan_evictions(eviction_input(beside), EvictionState()).state.node == ""
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"daemon": True, "owner_kind": "DaemonSet", "ties": noted(DO_NOT_DISRUPT, "true")},
+        {
+            "daemon": True,
+            "owner_kind": "DaemonSet",
+            "disruption_facts": noted(DO_NOT_DISRUPT, "true"),
+        },
         {"priority": -11},
         {
             "owner_kind": "StatefulSet",
             "terminating": True,
-            "ties": DisruptionFacts(overdue_seconds=NOW - 1),
+            "disruption_facts": DisruptionFacts(overdue_seconds=NOW - 1),
         },
     ],
 )
@@ -234,7 +243,9 @@ def test_no_pod_is_evicted_when_karpenter_node_cannot_become_empty(
     beside = replace(make_pod("b", of="other"), **changes)
     theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
     for where, evicted in ((M, ["a"]), (theirs, [])):
-        found = plan_drain(drain_input(make_pod("a"), beside, nodes=(where, OPEN)), DrainState())
+        found = plan_evictions(
+            eviction_input(make_pod("a"), beside, nodes=(where, OPEN)), EvictionState()
+        )
         assert evicted_pods(found) == evicted
         assert bool(failed(found)) is not bool(evicted)
 
@@ -243,12 +254,15 @@ def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
     """It fails when the pod is overdue; until then the drain waits."""
     theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
     ends = replace(
-        A, owner_kind="StatefulSet", terminating=True, ties=DisruptionFacts(overdue_seconds=NOW)
+        A,
+        owner_kind="StatefulSet",
+        terminating=True,
+        disruption_facts=DisruptionFacts(overdue_seconds=NOW),
     )
-    inputs = drain_input(ends, nodes=(theirs, OPEN))
-    memory = DrainState(node="m", here=frozenset({ends.uid}), progress=NOW - 1000)
-    assert failed(plan_drain(inputs, memory)) == {}
-    late = plan_drain(replace(inputs, now_seconds=NOW + 1), memory)
+    inputs = eviction_input(ends, nodes=(theirs, OPEN))
+    memory = EvictionState(node="m", here=frozenset({ends.uid}), progress=NOW - 1000)
+    assert failed(plan_evictions(inputs, memory)) == {}
+    late = plan_evictions(replace(inputs, now_seconds=NOW + 1), memory)
     assert failed(late) == {"m": "pod-long-terminating"}
 
 
@@ -256,31 +270,34 @@ def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
     "changes",
     [
         {"owner_kind": "Job"},
-        {"ties": noted(SAFE_TO_EVICT, "on-completion")},
-        {"owner_kind": "", "ties": DisruptionFacts(completes=True)},
-        {"owner_kind": "Workflow", "ties": DisruptionFacts(completes=True)},
-        {"owner_kind": "", "ties": replace(noted(SAFE_TO_EVICT, "true"), completes=True)},
-        {"owner_kind": "Job", "ties": DisruptionFacts(gang="g", completes=True)},
+        {"disruption_facts": noted(SAFE_TO_EVICT, "on-completion")},
+        {"owner_kind": "", "disruption_facts": DisruptionFacts(completes=True)},
+        {"owner_kind": "Workflow", "disruption_facts": DisruptionFacts(completes=True)},
+        {
+            "owner_kind": "",
+            "disruption_facts": replace(noted(SAFE_TO_EVICT, "true"), completes=True),
+        },
+        {"owner_kind": "Job", "disruption_facts": DisruptionFacts(gang="g", completes=True)},
     ],
 )
 def test_next_node_is_drained_when_pod_ends_by_itself(
     changes: dict[str, Any],
 ) -> None:
     ends = replace(make_pod("a", of="other"), **changes)
-    alone = plan_drain(drain_input(ends, make_pod("b")), DrainState())
+    alone = plan_evictions(eviction_input(ends, make_pod("b")), EvictionState())
     assert (evicted_pods(alone), failed(alone), alone.state.node) == ([], {}, "")
     nodes = (M, marked_node("n", order=2), OPEN)
-    found = plan_drain(drain_input(ends, make_pod("b", "n"), nodes=nodes), DrainState())
+    found = plan_evictions(eviction_input(ends, make_pod("b", "n"), nodes=nodes), EvictionState())
     assert (evicted_pods(found), found.state.node) == (["b"], "n")
 
 
 def test_pods_go_by_what_their_eviction_costs_their_owners() -> None:
     costs = {"a": "10", "b": "-5", "c": "", "d": "no number"}
     pods = [
-        replace(make_pod(name, of=name), ties=noted(DISRUPTION_COST, cost))
+        replace(make_pod(name, of=name), disruption_facts=noted(DISRUPTION_COST, cost))
         for name, cost in costs.items()
     ]
-    context = DrainContext(drain_input(*pods), [])
+    context = EvictionContext(eviction_input(*pods), [])
     assert [pod.name for pod in context.in_order("m")] == ["b", "c", "d", "a"]
 
 
@@ -302,8 +319,8 @@ def test_pods_go_by_what_their_eviction_costs_their_owners() -> None:
 def test_evictions_are_limited_by_disruption_budget(
     budgets: list[DisruptionBudget], evicted_now: int, code: str
 ) -> None:
-    found = plan_drain(
-        drain_input(make_pod("a"), make_pod("b"), budgets=tuple(budgets)), DrainState()
+    found = plan_evictions(
+        eviction_input(make_pod("a"), make_pod("b"), budgets=tuple(budgets)), EvictionState()
     )
     assert len(found.evict) == evicted_now
     assert codes(found) == ({code} if code else {"evict-budget"} if evicted_now == 1 else set())
@@ -322,7 +339,7 @@ def test_evictions_are_limited_by_disruption_budget(
 def test_drain_fails_at_once_when_budgets_never_allow_eviction(
     budgets: list[DisruptionBudget], code: str
 ) -> None:
-    found = plan_drain(drain_input(make_pod("a"), budgets=tuple(budgets)), DrainState())
+    found = plan_evictions(eviction_input(make_pod("a"), budgets=tuple(budgets)), EvictionState())
     assert (evicted_pods(found), failed(found)) == ([], {"m": code})
 
 
@@ -339,9 +356,9 @@ def test_drain_fails_at_once_when_budgets_never_allow_eviction(
 def test_unready_pod_is_evicted_by_unhealthy_pod_policy(
     changes: dict[str, Any], evictable: bool
 ) -> None:
-    found = plan_drain(
-        drain_input(replace(make_pod("a"), ready=False), budgets=(budget(0, **changes),)),
-        DrainState(),
+    found = plan_evictions(
+        eviction_input(replace(make_pod("a"), ready=False), budgets=(budget(0, **changes),)),
+        EvictionState(),
     )
     assert evicted_pods(found) == (["a"] if evictable else [])
 
@@ -349,7 +366,9 @@ def test_unready_pod_is_evicted_by_unhealthy_pod_policy(
 def test_unready_pod_does_not_use_up_budget() -> None:
     unready = replace(make_pod("a"), owner_name="other", ready=False)
     assert evicted_pods(
-        plan_drain(drain_input(unready, make_pod("b"), budgets=(budget(1),)), DrainState())
+        plan_evictions(
+            eviction_input(unready, make_pod("b"), budgets=(budget(1),)), EvictionState()
+        )
     ) == [
         "a",
         "b",
@@ -372,62 +391,67 @@ def test_unready_pod_does_not_use_up_budget() -> None:
 )
 def test_first_node_due_is_drained(nodes: tuple[Node, ...], draining: str) -> None:
     pods = [make_pod(f"{name}-{one.name}", one.name) for one in nodes for name in "ab"]
-    found = plan_drain(drain_input(*pods, nodes=(*nodes, OPEN)), DrainState())
+    found = plan_evictions(eviction_input(*pods, nodes=(*nodes, OPEN)), EvictionState())
     assert found.state.node == draining
     assert {one.pod.node for one in found.evict} == ({draining} if draining else set())
 
 
 def test_pod_is_not_evicted_when_plan_has_no_place() -> None:
-    inputs = drain_input(make_pod("a"), make_pod("b"))
+    inputs = eviction_input(make_pod("a"), make_pod("b"))
     (removal,) = inputs.plan.removals
     known = replace(removal, placements=removal.placements[:1])
-    found = plan_drain(replace(inputs, plan=replace(inputs.plan, removals=(known,))), BEGAN)
+    found = plan_evictions(replace(inputs, plan=replace(inputs.plan, removals=(known,))), BEGAN)
     assert [f"d/{name}" for name in evicted_pods(found)] == [removal.placements[0].pod]
     assert codes(found) == {"evict-no-place"}
 
 
 def test_draining_node_keeps_its_turn() -> None:
-    young = drain_input(make_pod("a"), nodes=(marked_node("m", age=0), OPEN))
-    assert evicted_pods(plan_drain(young, BEGAN)) == ["a"], "although `drain.after` is longer now"
+    young = eviction_input(make_pod("a"), nodes=(marked_node("m", age=0), OPEN))
+    assert evicted_pods(plan_evictions(young, BEGAN)) == ["a"], (
+        "although `drain.after` is longer now"
+    )
     nodes = (M, marked_node("n", order=2), OPEN)
-    found = plan_drain(
-        drain_input(make_pod("a"), make_pod("b", "n"), nodes=nodes),
-        DrainState(node="n", progress=NOW),
+    found = plan_evictions(
+        eviction_input(make_pod("a"), make_pod("b", "n"), nodes=nodes),
+        EvictionState(node="n", progress=NOW),
     )
     assert (found.state.node, evicted_pods(found)) == ("n", ["b"])
 
 
 def test_started_drain_continues_beside_job() -> None:
-    inputs = drain_input(make_pod("a"), make_pod("job", of="job", owner_kind="Job"))
-    assert plan_drain(inputs, DrainState(node="m")).state.node == ""
-    found = plan_drain(inputs, replace(BEGAN, progress=NOW - 99))
+    inputs = eviction_input(make_pod("a"), make_pod("job", of="job", owner_kind="Job"))
+    assert plan_evictions(inputs, EvictionState(node="m")).state.node == ""
+    found = plan_evictions(inputs, replace(BEGAN, progress=NOW - 99))
     assert (evicted_pods(found), codes(found)) == (["a"], {"evict-job"})
 
 
 def test_drain_state_restarts_for_next_node() -> None:
-    found = plan_drain(
-        drain_input(make_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"}))
+    found = plan_evictions(
+        eviction_input(make_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"}))
     )
     assert (found.state.began, found.state.here) == (False, frozenset({"uid-a"}))
     assert found.state.progress == NOW
 
 
-@pytest.mark.parametrize("value", ["soft", "hard"])
+@pytest.mark.parametrize("value", ["PreferNoSchedule", "NoSchedule"])
 def test_no_pod_is_evicted_before_mark_is_no_schedule(value: str) -> None:
-    found = plan_drain(
-        drain_input(make_pod("a"), nodes=(marked_node("m", value=value), OPEN)), DrainState()
+    found = plan_evictions(
+        eviction_input(make_pod("a"), nodes=(marked_node("m", value=value), OPEN)), EvictionState()
     )
-    assert found.hard == {"m"}
-    assert evicted_pods(found) == (["a"] if value == "hard" else [])
+    assert found.no_schedule == {"m"}
+    assert evicted_pods(found) == (["a"] if value == "NoSchedule" else [])
     assert (
-        evicted_pods(plan_drain(drain_input(make_pod("a"), nodes=(BARE, OPEN)), DrainState()))
+        evicted_pods(
+            plan_evictions(eviction_input(make_pod("a"), nodes=(BARE, OPEN)), EvictionState())
+        )
         == []
     )
 
 
 def test_node_is_not_drained_when_no_schedule_is_blocked() -> None:
-    found = plan_drain(
-        drain_input(make_pod("a"), against_hard={"m": (BLOCKER,)}), DrainState(node="m")
+    found = plan_evictions(
+        eviction_input(make_pod("a"), no_schedule_blockers={"m": (BLOCKER,)}),
+        EvictionState(node="m"),
     )
     assert (found.state.node, evicted_pods(found), failed(found)) == ("", [], {})
 
@@ -446,14 +470,14 @@ def test_drain_fails_when_no_schedule_is_blocked_for_its_own_pods(
     """Otherwise the pods would be evicted and return again and again."""
     before = replace(evicted(make_pod("a")), node="m")
     new = make_pod("b", on, ready=False, unschedulable=on is None)
-    found = plan_drain(
-        drain_input(new, make_pod("rest", of="other"), against_hard=against), before
+    found = plan_evictions(
+        eviction_input(new, make_pod("rest", of="other"), no_schedule_blockers=against), before
     )
     assert failed(found) == failure
 
 
 def test_drained_node_remains_no_schedule_until_deleted() -> None:
-    assert plan_drain(drain_input(), BEGAN).hard == {"m"}
+    assert plan_evictions(eviction_input(), BEGAN).no_schedule == {"m"}
 
 
 @pytest.mark.parametrize(
@@ -466,7 +490,7 @@ def test_drained_node_remains_no_schedule_until_deleted() -> None:
 )
 def test_no_pod_is_evicted_unless_enabled_and_enforced(config: Config) -> None:
     assert (
-        plan_drain(replace(drain_input(make_pod("a")), config=config), DrainState())
+        plan_evictions(replace(eviction_input(make_pod("a")), config=config), EvictionState())
         == planner.NOTHING
     )
 
@@ -474,31 +498,34 @@ def test_no_pod_is_evicted_unless_enabled_and_enforced(config: Config) -> None:
 @pytest.mark.parametrize(
     ("memory", "failures"),
     [
-        (DrainState(node="m"), {}),
+        (EvictionState(node="m"), {}),
         (BEGAN, {"m": "evict-interrupted"}),
         (replace(BEGAN, node="x"), {}),
     ],
 )
 def test_drain_is_interrupted_when_plan_keeps_node(
-    memory: DrainState, failures: dict[str, str]
+    memory: EvictionState, failures: dict[str, str]
 ) -> None:
     full = make_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
-    found = plan_drain(drain_input(make_pod("a"), full), memory)
+    found = plan_evictions(eviction_input(make_pod("a"), full), memory)
     assert (found.state.node, evicted_pods(found), failed(found)) == ("", [], failures)
     if failures:
         why = found.state.failed["m"].message
         assert why == "the cluster needs the node again: threshold, no-room"
     leaves = replace(M, taints=(*M.taints, Taint(min(DELETING_TAINTS), "", "NoSchedule")))
-    assert failed(plan_drain(drain_input(make_pod("a"), full, nodes=(leaves, OPEN)), memory)) == {}
-    assert failed(plan_drain(drain_input(full), memory)) == {}, "empty"
+    assert (
+        failed(plan_evictions(eviction_input(make_pod("a"), full, nodes=(leaves, OPEN)), memory))
+        == {}
+    )
+    assert failed(plan_evictions(eviction_input(full), memory)) == {}, "empty"
 
 
 def test_new_leader_observes_before_it_evicts() -> None:
-    inputs = drain_input(make_pod("a"), watched_seconds=OBSERVE_SECONDS - 1)
-    found = plan_drain(inputs, DrainState())
+    inputs = eviction_input(make_pod("a"), watched_seconds=OBSERVE_SECONDS - 1)
+    found = plan_evictions(inputs, EvictionState())
     assert (found.state.node, evicted_pods(found)) == ("m", [])
     assert evicted_pods(
-        plan_drain(replace(inputs, watched_seconds=OBSERVE_SECONDS), found.state)
+        plan_evictions(replace(inputs, watched_seconds=OBSERVE_SECONDS), found.state)
     ) == ["a"]
 
 
@@ -536,7 +563,7 @@ def test_concurrent_evictions_are_limited(
         for number in range(n)
     ]
     pods = [replace(one, uid=one.key) for one in pods]
-    found = plan_drain(drain_input(*pods, config=config), DrainState())
+    found = plan_evictions(eviction_input(*pods, config=config), EvictionState())
     assert len(found.evict) == evicted_now
     assert codes(found) == {"evict-turn"}
 
@@ -546,8 +573,10 @@ def test_terminating_pods_count_in_limits_whoever_evicted_them(limit: str) -> No
     limits = {"max_on_node": 9, "max_in_namespace": 9, "max_in_cluster": 9, limit: 3}
     config = replace(CONFIG, drain=replace(CONFIG.drain, **limits))
     leaving = [make_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
-    inputs = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), config=config)
-    assert len(plan_drain(inputs, DrainState()).evict) == 1
+    inputs = eviction_input(
+        *leaving, *(make_pod(f"p{number}") for number in range(5)), config=config
+    )
+    assert len(plan_evictions(inputs, EvictionState()).evict) == 1
 
 
 @pytest.mark.parametrize(("where", "evicted_now"), [("m2", 3), ("m", 2)])
@@ -557,26 +586,32 @@ def test_long_grace_period_of_one_namespace_does_not_block_others(
     """Otherwise every drain would fail, one after the other."""
     years = DisruptionFacts(overdue_seconds=NOW + 10**9)
     leaving = [
-        make_pod(f"x{number}", where, of="x", namespace="x", terminating=True, ties=years)
+        make_pod(
+            f"x{number}", where, of="x", namespace="x", terminating=True, disruption_facts=years
+        )
         for number in range(20)
     ]
     nodes = (M, marked_node("m2", order=2), OPEN)
-    inputs = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), nodes=nodes)
-    assert len(plan_drain(inputs, DrainState()).evict) == evicted_now
+    inputs = eviction_input(
+        *leaving, *(make_pod(f"p{number}") for number in range(5)), nodes=nodes
+    )
+    assert len(plan_evictions(inputs, EvictionState()).evict) == evicted_now
 
 
 def test_stateful_set_pods_are_evicted_one_by_one() -> None:
     pods = [make_pod(f"db-{number}", of="db", owner_kind="StatefulSet") for number in range(3)]
-    assert len(plan_drain(drain_input(*pods), DrainState()).evict) == 1
+    assert len(plan_evictions(eviction_input(*pods), EvictionState()).evict) == 1
 
 
 # After an eviction
 
 
-def evicted(*pods: Pod) -> DrainState:
+def evicted(*pods: Pod) -> EvictionState:
     """Return the state after these pods were evicted; one more pod is Ready elsewhere."""
-    memory = plan_drain(drain_input(*pods, make_pod("rest", "open")), DrainState()).state
-    for one in plan_drain(drain_input(*pods, make_pod("rest", "open")), DrainState()).evict:
+    memory = plan_evictions(eviction_input(*pods, make_pod("rest", "open")), EvictionState()).state
+    for one in plan_evictions(
+        eviction_input(*pods, make_pod("rest", "open")), EvictionState()
+    ).evict:
         memory = memory.after(one, NOW)
     return memory
 
@@ -605,8 +640,8 @@ def test_next_pods_are_evicted_when_replacements_are_ready(
 ) -> None:
     memory = evicted(A)
     assert memory.began
-    found = plan_drain(
-        drain_input(*pods, B, make_pod("rest", "open"), now_seconds=NOW + after), memory
+    found = plan_evictions(
+        eviction_input(*pods, B, make_pod("rest", "open"), now_seconds=NOW + after), memory
     )
     assert ("b" in evicted_pods(found)) is on
     assert codes(found) == (set() if on else {"evict-not-replaced"})
@@ -616,8 +651,8 @@ def test_next_pods_are_evicted_when_replacements_are_ready(
 def test_drain_fails_after_timeout_when_no_replacement_appears(after: int, failure: bool) -> None:
     """For example the pods are gated, or a quota or webhook prevents them."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
-    inputs = drain_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
-    found = plan_drain(inputs, evicted(A))
+    inputs = eviction_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
+    found = plan_evictions(inputs, evicted(A))
     assert evicted_pods(found) == []
     assert failed(found) == ({"m": "evict-not-replaced"} if failure else {})
 
@@ -626,14 +661,14 @@ def test_controller_without_replacement_loses_no_pods_on_other_nodes() -> None:
     """Otherwise each drain would evict some of the remaining pods."""
     config = replace(CONFIG, budgets=replace(UNLIMITED, backoff=BackoffConfig(max_seconds=5000)))
     on_n, rest, again = make_pod("b", "n"), make_pod("rest", "open"), make_pod("again", "open")
-    first = plan_drain(
-        drain_input(A, on_n, rest, nodes=(M, node("n"), OPEN), config=config), DrainState()
+    first = plan_evictions(
+        eviction_input(A, on_n, rest, nodes=(M, node("n"), OPEN), config=config), EvictionState()
     )
     (one,) = first.evict
-    gated = drain_input(
+    gated = eviction_input(
         B, on_n, rest, nodes=(M, node("n"), OPEN), config=config, now_seconds=NOW + 100
     )
-    late = plan_drain(gated, first.state.after(one, NOW))
+    late = plan_evictions(gated, first.state.after(one, NOW))
     assert failed(late) == {"m": "evict-not-replaced"}
     other = make_pod("c", "n", of="other")
     for pods, after, evictable in (
@@ -643,13 +678,15 @@ def test_controller_without_replacement_loses_no_pods_on_other_nodes() -> None:
         ((on_n, other, rest), 5100, ["b", "c"]),
     ):
         nodes = (marked_node("n"), OPEN)
-        found = plan_drain(
-            drain_input(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.state
+        found = plan_evictions(
+            eviction_input(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.state
         )
         assert sorted(evicted_pods(found)) == evictable
         assert failed(found) == ({} if evictable else {"n": "evict-not-replaced"})
-    nobody = drain_input(on_n, rest, nodes=(node("n"), OPEN), config=config, now_seconds=NOW + 200)
-    assert plan_drain(nobody, late.state).state.missed, "the node may be marked again"
+    nobody = eviction_input(
+        on_n, rest, nodes=(node("n"), OPEN), config=config, now_seconds=NOW + 200
+    )
+    assert plan_evictions(nobody, late.state).state.missed, "the node may be marked again"
 
 
 @pytest.mark.parametrize(("left", "on"), [(("x", "y"), False), (("x",), True), ((), True)])
@@ -657,36 +694,38 @@ def test_replacement_is_not_required_when_controller_scales_in(
     left: tuple[str, ...], on: bool
 ) -> None:
     """Or when the controller is deleted."""
-    first = plan_drain(drain_input(A, make_pod("x", "open"), make_pod("y", "open")), DrainState())
+    first = plan_evictions(
+        eviction_input(A, make_pod("x", "open"), make_pod("y", "open")), EvictionState()
+    )
     (one,) = first.evict
     memory = first.state.after(one, NOW)
-    found = plan_drain(drain_input(B, *(make_pod(name, "open") for name in left)), memory)
+    found = plan_evictions(eviction_input(B, *(make_pod(name, "open") for name in left)), memory)
     assert evicted_pods(found) == (["b"] if on else [])
 
 
 def test_pod_is_evicted_only_when_its_siblings_are_ready() -> None:
     making = replace(make_pod("new", "open"), ready=False)
-    found = plan_drain(drain_input(A, making), DrainState())
+    found = plan_evictions(eviction_input(A, making), EvictionState())
     assert (evicted_pods(found), codes(found)) == ([], {"evict-unsettled"})
     assert evicted_pods(
-        plan_drain(drain_input(replace(A, ready=False), making), DrainState())
+        plan_evictions(eviction_input(replace(A, ready=False), making), EvictionState())
     ) == ["a"]
 
 
 def test_overdue_pod_does_not_block_its_siblings() -> None:
     due = DisruptionFacts(overdue_seconds=NOW)
-    late = replace(make_pod("late", "open", terminating=True, ties=due), ready=False)
-    assert codes(plan_drain(drain_input(A, late), DrainState())) == {"evict-unsettled"}
-    assert evicted_pods(plan_drain(drain_input(A, late, now_seconds=NOW + 1), DrainState())) == [
-        "a"
-    ]
+    late = replace(make_pod("late", "open", terminating=True, disruption_facts=due), ready=False)
+    assert codes(plan_evictions(eviction_input(A, late), EvictionState())) == {"evict-unsettled"}
+    assert evicted_pods(
+        plan_evictions(eviction_input(A, late, now_seconds=NOW + 1), EvictionState())
+    ) == ["a"]
 
 
 def test_drain_begins_only_when_all_pods_are_evictable() -> None:
-    inputs = drain_input(A, B, budgets=(budget(0),))
-    assert evicted_pods(plan_drain(inputs, DrainState())) == []
+    inputs = eviction_input(A, B, budgets=(budget(0),))
+    assert evicted_pods(plan_evictions(inputs, EvictionState())) == []
     began = BEGAN
-    assert evicted_pods(plan_drain(inputs, began)) == ["b"]
+    assert evicted_pods(plan_evictions(inputs, began)) == ["b"]
 
 
 # Failure
@@ -703,60 +742,62 @@ def test_drain_begins_only_when_all_pods_are_evictable() -> None:
 )
 def test_drain_fails_when_evicted_pods_return(back: Pod, code: str) -> None:
     """Pods whose template names the node would be evicted forever."""
-    found = plan_drain(drain_input(back, B, make_pod("rest", "open")), evicted(A))
+    found = plan_evictions(eviction_input(back, B, make_pod("rest", "open")), evicted(A))
     assert failed(found) == ({"m": code} if code else {})
 
 
 def test_pods_that_existed_before_do_not_count_as_returned() -> None:
     beside = make_pod("beside")
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
-    first = plan_drain(drain_input(A, beside, config=config), DrainState())
+    first = plan_evictions(eviction_input(A, beside, config=config), EvictionState())
     (one,) = first.evict
     left = beside if one.pod is A else A
-    found = plan_drain(
-        drain_input(left, make_pod("new", "open"), config=config), first.state.after(one, NOW)
+    found = plan_evictions(
+        eviction_input(left, make_pod("new", "open"), config=config), first.state.after(one, NOW)
     )
     assert (evicted_pods(found), failed(found)) == ([left.name], {})
 
 
 def test_drain_without_progress_fails_after_timeout_with_reason() -> None:
-    inputs = drain_input(A, budgets=(budget(0),))
-    memory = plan_drain(inputs, DrainState()).state
+    inputs = eviction_input(A, budgets=(budget(0),))
+    memory = plan_evictions(inputs, EvictionState()).state
     assert (memory.node, memory.progress) == ("m", NOW)
-    memory = plan_drain(replace(inputs, now_seconds=NOW + 99), memory).state
+    memory = plan_evictions(replace(inputs, now_seconds=NOW + 99), memory).state
     assert memory.node == "m"
-    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
+    found = plan_evictions(replace(inputs, now_seconds=NOW + 100), memory)
     assert (failed(found), found.state.node) == ({"m": "evict-budget"}, "")
     assert "allows 0" in found.state.failed["m"].message
-    again = plan_drain(replace(inputs, now_seconds=NOW + 101), found.state)
+    again = plan_evictions(replace(inputs, now_seconds=NOW + 101), found.state)
     assert failed(again) == {"m": "evict-budget"}, "until it is released"
-    released = drain_input(make_pod("a"), nodes=(node("m"), OPEN))
-    assert failed(plan_drain(released, again.state)) == {}
+    released = eviction_input(make_pod("a"), nodes=(node("m"), OPEN))
+    assert failed(plan_evictions(released, again.state)) == {}
 
 
 def test_refused_eviction_is_retried_until_timeout() -> None:
-    inputs = drain_input(A)
-    memory = plan_drain(inputs, DrainState()).state.refusing(A, "too many requests", until=NOW + 5)
-    found = plan_drain(replace(inputs, now_seconds=NOW + 4), memory)
+    inputs = eviction_input(A)
+    memory = plan_evictions(inputs, EvictionState()).state.refusing(
+        A, "too many requests", until=NOW + 5
+    )
+    found = plan_evictions(replace(inputs, now_seconds=NOW + 4), memory)
     assert (evicted_pods(found), codes(found)) == ([], {"evict-refused"})
-    assert evicted_pods(plan_drain(replace(inputs, now_seconds=NOW + 5), memory)) == ["a"]
-    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
+    assert evicted_pods(plan_evictions(replace(inputs, now_seconds=NOW + 5), memory)) == ["a"]
+    found = plan_evictions(replace(inputs, now_seconds=NOW + 100), memory)
     assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-refused"})
     assert "too many requests" in found.state.failed["m"].message
 
 
 def test_evictable_pod_is_evicted_even_after_timeout() -> None:
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
-    inputs = drain_input(A, B, config=config)
-    first = plan_drain(inputs, LONG_AGO)
+    inputs = eviction_input(A, B, config=config)
+    first = plan_evictions(inputs, LONG_AGO)
     assert (evicted_pods(first), failed(first)) == (["a"], {})
     memory = first.state.refusing(A, "429", until=NOW)
-    found = plan_drain(inputs, memory)
+    found = plan_evictions(inputs, memory)
     assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-refused"})
 
 
 def test_pause_after_refusal_doubles_up_to_bound() -> None:
-    memory, waits = DrainState(), []
+    memory, waits = EvictionState(), []
     for _ in range(6):
         waits.append(memory.pause_seconds(A))
         memory = memory.refusing(A, "", until=NOW)
@@ -764,67 +805,78 @@ def test_pause_after_refusal_doubles_up_to_bound() -> None:
 
 
 def test_eviction_restarts_timeout() -> None:
-    (one,) = plan_drain(drain_input(A), DrainState()).evict
-    memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
-    inputs = drain_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
+    (one,) = plan_evictions(eviction_input(A), EvictionState()).evict
+    memory = EvictionState(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
+    inputs = eviction_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
         budget(0, selector=select("other")),
     ))  # fmt: skip
     for second, failure in ((149, False), (150, True)):
-        found = plan_drain(replace(inputs, now_seconds=NOW + second), replace(memory, evicted=()))
+        found = plan_evictions(
+            replace(inputs, now_seconds=NOW + second), replace(memory, evicted=())
+        )
         assert ("m" in failed(found)) is failure
 
 
 LONG_AGO = replace(BEGAN, here=frozenset({A.uid}), progress=NOW - 1000)
-LEAVING = make_pod("x", of="x", terminating=True, ties=DisruptionFacts(overdue_seconds=NOW))
+LEAVING = make_pod(
+    "x", of="x", terminating=True, disruption_facts=DisruptionFacts(overdue_seconds=NOW)
+)
 
 
 @pytest.mark.parametrize(
     ("inputs", "code"),
     [
-        (drain_input(A, budgets=(budget(0),)), "evict-budget"),
-        (drain_input(A, LEAVING, budgets=(budget(0),)), ""),
-        (drain_input(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), "evict-budget"),
-        (drain_input(A, nodes=(marked_node("m", value="soft"), OPEN)), "evict-not-hard"),
-        (drain_input(A, nodes=(BARE, OPEN)), "evict-not-hard"),
-        (drain_input(A, LEAVING, nodes=(BARE, OPEN)), "evict-not-hard"),
-        (drain_input(A, nodes=(BARE, OPEN), watched_seconds=OBSERVE_SECONDS - 1), ""),
-        (drain_input(A, budgets=(budget(0),), watched_seconds=0), ""),
+        (eviction_input(A, budgets=(budget(0),)), "evict-budget"),
+        (eviction_input(A, LEAVING, budgets=(budget(0),)), ""),
+        (eviction_input(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), "evict-budget"),
+        (
+            eviction_input(A, nodes=(marked_node("m", value="PreferNoSchedule"), OPEN)),
+            "evict-needs-no-schedule",
+        ),
+        (eviction_input(A, nodes=(BARE, OPEN)), "evict-needs-no-schedule"),
+        (eviction_input(A, LEAVING, nodes=(BARE, OPEN)), "evict-needs-no-schedule"),
+        (eviction_input(A, nodes=(BARE, OPEN), watched_seconds=OBSERVE_SECONDS - 1), ""),
+        (eviction_input(A, budgets=(budget(0),), watched_seconds=0), ""),
     ],
 )
 def test_timeout_does_not_run_while_pods_terminate_or_leader_observes(
-    inputs: DrainInput, code: str
+    inputs: EvictionInput, code: str
 ) -> None:
-    found = plan_drain(inputs, LONG_AGO)
+    found = plan_evictions(inputs, LONG_AGO)
     assert failed(found) == ({"m": code} if code else {})
     assert code or found.state.progress == NOW
 
 
 def test_next_node_is_drained_when_mark_does_not_become_no_schedule() -> None:
-    nodes = (marked_node("m", value="soft"), marked_node("n", order=2), OPEN)
-    inputs = drain_input(A, make_pod("b", "n"), nodes=nodes)
-    memory = plan_drain(inputs, DrainState()).state
-    memory = plan_drain(replace(inputs, now_seconds=NOW + 99), memory).state
+    nodes = (marked_node("m", value="PreferNoSchedule"), marked_node("n", order=2), OPEN)
+    inputs = eviction_input(A, make_pod("b", "n"), nodes=nodes)
+    memory = plan_evictions(inputs, EvictionState()).state
+    memory = plan_evictions(replace(inputs, now_seconds=NOW + 99), memory).state
     assert memory.node == "m"
-    memory = plan_drain(replace(inputs, now_seconds=NOW + 100), memory).state
-    found = plan_drain(replace(inputs, now_seconds=NOW + 101), memory)
+    memory = plan_evictions(replace(inputs, now_seconds=NOW + 100), memory).state
+    found = plan_evictions(replace(inputs, now_seconds=NOW + 101), memory)
     assert (found.state.node, evicted_pods(found)) == ("n", ["b"])
-    assert failed(found) == {"m": "evict-not-hard"}, "although its release may fail as well"
+    assert failed(found) == {"m": "evict-needs-no-schedule"}, (
+        "although its release may fail as well"
+    )
 
 
 def test_timeout_restarts_when_mark_becomes_no_schedule() -> None:
-    soft = drain_input(A, budgets=(budget(0),), nodes=(marked_node("m", value="soft"), OPEN))
-    memory = plan_drain(soft, DrainState()).state
-    hard = drain_input(A, budgets=(budget(0),))
+    soft = eviction_input(
+        A, budgets=(budget(0),), nodes=(marked_node("m", value="PreferNoSchedule"), OPEN)
+    )
+    memory = plan_evictions(soft, EvictionState()).state
+    hard = eviction_input(A, budgets=(budget(0),))
     for second, failure in ((99, False), (198, False), (199, True)):
-        found = plan_drain(replace(hard, now_seconds=NOW + second), memory)
+        found = plan_evictions(replace(hard, now_seconds=NOW + second), memory)
         assert ("m" in failed(found)) is failure
         memory = found.state
 
 
 def test_drain_fails_when_replacement_does_not_become_ready() -> None:
     waiting = make_pod("new", None, ready=False)
-    inputs = drain_input(B, waiting, make_pod("rest", "open"), now_seconds=NOW + 100)
-    found = plan_drain(inputs, evicted(A))
+    inputs = eviction_input(B, waiting, make_pod("rest", "open"), now_seconds=NOW + 100)
+    found = plan_evictions(inputs, evicted(A))
     assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-not-replaced"})
     assert found.state.evicted == ()
 
@@ -833,23 +885,25 @@ def test_missing_replacement_of_one_node_does_not_fail_next_drain() -> None:
     memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
     nodes = (M, marked_node("n", order=2), OPEN)
     waiting = make_pod("new", None, ready=False)
-    inputs = drain_input(
+    inputs = eviction_input(
         make_pod("c", "n", of="other"), waiting, nodes=nodes, now_seconds=NOW + 99
     )
-    assert codes(plan_drain(inputs, memory)) == {"evict-not-replaced"}
-    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
+    assert codes(plan_evictions(inputs, memory)) == {"evict-not-replaced"}
+    found = plan_evictions(replace(inputs, now_seconds=NOW + 100), memory)
     assert (evicted_pods(found), failed(found)) == (["c"], {})
 
 
 def test_drain_waits_for_grace_period() -> None:
-    due = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW + 5000))
-    inputs = drain_input(due, make_pod("rest", "open"), now_seconds=NOW + 5000)
-    found = plan_drain(inputs, evicted(A))
+    due = replace(
+        A, terminating=True, disruption_facts=DisruptionFacts(overdue_seconds=NOW + 5000)
+    )
+    inputs = eviction_input(due, make_pod("rest", "open"), now_seconds=NOW + 5000)
+    found = plan_evictions(inputs, evicted(A))
     assert (found.state.node, failed(found)) == ("m", {})
-    late = plan_drain(replace(inputs, now_seconds=NOW + 5100), found.state)
+    late = plan_evictions(replace(inputs, now_seconds=NOW + 5100), found.state)
     assert failed(late) == {"m": "evict-not-replaced"}
-    memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW)
-    stuck = plan_drain(replace(inputs, now_seconds=NOW + 5101), memory)
+    memory = EvictionState(node="m", here=frozenset({A.uid}), progress=NOW)
+    stuck = plan_evictions(replace(inputs, now_seconds=NOW + 5101), memory)
     assert (stuck.state.node, failed(stuck)) == ("", {}), "the node is empty for autoscalers"
 
 
@@ -866,9 +920,9 @@ def test_stuck_pod_blocks_drain_until_its_replacement_is_ready(
     new: tuple[Pod, ...], after: int, on: bool
 ) -> None:
     """For example it has a finalizer that is never removed, or files on a dead server."""
-    stuck = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW))
-    inputs = drain_input(stuck, *new, B, make_pod("rest", "open"), now_seconds=NOW + after)
-    assert evicted_pods(plan_drain(inputs, evicted(A))) == (["b"] if on else [])
+    stuck = replace(A, terminating=True, disruption_facts=DisruptionFacts(overdue_seconds=NOW))
+    inputs = eviction_input(stuck, *new, B, make_pod("rest", "open"), now_seconds=NOW + after)
+    assert evicted_pods(plan_evictions(inputs, evicted(A))) == (["b"] if on else [])
 
 
 # Laws
@@ -879,11 +933,11 @@ OWNERS = ("web", "db", "batch")
 ODD = (
     {"owner_kind": "", "owner_name": ""},
     {"owner_kind": "Job"},
-    {"ties": noted(SAFE_TO_EVICT, "false")},
-    {"ties": noted(DO_NOT_DISRUPT, "true")},
-    {"ties": DisruptionFacts(local_volumes=("data",))},
-    {"ties": DisruptionFacts(gang="g")},
-    {"ties": DisruptionFacts(completes=True), "owner_kind": "Workflow"},
+    {"disruption_facts": noted(SAFE_TO_EVICT, "false")},
+    {"disruption_facts": noted(DO_NOT_DISRUPT, "true")},
+    {"disruption_facts": DisruptionFacts(local_volumes=("data",))},
+    {"disruption_facts": DisruptionFacts(gang="g")},
+    {"disruption_facts": DisruptionFacts(completes=True), "owner_kind": "Workflow"},
     {"namespace": OWN},
     {"namespace": "kube-system"},
     {"ready": False},
@@ -905,7 +959,7 @@ def pods_(draw: st.DrawFn) -> list[Pod]:
             of=of,
             owner_kind="StatefulSet" if of == "db" else "ReplicaSet",
             namespace=draw(st.sampled_from(["d", "d", "d", "e"])),
-            ties=draw(
+            disruption_facts=draw(
                 st.sampled_from(
                     [DisruptionFacts(), DisruptionFacts(), noted(SAFE_TO_EVICT, "true")]
                 )
@@ -931,7 +985,7 @@ BUDGETS = st.lists(
     max_size=3,
     unique_by=lambda one: one.name,
 )
-MEMORIES = st.sampled_from([DrainState(), BEGAN, DrainState(node="n", progress=NOW)])
+MEMORIES = st.sampled_from([EvictionState(), BEGAN, EvictionState(node="n", progress=NOW)])
 LIMITS = st.builds(
     DrainConfig,
     after_seconds=st.just(0),
@@ -944,25 +998,25 @@ LIMITS = st.builds(
 
 @given(pods_(), BUDGETS, MEMORIES, LIMITS)
 def test_evictions_respect_budgets_blockers_and_limits(
-    pods: list[Pod], budgets: list[DisruptionBudget], memory: DrainState, limits: DrainConfig
+    pods: list[Pod], budgets: list[DisruptionBudget], memory: EvictionState, limits: DrainConfig
 ) -> None:
     """Pods of one node at a time, no blocked pod, and no more than budgets and limits allow."""
     nodes = (M, marked_node("n", order=2), OPEN)
     config = replace(CONFIG, drain=limits)
-    found = plan_drain(
-        drain_input(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory
+    found = plan_evictions(
+        eviction_input(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory
     )
     evicted_now = [one.pod for one in found.evict]
     assert {one.node for one in evicted_now} <= {found.state.node}
     assert len({one.uid for one in evicted_now}) == len(evicted_now)
     for one in evicted_now:
-        notes = dict(one.ties.notes)
+        notes = dict(one.disruption_facts.notes)
         assert one.node in ("m", "n")
         assert one.namespace not in (OWN, "kube-system")
         assert one.owner_kind not in ("", "DaemonSet", "Node")
         assert one.owner_kind != "Job" or notes == {SAFE_TO_EVICT: "true"}
         assert not one.terminating
-        assert (one.ties.local_volumes, one.ties.gang) == ((), "")
+        assert (one.disruption_facts.local_volumes, one.disruption_facts.gang) == ((), "")
         assert notes in ({}, {SAFE_TO_EVICT: "true"})
     for limit in budgets:
         mine = [pod for pod in evicted_now if _protects(limit, pod)]
@@ -995,10 +1049,12 @@ def test_drain_empties_node_when_nothing_blocks_it(
     than allowed, and a leader that takes over half-way has the same result."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=batch, max_in_namespace=9))
     pods = {f"p{number}": make_pod(f"p{number}") for number in range(count)}
-    memory, watched, now, made = DrainState(), OBSERVE_SECONDS, NOW, 0
+    memory, watched, now, made = EvictionState(), OBSERVE_SECONDS, NOW, 0
     for number in range(400):
-        found = plan_drain(
-            drain_input(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),
+        found = plan_evictions(
+            eviction_input(
+                *pods.values(), config=config, now_seconds=now, watched_seconds=watched
+            ),
             memory,
         )
         assert len(found.evict) <= batch
@@ -1016,7 +1072,7 @@ def test_drain_empties_node_when_nothing_blocks_it(
             break
         now, watched = now + 5, watched + 5
         if killed and number == 1:
-            memory, watched = DrainState(), 0
+            memory, watched = EvictionState(), 0
     assert len(pods) == count
     assert all(one.node == "open" for one in pods.values())
 
@@ -1024,44 +1080,46 @@ def test_drain_empties_node_when_nothing_blocks_it(
 # Times at which nothing may begin
 
 PAUSED = replace(CONFIG, pause_until_seconds=NOW + 1000)
-SOFT = marked_node("m", value="soft", age=100)
+PREFER_NO_SCHEDULE = marked_node("m", value="PreferNoSchedule", age=100)
 
 
 def test_no_drain_starts_while_nothing_may_begin() -> None:
-    for nodes in ((M, OPEN), (SOFT, OPEN)):
-        inputs = drain_input(A, nodes=nodes, config=PAUSED)
-        found = plan_drain(inputs, DrainState())
+    for nodes in ((M, OPEN), (PREFER_NO_SCHEDULE, OPEN)):
+        inputs = eviction_input(A, nodes=nodes, config=PAUSED)
+        found = plan_evictions(inputs, EvictionState())
         assert (found.state.node, found.evict, failed(found)) == ("", (), {})
-        assert found.hard == ({"m"} if nodes[0] is M else frozenset()), "marks stay as they are"
-        found = plan_drain(replace(inputs, now_seconds=NOW + 1000), DrainState())
+        assert found.no_schedule == ({"m"} if nodes[0] is M else frozenset()), (
+            "marks stay as they are"
+        )
+        found = plan_evictions(replace(inputs, now_seconds=NOW + 1000), EvictionState())
         assert found.state.node == "m"
-        assert found.hard == {"m"}
+        assert found.no_schedule == {"m"}
 
 
 def test_no_pod_is_evicted_while_nothing_may_begin() -> None:
     """The drain neither fails meanwhile nor ends; it continues afterwards."""
     memory = replace(BEGAN, left=frozenset({Owner("d", "ReplicaSet", "before")}))
-    inputs = drain_input(A, B, config=PAUSED)
+    inputs = eviction_input(A, B, config=PAUSED)
     for second in (0, 99, 999):
-        found = plan_drain(replace(inputs, now_seconds=NOW + second), memory)
+        found = plan_evictions(replace(inputs, now_seconds=NOW + second), memory)
         assert (evicted_pods(found), codes(found), failed(found)) == ([], {"paused"}, {})
         assert {one.until for one in found.waits} == {NOW + 1000}
         memory = found.state
-    found = plan_drain(replace(inputs, now_seconds=NOW + 1000), memory)
+    found = plan_evictions(replace(inputs, now_seconds=NOW + 1000), memory)
     assert evicted_pods(found) == ["a", "b"]
     assert all(one.permit.is_valid(Now(NOW + 1000)) for one in found.evict)
 
 
 def test_drain_fails_while_nothing_may_begin_when_evicted_pod_is_not_replaced() -> None:
-    inputs = drain_input(B, make_pod("rest", "open"), config=PAUSED)
-    assert failed(plan_drain(replace(inputs, now_seconds=NOW + 99), evicted(A))) == {}
-    found = plan_drain(replace(inputs, now_seconds=NOW + 100), evicted(A))
+    inputs = eviction_input(B, make_pod("rest", "open"), config=PAUSED)
+    assert failed(plan_evictions(replace(inputs, now_seconds=NOW + 99), evicted(A))) == {}
+    found = plan_evictions(replace(inputs, now_seconds=NOW + 100), evicted(A))
     assert failed(found) == {"m": "evict-not-replaced"}
 
 
 def test_permit_of_eviction_ends_with_its_window() -> None:
     window = Window(start="0 0 * * *", duration_seconds=60)
-    (one,) = plan_drain(
-        drain_input(A, config=replace(CONFIG, schedule=(window,))), DrainState()
+    (one,) = plan_evictions(
+        eviction_input(A, config=replace(CONFIG, schedule=(window,))), EvictionState()
     ).evict
     assert one.permit.until == NOW + 60

@@ -9,28 +9,28 @@ from core.marks.mark import (
     DETAILS_CHARACTERS_MAX,
     Backoff,
     Details,
-    Guard,
+    ProtectionRecord,
     backoff_of,
     backoffs,
     decode_details,
     encode_details,
-    guard_of,
     mark_order,
     marked_since,
     opt_out_annotation,
+    protection_of,
     seconds_of,
 )
 from core.marks.taints import desired_taints, keys_unknown
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    GUARDS,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    PROTECTION_KEYS,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.node import Node, Taint
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.mutate
 OURS = Taint(TAINT_KEY, "100", "PreferNoSchedule")
 OTHER = Taint("other", "x", "NoSchedule", "2026-01-01T00:00:00Z")
 DETAILS = Details(since=100, deadline=200, owner="me", policy="p", reason="r")
-OWN_KARPENTER_GUARD = f"held {KARPENTER_KEEP_ANNOTATION}"
+OWN_KARPENTER_GUARD = f"unmarked {DO_NOT_DISRUPT_ANNOTATION}"
 SINCE_100 = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 
 
@@ -56,16 +56,18 @@ def unadmitted(value: str, *taints: Taint) -> Node:
     [
         pytest.param(node("n", taints=(OTHER,)), (OTHER,), id="no mark, not ours"),
         pytest.param(node("n", taints=(OURS, OTHER)), (OTHER,), id="mark was removed"),
-        pytest.param(unadmitted("soft"), (OURS,), id="marked"),
-        pytest.param(unadmitted("soft", OTHER), (OTHER, OURS), id="others first"),
-        pytest.param(unadmitted("soft", OURS, OTHER), (OURS, OTHER), id="in place"),
+        pytest.param(unadmitted("PreferNoSchedule"), (OURS,), id="marked"),
+        pytest.param(unadmitted("PreferNoSchedule", OTHER), (OTHER, OURS), id="others first"),
+        pytest.param(unadmitted("PreferNoSchedule", OURS, OTHER), (OURS, OTHER), id="in place"),
         pytest.param(
-            unadmitted("hard", OURS, OTHER),
+            unadmitted("NoSchedule", OURS, OTHER),
             (Taint(TAINT_KEY, "100", "NoSchedule"), OTHER),
             id="NoSchedule in place",
         ),
         pytest.param(
-            unadmitted("soft", OURS, OTHER, OURS), (OURS, OTHER), id="duplicate of ours removed"
+            unadmitted("PreferNoSchedule", OURS, OTHER, OURS),
+            (OURS, OTHER),
+            id="duplicate of ours removed",
         ),
         pytest.param(unadmitted("maybe", OTHER), (OTHER,), id="label value is not a mark"),
     ],
@@ -80,10 +82,14 @@ THEIRS = replace(OURS, key="their.example/key", time_added="2026-01-01T00:00:00Z
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        pytest.param(unadmitted("soft", OTHER, THEIRS), [THEIRS.key], id="equal to ours"),
-        pytest.param(unadmitted("soft", OURS, THEIRS), [], id="our taint exists"),
-        pytest.param(unadmitted("hard", THEIRS), [], id="another effect"),
-        pytest.param(unadmitted("soft", replace(THEIRS, value="101")), [], id="another second"),
+        pytest.param(
+            unadmitted("PreferNoSchedule", OTHER, THEIRS), [THEIRS.key], id="equal to ours"
+        ),
+        pytest.param(unadmitted("PreferNoSchedule", OURS, THEIRS), [], id="our taint exists"),
+        pytest.param(unadmitted("NoSchedule", THEIRS), [], id="another effect"),
+        pytest.param(
+            unadmitted("PreferNoSchedule", replace(THEIRS, value="101")), [], id="another second"
+        ),
         pytest.param(unadmitted("maybe", THEIRS), [], id="no mark"),
     ],
 )
@@ -98,7 +104,7 @@ TAINTS = st.lists(
     st.builds(Taint, KEYS, st.sampled_from(["", "1", "x"]), st.sampled_from(["NoSchedule", "?"])),
     max_size=5,
 )
-LABELS = st.sampled_from([{}, {MARK_LABEL: "soft"}, {MARK_LABEL: "hard"}])
+LABELS = st.sampled_from([{}, {MARK_LABEL: "PreferNoSchedule"}, {MARK_LABEL: "NoSchedule"}])
 
 
 @given(LABELS, TAINTS)
@@ -204,15 +210,17 @@ def test_seconds_are_rejected_unless_ascii_digits(text: str) -> None:
         ({}, None),
         ({KEEP_ANNOTATION: "true"}, KEEP_ANNOTATION),
         ({KEEP_ANNOTATION: "false"}, None),
-        ({KARPENTER_KEEP_ANNOTATION: "true"}, KARPENTER_KEEP_ANNOTATION),
-        ({GUARD_ANNOTATION: "true"}, GUARD_ANNOTATION),
-        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}, None),
-        ({GUARD_ANNOTATION: "false", GUARD_OURS_ANNOTATION: "marked"}, GUARD_ANNOTATION),
-        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x y"}, None),
-        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x"},
-         KARPENTER_KEEP_ANNOTATION),
-        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OWN_KARPENTER_GUARD}, None),
-        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OWN_KARPENTER_GUARD}, GUARD_ANNOTATION),
+        ({DO_NOT_DISRUPT_ANNOTATION: "true"}, DO_NOT_DISRUPT_ANNOTATION),
+        ({SCALE_DOWN_DISABLED_ANNOTATION: "true"}, SCALE_DOWN_DISABLED_ANNOTATION),
+        ({SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}, None),
+        ({SCALE_DOWN_DISABLED_ANNOTATION: "false", PROTECTION_ANNOTATION: "marked"},
+         SCALE_DOWN_DISABLED_ANNOTATION),
+        ({SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "x y"}, None),
+        ({DO_NOT_DISRUPT_ANNOTATION: "true", PROTECTION_ANNOTATION: "x"},
+         DO_NOT_DISRUPT_ANNOTATION),
+        ({DO_NOT_DISRUPT_ANNOTATION: "true", PROTECTION_ANNOTATION: OWN_KARPENTER_GUARD}, None),
+        ({SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: OWN_KARPENTER_GUARD},
+         SCALE_DOWN_DISABLED_ANNOTATION),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
@@ -229,37 +237,37 @@ def test_opt_out_annotation_is_found(
     ("value", "ours", "labels", "key"),
     [
         ("false", "", {}, None),
-        ("false", "", {KARPENTER_LABEL: "default"}, KARPENTER_KEEP_ANNOTATION),
-        ("false", "held karpenter.sh/do-not-disrupt", {}, None),
-        ("5m", "held karpenter.sh/do-not-disrupt", {KARPENTER_LABEL: ""},
-         KARPENTER_KEEP_ANNOTATION),
+        ("false", "", {KARPENTER_LABEL: "default"}, DO_NOT_DISRUPT_ANNOTATION),
+        ("false", "unmarked karpenter.sh/do-not-disrupt", {}, None),
+        ("5m", "unmarked karpenter.sh/do-not-disrupt", {KARPENTER_LABEL: ""},
+         DO_NOT_DISRUPT_ANNOTATION),
     ],
 )  # fmt: skip
 def test_foreign_karpenter_annotation_is_opt_out_on_karpenter_nodes(
     value: str, ours: str, labels: Mapping[str, str], key: str | None
 ) -> None:
-    annotations = {KARPENTER_KEEP_ANNOTATION: value} | (
-        {GUARD_OURS_ANNOTATION: ours} if ours else {}
+    annotations = {DO_NOT_DISRUPT_ANNOTATION: value} | (
+        {PROTECTION_ANNOTATION: ours} if ours else {}
     )
     found = node("n", annotations=annotations, labels=labels)
     assert opt_out_annotation(found) == key
     assert guarded(found) is (key is not None)
 
 
-@pytest.mark.parametrize("key", GUARDS)
+@pytest.mark.parametrize("key", PROTECTION_KEYS)
 def test_protection_annotation_survives_round_trip(key: str) -> None:
-    made = Guard("held", key)
-    annotations = {key: "true", GUARD_OURS_ANNOTATION: str(made)}
-    assert guard_of(node("n", annotations=annotations)) == made
-    assert guard_of(node("n", annotations={**annotations, key: "True"})) is None
-    assert guard_of(node("n", annotations={GUARD_OURS_ANNOTATION: str(made)})) is None
-    assert guard_of(node("n", annotations={key: "true"})) is None
+    made = ProtectionRecord("unmarked", key)
+    annotations = {key: "true", PROTECTION_ANNOTATION: str(made)}
+    assert protection_of(node("n", annotations=annotations)) == made
+    assert protection_of(node("n", annotations={**annotations, key: "True"})) is None
+    assert protection_of(node("n", annotations={PROTECTION_ANNOTATION: str(made)})) is None
+    assert protection_of(node("n", annotations={key: "true"})) is None
 
 
 def test_marks_are_ordered_by_time_and_plan_order() -> None:
     """Without details the time is read from the taint, only under the configured key."""
     taint = Taint("example.com/ours", "5", "PreferNoSchedule")
-    bare = node("n", labels={MARK_LABEL: "soft"}, taints=(taint,))
+    bare = node("n", labels={MARK_LABEL: "PreferNoSchedule"}, taints=(taint,))
     assert mark_order(bare, "example.com/ours") == (5, 0)
     assert mark_order(bare, TAINT_KEY) == (0, 0)
     details = {DETAILS_ANNOTATION: encode_details(replace(DETAILS, order=3))}

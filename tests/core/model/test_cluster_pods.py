@@ -45,7 +45,10 @@ def test_updated_pods_equal_listed_pods(changes: list[Pod], first: int) -> None:
     assert list(found.all) == sorted(pods, key=lambda pod: (pod.namespace, pod.name))
     assert list(found.special) == [pod for pod in found.all if is_special(pod)]
     assert found.counts == Counter(pod.namespace for pod in pods)
-    keys = {(pod.namespace, id(pod.placing), id(pod.company), pod.mirror) for pod in pods}
+    keys = {
+        (pod.namespace, id(pod.node_constraints), id(pod.pod_constraints), pod.mirror)
+        for pod in pods
+    }
     assert found.shared.keys() == keys
 
 

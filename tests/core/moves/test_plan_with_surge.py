@@ -195,8 +195,8 @@ def test_pod_of_a_move_is_no_arrival(moving: frozenset[tuple[str, str]], expecte
 def test_pod_is_not_replaced_when_one_node_alone_can_use_its_volume(
     mode: str, *, refused: bool
 ) -> None:
-    ties = DisruptionFacts(claims=(ClaimUse("data"),))
-    pod = make_pod("old", "n", ties=ties, unsupported=(CLAIMS_FIELD,))
+    disruption_facts = DisruptionFacts(claims=(ClaimUse("data"),))
+    pod = make_pod("old", "n", disruption_facts=disruption_facts, unsupported=(CLAIMS_FIELD,))
     claim = Claim(namespace="d", name="data", volume="pv", modes=(mode,))
     cluster = build_cluster([node("n")], [pod], claims=[claim], volumes=[Volume(name="pv")])
     why = why_not_replaced(cluster.pods[0], Now(NOW), keep_local_storage=True)

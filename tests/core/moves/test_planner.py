@@ -41,7 +41,7 @@ QUOTA = ResourceQuota(namespace="d", name="q", hard={"pods": 3}, used={"pods": 3
 
 
 def marked_node(name: str) -> Node:
-    return builders.marked(node(name), "soft", NOW - 60, 1, deadline=NOW + 10**6)
+    return builders.marked(node(name), "PreferNoSchedule", NOW - 60, 1, deadline=NOW + 10**6)
 
 
 def objects(*deployments: Any, **others: Any) -> SurgeObjects:
@@ -151,7 +151,7 @@ def test_pod_stays_when_quota_has_no_room(hard: Any, used: Any, code: set[str]) 
 
 
 def noted(key: str, value: str) -> dict[str, DisruptionFacts]:
-    return {"ties": DisruptionFacts(notes=((key, value),), started_seconds=NOW)}
+    return {"disruption_facts": DisruptionFacts(notes=((key, value),), started_seconds=NOW)}
 
 
 PORTS = PodConstraints(host_ports=(HostPort(80),))
@@ -167,9 +167,9 @@ PORTS = PodConstraints(host_ports=(HostPort(80),))
         ({"terminating": True}, "pod-terminating"),
         ({"created_seconds": NOW - 599}, "surge-young"),
         ({"deletion_cost": "5"}, "pod-foreign-cost"),
-        ({"ties": DisruptionFacts(one_node_volumes=("data",))}, "surge-volume"),
-        ({"ties": DisruptionFacts(local_volumes=("cache",))}, "pod-local-storage"),
-        ({"ties": DisruptionFacts(gang="group")}, "pod-gang"),
+        ({"disruption_facts": DisruptionFacts(one_node_volumes=("data",))}, "surge-volume"),
+        ({"disruption_facts": DisruptionFacts(local_volumes=("cache",))}, "pod-local-storage"),
+        ({"disruption_facts": DisruptionFacts(gang="group")}, "pod-gang"),
         (noted(SAFE_TO_EVICT, "false"), "pod-not-safe-to-evict"),
         (noted(DO_NOT_DISRUPT, "true"), "pod-do-not-disrupt"),
         (noted(REMOVAL_DISABLED, "true"), "pod-removal-disabled"),
@@ -180,7 +180,7 @@ def test_pod_stays_when_it_must_not_be_replaced(changes: Mapping[str, Any], code
 
 
 def test_pod_with_local_storage_is_moved_when_settings_allow_it() -> None:
-    pod = replace(POD, ties=DisruptionFacts(local_volumes=("cache",)))
+    pod = replace(POD, disruption_facts=DisruptionFacts(local_volumes=("cache",)))
     surge = replace(CONFIG.surge, keep_local_storage=False)
     assert chosen((pod, *OTHERS), config=replace(CONFIG, surge=surge)).begin
 
@@ -191,7 +191,7 @@ def test_pod_stays_when_another_would_be_deleted_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"), [({}, "surge-no-place"), ({"company": PORTS}, "surge-host-port")]
+    ("changes", "code"), [({}, "surge-no-place"), ({"pod_constraints": PORTS}, "surge-host-port")]
 )
 def test_pod_stays_when_no_node_that_stays_has_room(changes: Any, code: str) -> None:
     full = make_pod("full", "n", of="other", requests=replace(POD.requests, cpu_millis=3800))

@@ -101,7 +101,7 @@ def test_move_waits_until_deadline_when_new_pod_starts() -> None:
         pytest.param(seen(FOUR, OLD, NEW, marked=()), MoveOutcome.MOVED, id="too late to release"),
         pytest.param(seen(FOUR, OLD, replace(NEW, node="m")), MoveOutcome.MISPLACED, id="marked"),
         pytest.param(seen(STARTING, NEW), MoveOutcome.POD_GONE, id="pod gone"),
-        pytest.param(seen(STARTING, OLD, marked=()), MoveOutcome.NODE_RELEASED, id="released"),
+        pytest.param(seen(STARTING, OLD, marked=()), MoveOutcome.NODE_UNMARKED, id="released"),
         pytest.param(seen(STARTING, OLD, allowed=False), MoveOutcome.STOPPED, id="not allowed"),
         pytest.param(
             seen({**STARTING, "replica_failure": "quota"}, OLD), MoveOutcome.REFUSED, id="quota"
@@ -181,7 +181,7 @@ def test_replicas_are_lowered_on_version_that_was_read() -> None:
     assert step(LOWERING, seen({}, OLD, NEW, deployment=found)) == SetReplicas(found, 3)
 
 
-UNDONE = replace(LOWERING, outcome=MoveOutcome.NODE_RELEASED)
+UNDONE = replace(LOWERING, outcome=MoveOutcome.NODE_UNMARKED)
 LOWEST: dict[str, Any] = {"deletion_cost": str(UNDO_COST), "deletion_cost_ours": str(UNDO_COST)}
 
 

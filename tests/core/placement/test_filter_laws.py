@@ -26,9 +26,10 @@ def test_filters_agree_with_plain_rules() -> None:
             for node in cluster.nodes:
                 if node.unschedulable:
                     continue
-                expected = admits(node, pod.placing, TAINT_KEY)
+                expected = admits(node, pod.node_constraints, TAINT_KEY)
                 found = (
-                    first_failing_filter(without_our_taint(node, TAINT_KEY), pod.placing) is None
+                    first_failing_filter(without_our_taint(node, TAINT_KEY), pod.node_constraints)
+                    is None
                 )
                 assert found == expected, (seed, pod.key, node.name)
                 yes, no = yes + expected, no + (not expected)

@@ -19,7 +19,7 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
 
 
 @pytest.mark.parametrize(
-    ("place", "placing", "name"),
+    ("place", "node_constraints", "name"),
     [
         pytest.param(node("n"), NodeConstraints(), None, id="no constraints"),
         pytest.param(node("n", unschedulable=True), NodeConstraints(), "cordoned", id="cordon"),
@@ -97,9 +97,9 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
     ],
 )
 def test_first_failing_filter_is_named(
-    place: Node, placing: NodeConstraints, name: str | None
+    place: Node, node_constraints: NodeConstraints, name: str | None
 ) -> None:
-    assert first_failing_filter(place, placing) == name
+    assert first_failing_filter(place, node_constraints) == name
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_first_failing_filter_is_named(
 def test_operator_matches_label(
     operator: str, values: tuple[str, ...], with_label: bool, without: bool
 ) -> None:
-    placing = affine(Requirement("cores", operator, values))
-    assert (first_failing_filter(node("n", labels=ZONE_A), placing) is None) == with_label
-    assert (first_failing_filter(node("n"), placing) is None) == without
+    node_constraints = affine(Requirement("cores", operator, values))
+    assert (first_failing_filter(node("n", labels=ZONE_A), node_constraints) is None) == with_label
+    assert (first_failing_filter(node("n"), node_constraints) is None) == without
 
 
 TAINT = Taint("k", "v", "NoSchedule")
@@ -169,30 +169,32 @@ RESTART = {"restartPolicyRules": [{"action": "Restart"}]}
 )
 def test_node_must_declare_features_that_pod_needs(spec: Json, feature: str | None) -> None:
     """As in NodeDeclaredFeatures of kube-scheduler. Other declared features are ignored."""
-    placing = kube_json.pod(**{f"spec__{field}": given for field, given in spec.items()}).placing
+    node_constraints = kube_json.pod(
+        **{f"spec__{field}": given for field, given in spec.items()}
+    ).node_constraints
     declared = {
         "nothing": kube_json.node(spec__taints=[]),
         "null": kube_json.node(spec__taints=[], status__declaredFeatures=None),
         "other": kube_json.node(spec__taints=[], status__declaredFeatures=["Other"]),
     }
     for found in declared.values():
-        assert first_failing_filter(found, placing) == (feature and "declared-features")
+        assert first_failing_filter(found, node_constraints) == (feature and "declared-features")
     assert len(set(map(repr, declared.values()))) == 1
     able = kube_json.node(spec__taints=[], status__declaredFeatures=["Other", feature or "X"])
-    assert first_failing_filter(able, placing) is None
+    assert first_failing_filter(able, node_constraints) is None
 
 
 def test_pod_with_feature_and_os_has_both_constraints() -> None:
     spec = {"spec__containers": [RESTART_ALL], "spec__os": {"name": "windows"}}
-    found = kube_json.pod(**spec).placing
+    found = kube_json.pod(**spec).node_constraints
     assert (found.system, len(found.features)) == ((("kubernetes.io/os", "windows"),), 1)
-    assert kube_json.pod(**spec).placing is found
+    assert kube_json.pod(**spec).node_constraints is found
 
 
 def test_pods_that_need_feature_have_their_own_reach() -> None:
     able = [replace(node(f"n{number}"), features=("F",)) for number in range(2)]
     nodes = [*able, node("n2")]
-    placings = (NodeConstraints(), NodeConstraints(features=("F",)))
-    groups = {one: [[pod("p", None, 1, 1, placing=one)]] for one in placings}
+    all_constraints = (NodeConstraints(), NodeConstraints(features=("F",)))
+    groups = {one: [[pod("p", None, 1, 1, node_constraints=one)]] for one in all_constraints}
     found = {one.name: one.nodes for one in Reaches(nodes, groups).all}
     assert found == {"general": (0, 1, 2), "declares F": (0, 1)}

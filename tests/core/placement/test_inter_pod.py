@@ -48,13 +48,15 @@ def test_pod_is_unassigned_when_last_sweep_rejects_it(length: int) -> None:
             10,
             10,
             labels={"app": f"a{number}"},
-            company=PodConstraints(near=(PodAffinityTerm(select(f"a{number + 1}"), HOST_LABEL),)),
+            pod_constraints=PodConstraints(
+                near=(PodAffinityTerm(select(f"a{number + 1}"), HOST_LABEL),)
+            ),
         )
         for number in range(length - 1)
     ]
     chain.append(pod("last", "n0", 10, 10, labels={"app": f"a{length - 1}"}))
     port = PodConstraints(host_ports=(HostPort(80),))
-    theirs = [pod(f"ingress-{on}", on, 10, 10, company=port) for on in ("n0", "n1")]
+    theirs = [pod(f"ingress-{on}", on, 10, 10, pod_constraints=port) for on in ("n0", "n1")]
     packer, found = try_removal(Cluster.of(hosts(2), [*chain, *theirs]), "n0")
     unplaced = {packer.pods[one].name for one in found.unassigned}
     assert "ingress-n0" in unplaced
@@ -66,10 +68,17 @@ APART = PodConstraints(apart=(PodAffinityTerm(select("a"), HOST_LABEL),))
 SPREAD = PodConstraints(spread=(SpreadConstraint(select("a"), HOST_LABEL, 1),))
 
 
-def one_pod_per_node(size: int, company: PodConstraints, own: str) -> Cluster:
+def one_pod_per_node(size: int, pod_constraints: PodConstraints, own: str) -> Cluster:
     """Return a cluster with one pod per node; label *own* has another value on each pod."""
     pods = [
-        pod(f"p{n}", f"n{n}", 10, 10, labels={own: f"p{n}", "app": "a"}, company=company)
+        pod(
+            f"p{n}",
+            f"n{n}",
+            10,
+            10,
+            labels={own: f"p{n}", "app": "a"},
+            pod_constraints=pod_constraints,
+        )
         for n in range(size)
     ]
     return Cluster.of(hosts(size), pods)
@@ -113,15 +122,15 @@ def test_count_ignores_calls_by_garbage_collector() -> None:
         gc.callbacks.remove(back)
 
 
-@pytest.mark.parametrize("company", [APART, SPREAD])
+@pytest.mark.parametrize("pod_constraints", [APART, SPREAD])
 @pytest.mark.parametrize("own", ["app", "apps.kubernetes.io/pod-index"])
 def test_cost_does_not_grow_with_nodes_when_all_reject_pod(
-    company: PodConstraints, own: str
+    pod_constraints: PodConstraints, own: str
 ) -> None:
     """Also for pods of a StatefulSet: each has its own label, which no selector uses."""
     counts = []
     for size in (20, 40):
-        packer, first = try_removal(one_pod_per_node(size, company, own), "n0")
+        packer, first = try_removal(one_pod_per_node(size, pod_constraints, own), "n0")
         assert (first.assignments, len(first.unassigned)) == ([], 1)
         counts.append(count_calls(partial(packer.try_place, packer.on[1], 1)))
     assert counts[0] == counts[1]
@@ -137,7 +146,7 @@ def test_cost_is_linear_when_host_port_has_many_addresses() -> None:
                 "n0",
                 1,
                 1,
-                company=PodConstraints(host_ports=(HostPort(80, ip=ip), more)),
+                pod_constraints=PodConstraints(host_ports=(HostPort(80, ip=ip), more)),
             )
             for number, ip in enumerate(ips)
             for more in [HostPort(1000 + number)]
@@ -161,7 +170,7 @@ def test_cost_is_linear_when_many_sets_of_terms_repel_pods() -> None:
                 1,
                 1,
                 labels={f"k{n}": str(number >> n & 1) for n in range(many)},
-                company=PodConstraints(apart=terms),
+                pod_constraints=PodConstraints(apart=terms),
             )
             for number in range(2**many)
         ]

@@ -88,7 +88,7 @@ def _volume(rng: random.Random) -> VolumeTopology:
     return VolumeTopology(_terms(rng) if rng.random() < 0.5 else None, tuple(zones))
 
 
-def _placing(rng: random.Random) -> NodeConstraints:
+def _node_constraints(rng: random.Random) -> NodeConstraints:
     selector = ((rng.choice(KEYS), rng.choice(VALUES)),)
     toleration = Toleration(
         rng.choice(("only", "", "node.kubernetes.io/unschedulable")),
@@ -110,7 +110,9 @@ def _placing(rng: random.Random) -> NodeConstraints:
 @cache
 def _generated(seed: int) -> tuple[list[Node], list[NodeConstraints]]:
     rng = random.Random(seed)
-    return [_node(rng, number) for number in range(NODES)], [_placing(rng) for _ in range(8)]
+    return [_node(rng, number) for number in range(NODES)], [
+        _node_constraints(rng) for _ in range(8)
+    ]
 
 
 def _subclasses_of(base: type[object]) -> Iterator[type[object]]:
@@ -119,9 +121,13 @@ def _subclasses_of(base: type[object]) -> Iterator[type[object]]:
         yield from _subclasses_of(one)
 
 
-def _admitting(nodes: Iterable[Node], placing: NodeConstraints, *filters: Filter) -> list[int]:
+def _admitting(
+    nodes: Iterable[Node], node_constraints: NodeConstraints, *filters: Filter
+) -> list[int]:
     return [
-        n for n, one in enumerate(nodes) if first_failing_filter(one, placing, filters) is None
+        n
+        for n, one in enumerate(nodes)
+        if first_failing_filter(one, node_constraints, filters) is None
     ]
 
 
@@ -138,9 +144,9 @@ def test_filter_classes_are_listed_once() -> None:
 
 def test_every_filter_rejects_generated_node_first() -> None:
     failing = Counter(
-        first_failing_filter(one, placing)
-        for nodes, placings in map(_generated, range(SEEDS))
-        for placing in placings
+        first_failing_filter(one, node_constraints)
+        for nodes, all_constraints in map(_generated, range(SEEDS))
+        for node_constraints in all_constraints
         for one in nodes
     )
     never = [one.name for one in FILTERS if not failing[one.name]]
@@ -150,57 +156,75 @@ def test_every_filter_rejects_generated_node_first() -> None:
 @pytest.mark.parametrize("one", FILTERS, ids=lambda one: one.name)
 def test_filter_gives_same_answer_for_all_nodes_as_for_each(one: Filter) -> None:
     for seed in range(SEEDS):
-        nodes, placings = _generated(seed)
-        index, kinds = NodeIndex(nodes), NodeClasses(nodes, placings)
-        for placing in placings:
-            alone = _admitting(nodes, placing, one)
-            assert list(set_bits(one.feasible_nodes(index, placing))) == alone, (seed, placing)
-            if not placing.volumes:
-                assert kinds.allowing_by(placing, (one,)) == alone, (seed, placing)
+        nodes, all_constraints = _generated(seed)
+        index, kinds = NodeIndex(nodes), NodeClasses(nodes, all_constraints)
+        for node_constraints in all_constraints:
+            alone = _admitting(nodes, node_constraints, one)
+            assert list(set_bits(one.feasible_nodes(index, node_constraints))) == alone, (
+                seed,
+                node_constraints,
+            )
+            if not node_constraints.volumes:
+                assert kinds.allowing_by(node_constraints, (one,)) == alone, (
+                    seed,
+                    node_constraints,
+                )
 
 
 @pytest.mark.parametrize("one", FILTERS, ids=lambda one: one.name)
 def test_filter_answer_depends_only_on_fields_it_reads(one: Filter) -> None:
     for seed in range(SEEDS):
-        nodes, placings = _generated(seed)
-        for placing in placings:
-            fields = sorted(set(one.reads(placing)))
+        nodes, all_constraints = _generated(seed)
+        for node_constraints in all_constraints:
+            fields = sorted(set(one.reads(node_constraints)))
             answers: dict[tuple[object, ...], bool] = {}
             for found in nodes:
                 values = tuple(value_of(found, field) for field in fields)
-                admits = one.admits(found, placing)
-                assert answers.setdefault(values, admits) == admits, (seed, placing, found.name)
+                admits = one.admits(found, node_constraints)
+                assert answers.setdefault(values, admits) == admits, (
+                    seed,
+                    node_constraints,
+                    found.name,
+                )
 
 
 def test_node_classes_give_same_answer_as_each_node() -> None:
     yes = no = 0
     for seed in range(SEEDS):
-        nodes, placings = _generated(seed)
-        kinds = NodeClasses(nodes, placings)
-        for placing in placings:
-            alone = _admitting(nodes, placing, *FILTERS)
-            assert kinds.allowing(placing) == alone, (seed, placing)
+        nodes, all_constraints = _generated(seed)
+        kinds = NodeClasses(nodes, all_constraints)
+        for node_constraints in all_constraints:
+            alone = _admitting(nodes, node_constraints, *FILTERS)
+            assert kinds.allowing(node_constraints) == alone, (seed, node_constraints)
             yes, no = yes + len(alone), no + NODES - len(alone)
-            if placing.volumes:
+            if node_constraints.volumes:
                 continue
             for filters in (FILTERS, LABEL_FILTERS):
-                alone = _admitting(nodes, placing, *filters)
-                assert kinds.allowing_by(placing, filters) == alone, (seed, placing)
+                alone = _admitting(nodes, node_constraints, *filters)
+                assert kinds.allowing_by(node_constraints, filters) == alone, (
+                    seed,
+                    node_constraints,
+                )
                 for requested in (range(NODES), alone, alone[:1]):
                     within = set(requested) <= set(alone)
-                    assert kinds.allows(placing, kinds.classes_of(requested), filters) == within
+                    assert (
+                        kinds.allows(node_constraints, kinds.classes_of(requested), filters)
+                        == within
+                    )
     assert min(yes, no) > SEEDS
 
 
 def test_admitted_nodes_agree_with_plain_rules() -> None:
     for seed in range(SEEDS // 3):
         cluster = mixed.cluster(random.Random(seed))
-        placings = {pod.placing for pod in cluster.pods if not pod.placing.volumes}
+        all_constraints = {
+            pod.node_constraints for pod in cluster.pods if not pod.node_constraints.volumes
+        }
         nodes = [one for one in cluster.nodes if not one.unschedulable]
-        kinds = NodeClasses(nodes, placings)
-        for placing in placings:
-            plain = [n for n, one in enumerate(nodes) if admits(one, placing, "")]
-            assert kinds.allowing(placing) == plain, (seed, placing)
+        kinds = NodeClasses(nodes, all_constraints)
+        for node_constraints in all_constraints:
+            plain = [n for n, one in enumerate(nodes) if admits(one, node_constraints, "")]
+            assert kinds.allowing(node_constraints) == plain, (seed, node_constraints)
 
 
 class _Read(UserDict[str, str]):
@@ -217,14 +241,14 @@ def test_label_reads_do_not_grow_with_requirements() -> None:
     def reads(requirements: int) -> int:
         requested = tuple(Requirement("zone", "NotIn", (f"v{n}",)) for n in range(requirements))
         terms = (SelectorTerm(requested), SelectorTerm(requested[::-1]))
-        placing = NodeConstraints(affinity=terms, volumes=(VolumeTopology(terms),))
+        node_constraints = NodeConstraints(affinity=terms, volumes=(VolumeTopology(terms),))
         nodes = [
             replace(node(f"n{n}"), labels=_Read(zone=f"z{n}", rank="7")) for n in range(NODES)
         ]
         _Read.reads = 0
-        reaches = Reaches(nodes, {without_volumes(placing): [[pod("p", None, 1, 1)]]})
-        assert reaches.admitting(placing) == list(range(NODES))
-        assert reaches.unreached_nodes_for([placing]) == frozenset()
+        reaches = Reaches(nodes, {without_volumes(node_constraints): [[pod("p", None, 1, 1)]]})
+        assert reaches.admitting(node_constraints) == list(range(NODES))
+        assert reaches.unreached_nodes_for([node_constraints]) == frozenset()
         return _Read.reads
 
     assert reads(500) == reads(1) > 0

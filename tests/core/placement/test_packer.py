@@ -219,10 +219,12 @@ TOGETHER = PodConstraints(near=(IN_ZONE,))
 SPREAD = PodConstraints(spread=(SpreadConstraint(OWN, "zone", 1),))
 
 
-@pytest.mark.parametrize("company", [APART, TOGETHER, SPREAD], ids=["apart", "near", "spread"])
+@pytest.mark.parametrize(
+    "pod_constraints", [APART, TOGETHER, SPREAD], ids=["apart", "near", "spread"]
+)
 @pytest.mark.parametrize("others", [True, False], ids=["beside others", "alone"])
 def test_rejections_by_inter_pod_rules_do_not_read_every_node(
-    company: PodConstraints, *, others: bool
+    pod_constraints: PodConstraints, *, others: bool
 ) -> None:
     """Nodes that inter-pod rules reject are skipped at once, for thousands of sizes too."""
     many, size = 512, 4 * BLOCK_NODES
@@ -231,12 +233,20 @@ def test_rejections_by_inter_pod_rules_do_not_read_every_node(
         for number, name in enumerate(f"n{number:03}" for number in range(size))
     ]
     running = [
-        pod(f"p{number}", f"n{number:03}", 2000, 1, company=company, labels={"app": "own"})
-        for number in range(0, size, 2 if company is SPREAD else 1)
+        pod(
+            f"p{number}",
+            f"n{number:03}",
+            2000,
+            1,
+            pod_constraints=pod_constraints,
+            labels={"app": "own"},
+        )
+        for number in range(0, size, 2 if pod_constraints is SPREAD else 1)
         if others
     ]
     waiting = [
-        replace(one, company=company, labels={"app": "own"}) for one in sizes(many, least=2001)
+        replace(one, pod_constraints=pod_constraints, labels={"app": "own"})
+        for one in sizes(many, least=2001)
     ]
     packer = packer_of(Cluster.of(nodes, [*running, *waiting]))
     free = count_reads(packer.space)
@@ -262,7 +272,7 @@ def test_pods_with_many_sets_of_terms_do_not_read_every_node() -> None:
             None,
             10,
             1,
-            company=PodConstraints(
+            pod_constraints=PodConstraints(
                 apart=tuple(terms[one] for one in sorted(chance.sample(range(16), 8)))
             ),
             labels={f"l{one}": "x" for one in chance.sample(range(16), 8)},

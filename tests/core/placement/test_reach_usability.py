@@ -24,7 +24,7 @@ def control_plane_plan() -> Plan:
     cps = [node(f"cp{n}", 4000, 16_000, labels=LABEL, taints=(CONTROL_PLANE,)) for n in (1, 2)]
     workers = [node(f"w{n}", 4000, 16_000) for n in range(4)]
     dns = [
-        pod(f"dns{n}", f"cp{n}", 100, 70, placing=TOLERATES, namespace="kube-system")
+        pod(f"dns{n}", f"cp{n}", 100, 70, node_constraints=TOLERATES, namespace="kube-system")
         for n in (1, 2)
     ]
     web = [pod(f"web{n}-{m}", f"w{n}", 500, 2000) for n in range(4) for m in range(4)]
@@ -36,11 +36,13 @@ def gpu_plan() -> Plan:
     gpu = Taint("gpu", "", "NoSchedule")
     workers = [node(f"w{n}", 4000, 16_000) for n in range(3)]
     gpus = [node(f"g{n}", 4000, 32_000, labels={"pool": "gpu"}, taints=(gpu,)) for n in range(2)]
-    placing = NodeConstraints(
+    node_constraints = NodeConstraints(
         node_selector=(("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),)
     )
     web = [pod(f"web{n}", f"w{n}", 1000, 1000) for n in range(3)]
-    train = [pod(f"train{n}", f"g{n}", 1000, 8000, placing=placing) for n in range(2)]
+    train = [
+        pod(f"train{n}", f"g{n}", 1000, 8000, node_constraints=node_constraints) for n in range(2)
+    ]
     return reconcile.plan(Cluster.of([*workers, *gpus], [*web, *train]), Config(budgets=UNLIMITED))
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,11 @@ def percent(plan: Plan, reach: str) -> tuple[int, int]:
 
 def loaded(name: str, millis: int, cpu: int = 4000, **how: object) -> tuple[Node, list[Pod]]:
     """Return a node and pods of 250m that request *millis* of it."""
-    placing = how.pop("placing", NodeConstraints())
-    pods = [pod(f"{name}-{n}", name, 250, 100, placing=placing) for n in range(millis // 250)]  # type: ignore[arg-type]
+    constraints: Any = how.pop("node_constraints", NodeConstraints())
+    pods = [
+        pod(f"{name}-{n}", name, 250, 100, node_constraints=constraints)
+        for n in range(millis // 250)
+    ]
     return node(name, cpu, 64_000, **how), pods  # type: ignore[arg-type]
 
 
@@ -89,7 +93,7 @@ def devices(count: int, **how: object) -> list[tuple[Node, list[Pod]]]:
         loaded(f"gpu{n}", 0, 64_000, taints=(GPU,), labels={"pool": "gpu"}, **how)
         for n in range(count)
     ]
-    trainer = pod("trainer", "gpu0", 1000, 1000, placing=TOLERATES_GPU)
+    trainer = pod("trainer", "gpu0", 1000, 1000, node_constraints=TOLERATES_GPU)
     return [(parts[0][0], [trainer]), *parts[1:]]
 
 
@@ -144,7 +148,7 @@ def test_idle_pool_does_not_change_threshold_and_headroom_of_general_pool() -> N
 def test_reach_of_one_node_has_no_threshold_but_its_node_counts() -> None:
     """A pod whose selector matches one node keeps that node, however full, and no other."""
     bound = NodeConstraints(node_selector=(("host", "w0"),))
-    full = loaded("w0", 3750, placing=bound, labels={"host": "w0"})
+    full = loaded("w0", 3750, node_constraints=bound, labels={"host": "w0"})
     rest = [loaded(f"w{n}", 1000) for n in range(1, 5)]
     plan = make_plan(cluster_of(full, *rest), config("0.8"))
     # 7.75 of 20 cores: three nodes would be below 80 %, but w0 uses 3.75 of its four.
@@ -167,7 +171,10 @@ def test_cordoned_and_unready_nodes_give_no_room_but_their_pods_count() -> None:
 def test_full_reach_does_not_block_other_reaches() -> None:
     """The batch reach is at 94 % and has no room; general nodes are removable."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
-    full = [loaded(f"b{n}", 3750, 3999, placing=batch, labels={"pool": "batch"}) for n in range(2)]
+    full = [
+        loaded(f"b{n}", 3750, 3999, node_constraints=batch, labels={"pool": "batch"})
+        for n in range(2)
+    ]
     rest = [loaded(f"w{n}", 500) for n in range(4)]
     plan = make_plan(cluster_of(*full, *rest), config("0.8"))
     assert len(removed_nodes(plan)) == 3
@@ -179,7 +186,9 @@ def test_full_reach_does_not_block_other_reaches() -> None:
 def test_pods_avoid_full_reach_when_they_have_choice() -> None:
     """Plain first fit would place the general pods on the fuller batch nodes, at 87.5 %."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
-    full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
+    full = [
+        loaded(f"b{n}", 3500, node_constraints=batch, labels={"pool": "batch"}) for n in range(2)
+    ]
     rest = [loaded(f"w{n}", 500) for n in range(4)]
     plan = make_plan(cluster_of(*full, *rest), config("0.8"))
     assert {name[0] for name in removed_nodes(plan)} == {"w"}
@@ -190,7 +199,9 @@ def test_pods_avoid_full_reach_when_they_have_choice() -> None:
 def test_node_is_kept_when_its_pods_fit_only_full_reach() -> None:
     """The other general nodes are idle but have no pod slots, so only batch nodes have room."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
-    full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
+    full = [
+        loaded(f"b{n}", 3500, node_constraints=batch, labels={"pool": "batch"}) for n in range(2)
+    ]
     keep = {KEEP_ANNOTATION: "true"}
     idle = [loaded(f"i{n}", 250, pods=1, annotations=keep) for n in range(4)]
     plan = make_plan(cluster_of(*full, *idle, loaded("w0", 500)), config("0.8"))
@@ -251,7 +262,9 @@ def test_pod_without_place_still_repels_pods_on_its_leaving_node() -> None:
             node("far", labels={ZONE: "y"}),
         ],
         [
-            pod("aloof", "dying", 100, 100, company=aloof, placing=one_of("dying")),
+            pod(
+                "aloof", "dying", 100, 100, pod_constraints=aloof, node_constraints=one_of("dying")
+            ),
             pod("resident", "near", 500, 100, daemon=True),
             pod("other", "far", 500, 100, labels={"app": "b"}),
         ],
@@ -271,7 +284,7 @@ def test_most_expensive_removable_node_is_next_after_each_removal() -> None:
             node("T", 16_000, labels={"rack": "t"}, annotations={KEEP_ANNOTATION: "true"}),
         ],
         [
-            pod("follower", "X", 1000, 100, company=friend),
+            pod("follower", "X", 1000, 100, pod_constraints=friend),
             pod("friend", "D", 3500, 100, labels=labels),
             pod("other", "Y", 500, 100),
         ],
@@ -321,7 +334,10 @@ def test_headroom_is_kept_per_reach_and_is_no_load() -> None:
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     parts = [loaded(f"b{n}", 0, labels={"pool": "batch"}) for n in range(2)]
     parts += [loaded(f"w{n}", 0) for n in range(2)]
-    small, large = pod("small", "w0", 500, 100), pod("large", "b0", 3000, 100, placing=batch)
+    small, large = (
+        pod("small", "w0", 500, 100),
+        pod("large", "b0", 3000, 100, node_constraints=batch),
+    )
     whole = Cluster.of([one for one, _ in parts], [small, large])
     plan = make_plan(whole, config("1", headroom=1))
     # 3,000m more must fit on a batch node beside the 3,000m, so neither is removable.
@@ -337,8 +353,8 @@ def test_reaches_with_equal_text_are_different() -> None:
     by_name, by_label = SelectorTerm((), not_n0), SelectorTerm(not_n0)
     nodes = [node(f"n{n}", labels={"metadata.name": f"n{n // 4}"}) for n in range(6)]
     pods = [
-        pod("one", "n1", 1000, 1000, placing=NodeConstraints(affinity=(by_name,))),
-        pod("other", "n5", 10, 10, placing=NodeConstraints(affinity=(by_label,))),
+        pod("one", "n1", 1000, 1000, node_constraints=NodeConstraints(affinity=(by_name,))),
+        pod("other", "n5", 10, 10, node_constraints=NodeConstraints(affinity=(by_label,))),
         pod("any", "n2", 500, 500),
     ]
     settings = replace(config("0.8"), usability=UsabilityMode.AUTO)
@@ -355,7 +371,7 @@ def test_many_reaches_of_one_namespace_displace_none_of_another() -> None:
     """300 pods select two nodes each; one pod of another namespace selects none."""
     nodes = [node(f"n{n:03}", labels={"host": f"n{n:03}"}) for n in range(301)]
     pods = [
-        pod(f"p{n:03}", f"n{n:03}", 100, 100, placing=one_of(f"n{n:03}", f"n{n + 1:03}"))
+        pod(f"p{n:03}", f"n{n:03}", 100, 100, node_constraints=one_of(f"n{n:03}", f"n{n + 1:03}"))
         for n in range(300)
     ]
     whole = Cluster.of(nodes, [*pods, pod("calm", "n000", 100, 100, namespace="calm")])
@@ -386,17 +402,17 @@ def test_pending_pod_of_untracked_reach_blocks_no_schedule() -> None:
     first, *others, last = nodes
     pods = [
         replace(
-            pod(f"p{n:03}", None, 100, 100, placing=one_of(f"n{n:03}", f"n{n + 1:03}")),
+            pod(f"p{n:03}", None, 100, 100, node_constraints=one_of(f"n{n:03}", f"n{n + 1:03}")),
             unschedulable=True,
         )
         for n in range(300)
     ]
-    marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
+    marks = [marked(first, Mark.PREFER_NO_SCHEDULE, 1), marked(last, Mark.PREFER_NO_SCHEDULE, 1)]
     snapshot = ClusterSnapshot(Cluster.of([*others, *marks], pods), config("0.8"))
     found = reconcile.no_schedule_blockers(snapshot, {}, Now(1000))
     assert {name: [one.code for one in why] for name, why in found.items()} == {
         "n000": [],
-        "n300": ["hard-waiting"],
+        "n300": ["no-schedule-waiting"],
     }
 
 

@@ -200,7 +200,7 @@ def test_mark_of_another_policy_is_evaluated_by_this_one(share: int, remains_mar
         now_seconds=NOW + 1,
         owner="me",
     )
-    released = [one.key for one in writes if one.kind is WriteKind.RELEASE_MARK]
+    released = [one.key for one in writes if one.kind is WriteKind.UNMARK]
     assert released == ([] if remains_marked else [first])
 
 
@@ -333,7 +333,7 @@ def test_plan_is_unchanged_when_its_marks_are_written() -> None:
             removal.node: removal for removal in reconcile.plan(cluster, made.config).removals
         }
         nodes = (
-            builders.marked(one, "soft", 1, removed_nodes[one.name].order)
+            builders.marked(one, "PreferNoSchedule", 1, removed_nodes[one.name].order)
             if one.name in removed_nodes
             else one
             for one in cluster.nodes

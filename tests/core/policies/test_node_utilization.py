@@ -13,7 +13,7 @@ from core.engine.leader_state import LeaderState
 from core.engine.placement_hints import PLACES_MAX, Hints, UnneededNodes
 from core.engine.plan import Placement
 from core.engine.planner import PLACE_TAKEN
-from core.engine.reconcile import PassResult
+from core.engine.reconcile import ReconcileResult
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
@@ -124,14 +124,16 @@ LOCAL = DisruptionFacts(local_volumes=("cache", "data"))
 
 def noted(found: Pod, **notes: str) -> Pod:
     keys = {"evict": SAFE, "volumes": VOLUMES}
-    ties = replace(found.ties, notes=tuple(sorted((keys[k], v) for k, v in notes.items())))
-    return replace(found, ties=ties)
+    disruption_facts = replace(
+        found.disruption_facts, notes=tuple(sorted((keys[k], v) for k, v in notes.items()))
+    )
+    return replace(found, disruption_facts=disruption_facts)
 
 
 TWO = (node("a"), node("z"))
 BARE = replace(PLAIN, owner_kind="")
 SYSTEM = replace(PLAIN, namespace="kube-system")
-STORED = replace(PLAIN, ties=LOCAL)
+STORED = replace(PLAIN, disruption_facts=LOCAL)
 
 
 @pytest.mark.parametrize(
@@ -250,14 +252,14 @@ def test_invalid_setting_is_rejected_by_name(given: dict[str, Any], fault: str) 
 
 @pytest.mark.parametrize(("cpu", "released"), [(2000, False), (2199, False), (2200, True)])
 def test_mark_is_released_when_node_exceeds_release_limit(cpu: int, released: bool) -> None:
-    nodes = [marked(node("a"), Mark.SOFT, since=1), node("z")]
+    nodes = [marked(node("a"), Mark.PREFER_NO_SCHEDULE, since=1), node("z")]
     cluster = Cluster.of(nodes, [pod("p", "a", cpu, 0), pod("q", "z", 1800, 0)])
     assert bool(reconcile.plan(cluster, settings()).marked_infeasible) is released
 
 
 def test_mark_is_released_when_pod_keeps_node() -> None:
     """Also for marks of other policies, under which such a pod may not keep a node."""
-    nodes = [marked(node("a"), Mark.SOFT, since=1), node("z")]
+    nodes = [marked(node("a"), Mark.PREFER_NO_SCHEDULE, since=1), node("z")]
     cluster = Cluster.of(nodes, [BARE, pod("q", "z", 2500, 0)])
     assert reconcile.plan(cluster, settings()).marked_infeasible == ("a",)
 
@@ -267,9 +269,9 @@ def test_mark_is_released_when_pod_keeps_node() -> None:
 
 def run_passes(
     config: Config, *shown: tuple[int, Cluster], memory: LeaderState | None = None
-) -> list[PassResult]:
+) -> list[ReconcileResult]:
     """Return a pass for each second and cluster, one after the other."""
-    found: list[PassResult] = []
+    found: list[ReconcileResult] = []
     seen = memory or LeaderState()
     for now, cluster in shown:
         found.append(reconcile.reconcile(cluster, config, seen, now))
@@ -277,7 +279,7 @@ def run_passes(
     return found
 
 
-def removed_nodes(one: PassResult) -> list[str]:
+def removed_nodes(one: ReconcileResult) -> list[str]:
     return [removal.node for removal in one.plan.removals]
 
 
@@ -307,7 +309,7 @@ def vector(free: int) -> Cluster:
     )
 
 
-def places(one: PassResult, name: str) -> dict[str, str]:
+def places(one: ReconcileResult, name: str) -> dict[str, str]:
     return dict(one.state.hints.placements[name])
 
 
@@ -322,7 +324,9 @@ def test_node_restarts_unneeded_time_when_its_place_is_taken() -> None:
     assert (why.reason, why.pod) == (PLACE_TAKEN, "d/b")
     assert why.message == "its place on node x is taken by another pod"
 
-    marks = tuple(marked(one, Mark.SOFT, 601) for one in made.nodes if one.name in "ac")
+    marks = tuple(
+        marked(one, Mark.PREFER_NO_SCHEDULE, 601) for one in made.nodes if one.name in "ac"
+    )
     going = changed(made, nodes=marks)
     after, last = run_passes(settings(), (610, going), (611 + DELAY, going), memory=due.state)
     assert removed_nodes(after) == ["a", "c"]
@@ -333,7 +337,9 @@ def test_node_restarts_unneeded_time_when_its_place_is_taken() -> None:
 def test_node_whose_place_is_taken_finds_another_and_waits_again() -> None:
     made = vector(450)
     due = run_passes(settings(), (0, made), (DELAY + 1, made))[-1]
-    smaller = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),), without="c")
+    smaller = changed(
+        made, nodes=(marked(node("a", cpu=8000), Mark.PREFER_NO_SCHEDULE, 601),), without="c"
+    )
     after, early, late = run_passes(
         settings(),
         (610, smaller),
@@ -347,7 +353,9 @@ def test_node_whose_place_is_taken_finds_another_and_waits_again() -> None:
 
 
 def test_removal_limit_applies_to_marked_nodes() -> None:
-    nodes = [marked(node(name), Mark.SOFT, number) for number, name in enumerate("abc")]
+    nodes = [
+        marked(node(name), Mark.PREFER_NO_SCHEDULE, number) for number, name in enumerate("abc")
+    ]
     cluster = Cluster.of([*nodes, node("z")], [pod("q", "z", 2000, 0)])
     assert len(reconcile.plan(cluster, settings(), removals_max=2).removals) == 2
 
@@ -364,7 +372,7 @@ def test_nodes_keep_unneeded_time_when_both_fit() -> None:
     first, due = run_passes(settings(), (0, made), (DELAY + 1, made))
     assert [places(first, name) for name in "ab"] == [{"d/a": "x"}, {"d/b": "x"}]
     assert removed_nodes(due) == ["a", "b", "c"]
-    with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),))
+    with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.PREFER_NO_SCHEDULE, 601),))
     after = run_passes(settings(), (610, with_a), memory=due.state)[0]
     assert after.state.candidates == {"b": 0, "c": 0}
 
@@ -454,7 +462,9 @@ def test_other_nodes_avoid_retained_places() -> None:
 def test_unneeded_time_is_retained_when_pass_runs_out_of_time() -> None:
     made = vector(450)
     first = run_passes(settings(), (0, made))[0]
-    with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 30),), without="c")
+    with_a = changed(
+        made, nodes=(marked(node("a", cpu=8000), Mark.PREFER_NO_SCHEDULE, 30),), without="c"
+    )
     late = reconcile.reconcile(with_a, settings(), first.state, 60, in_time=lambda: False)
     assert late.state.candidates == {"b": 0}
     assert places(late, "b") == {"d/b": "x"}
@@ -507,7 +517,7 @@ def test_unneeded_time_restarts_after_interruption() -> None:
         node("x", ready=False),
         replace(node("x"), deleting=True),
         replace(node("x"), virtual=True),
-        marked(node("x", cpu=40_000), Mark.SOFT, since=1),
+        marked(node("x", cpu=40_000), Mark.PREFER_NO_SCHEDULE, since=1),
     ],
 )
 def test_unschedulable_node_is_no_place(unusable: Node) -> None:

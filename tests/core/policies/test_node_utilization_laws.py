@@ -9,7 +9,7 @@ import pytest
 
 from core.config.settings import Config, PolicySettings
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts, PodAffinityTerm, PodConstraints
 from core.model.node import Node
@@ -67,12 +67,12 @@ def annotated(chance: random.Random, one: Pod) -> Pod:
         return one
     volumes = chance.choice(((), ("a",), ("a", "b")))
     namespace = chance.choice((one.namespace, "kube-system"))
-    ties = DisruptionFacts(notes=chance.choice(NOTES), local_volumes=volumes)
+    disruption_facts = DisruptionFacts(notes=chance.choice(NOTES), local_volumes=volumes)
     priority = chance.choice((one.priority, 2_000_000_000))
-    return replace(one, ties=ties, namespace=namespace, priority=priority)
+    return replace(one, disruption_facts=disruption_facts, namespace=namespace, priority=priority)
 
 
-def later(chance: random.Random, was: Cluster, found: PassResult) -> Cluster:
+def later(chance: random.Random, was: Cluster, found: ReconcileResult) -> Cluster:
     """Return the cluster some time after a pass: with written marks, other pods and nodes."""
     going = {one.node: one for one in found.plan.removals}
     released = set(found.plan.marked_infeasible)
@@ -90,7 +90,7 @@ def node_later(
     chance: random.Random, one: Node, going: object, released: set[str], now: int
 ) -> Node:
     if one.name in going and not is_marked(one) and chance.random() < 0.8:  # type: ignore[operator]
-        return builders.marked(one, "soft", now, chance.randrange(3))
+        return builders.marked(one, "PreferNoSchedule", now, chance.randrange(3))
     if one.name in released or chance.random() < 0.02:
         return replace(one, labels={"zone": "a"}, annotations={}, taints=())
     if chance.random() < 0.03:
@@ -121,10 +121,10 @@ def pods_later(
             )
 
 
-Look = tuple[PassResult, Cluster, Config, Remembered]
+Look = tuple[ReconcileResult, Cluster, Config, Remembered]
 
 
-def run_both(seed: int, mutant: str = "") -> Iterator[tuple[PassResult, Utilization]]:
+def run_both(seed: int, mutant: str = "") -> Iterator[tuple[ReconcileResult, Utilization]]:
     """Yield each pass with the plain one; both use their own state."""
     chance = random.Random(seed)
     settings, made, now = config(chance), cluster(chance), 1000
@@ -146,7 +146,7 @@ def run_both(seed: int, mutant: str = "") -> Iterator[tuple[PassResult, Utilizat
         now += chance.choice(SECONDS)
 
 
-def by_the_engine(found: PassResult) -> tuple[object, ...]:
+def by_the_engine(found: ReconcileResult) -> tuple[object, ...]:
     removals = found.plan.removals
     return (
         [(one.node, [(p.pod, p.node) for p in one.placements]) for one in removals],
@@ -224,7 +224,7 @@ def test_comparison_notices_mutant_that_tries_pods_once(mutant: str, *, agrees: 
     made = Cluster.of(
         [node("a", labels={"zone": "1"}), node("x", labels={"zone": "2"})],
         [
-            pod("large", "a", 500, 100, company=near),
+            pod("large", "a", 500, 100, pod_constraints=near),
             pod("small", "a", 100, 100, labels={"app": "b"}),
             pod("other", "x", 1000, 100),
         ],
@@ -240,7 +240,7 @@ def test_histories_contain_removals_candidates_and_restarts() -> None:
     """Nodes are removed, others remain candidates, and some lose their places."""
     removed = kept = restarted = 0
     for seed in range(300):
-        before: PassResult | None = None
+        before: ReconcileResult | None = None
         for found, other in run_both(seed):
             plainly(other)
             removed += len(found.plan.removals)

@@ -149,7 +149,9 @@ def test_pending_pod_counts_on_its_planned_node() -> None:
     cluster = filled(six(a=2000))
     first, *others = cluster.nodes
     nodes = [replace(first, labels={**A, "x": ""}), *others, node("z", labels={"x": ""})]
-    waiting = pod("waiting", None, 500, 10, placing=NodeConstraints(node_selector=(("x", ""),)))
+    waiting = pod(
+        "waiting", None, 500, 10, node_constraints=NodeConstraints(node_selector=(("x", ""),))
+    )
     config = counting({"a": counted("3/4", 6)})
     assert removed_nodes(reconcile.plan(Cluster.of(nodes, cluster.pods), config)) == ["a"]
     assert removed_nodes(reconcile.plan(Cluster.of(nodes, [*cluster.pods, waiting]), config)) == [
@@ -210,7 +212,7 @@ def test_node_without_cpu_is_not_counted_and_its_mark_is_released() -> None:
         message_of(plan, "z")
         == "it has no allocatable CPU, so it cannot be under the limit; the limit is 75%"
     )
-    plan = reconcile.plan(Cluster.of([marked(bare, Mark.SOFT, 1)], []), config)
+    plan = reconcile.plan(Cluster.of([marked(bare, Mark.PREFER_NO_SCHEDULE, 1)], []), config)
     assert plan.marked_infeasible == ("z",)
 
 
@@ -304,7 +306,7 @@ def test_mark_is_released_when_node_is_over_limit_or_pool_is_off(
 ) -> None:
     """The count does not matter; removing or disabling the pool releases the mark."""
     cluster = filled({"a": full, "b": 0, "c": 0}, each=1000)
-    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting(pools))
     assert (plan.marked_infeasible == ()) is retained
     assert ("a" in removed_nodes(plan)) is retained
@@ -312,7 +314,7 @@ def test_mark_is_released_when_node_is_over_limit_or_pool_is_off(
 
 def test_marked_node_does_not_count_and_its_pods_count_on_targets() -> None:
     cluster = filled(six())
-    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 3)}))
     assert removed_nodes(plan)[:2] == ["a", "d"]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 4)}))
@@ -321,7 +323,7 @@ def test_marked_node_does_not_count_and_its_pods_count_on_targets() -> None:
 
 def test_marked_node_does_not_count_when_it_is_blocked() -> None:
     cluster = opted_out(filled(six()), "a")
-    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 6)}))
     assert removed_nodes(plan) == []
     assert message_of(plan, "b") == "5 unmarked nodes of pool 'a' are under 75%, required are 6"
@@ -330,7 +332,7 @@ def test_marked_node_does_not_count_when_it_is_blocked() -> None:
 def test_message_of_marked_node_reports_its_own_pods() -> None:
     """Pods of another node would move there, because it is the fullest."""
     cluster = filled(six(b=3001), each=10)
-    nodes = [marked(n, Mark.SOFT, 1) if n.name == "b" else n for n in cluster.nodes]
+    nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "b" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 5)}))
     assert removed_nodes(plan) == ["a"]
     assert {one.node for one in plan.removals[0].placements} >= {"b"}
@@ -340,7 +342,7 @@ def test_message_of_marked_node_reports_its_own_pods() -> None:
 def test_message_reports_utilization_above_100_percent() -> None:
     """Marked or not; the figure of its pool counts at most its capacity."""
     cluster = filled({"a": 4200, "b": 4200, "c": 0, "d": 0}, each=100)
-    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
     for name in "ab":
         assert message_of(plan, name) == "its pods request 105% of its CPU; the limit is 100%"
@@ -350,7 +352,7 @@ def test_message_reports_utilization_above_100_percent() -> None:
 def test_marked_node_is_compared_by_its_own_pods_only() -> None:
     """First fit moves the pods of a to b, which is fullest and marked too: both are removable."""
     cluster = filled({"a": 2000, "b": 2990, "c": 0, "d": 0}, each=10)
-    nodes = [marked(n, Mark.SOFT, 1) if n.name in "ab" else n for n in cluster.nodes]
+    nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name in "ab" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted()}))
     assert removed_nodes(plan) == ["a", "b"]
 
@@ -393,12 +395,14 @@ def figures(plan: Plan) -> dict[tuple[str, ...], int | Fraction]:
 def test_figures_are_reported_for_each_configured_pool() -> None:
     """Virtual nodes and pending pods do not count, and other pools are not reported."""
     cluster = filled(six(e=3200, f=3000))
-    nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
+    nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     nodes = [replace(n, unschedulable=True) if n.name == "b" else n for n in nodes]
     nodes = [replace(n, labels={**A, "x": ""}) if n.name == "c" else n for n in nodes]
     nodes += [node("other", labels={POOL: "written by somebody"})]
     nodes += [replace(node("virtual", labels=A), virtual=True)]
-    waiting = pod("waiting", None, 700, 10, placing=NodeConstraints(node_selector=(("x", ""),)))
+    waiting = pod(
+        "waiting", None, 700, 10, node_constraints=NodeConstraints(node_selector=(("x", ""),))
+    )
     whole = Cluster.of(nodes, [*cluster.pods, waiting])
     shares = Fraction(4 * 2400 + 3200 + 3000, 24_000), Fraction(4 * 60 + 80 + 80, 48_000)
     config = counting({"a": counted(), "off": CountedPool(), "empty": counted()})

@@ -158,7 +158,7 @@ def _pools(chance: random.Random) -> Mapping[str, CountedPool]:
 def _node(chance: random.Random, one: Node, now: int) -> Node:
     match chance.randrange(12):
         case 0:
-            return marked(unmarked(one), Mark.SOFT, now)
+            return marked(unmarked(one), Mark.PREFER_NO_SCHEDULE, now)
         case 1 | 2:
             return unmarked(one)
         case 3:

@@ -53,24 +53,29 @@ GREEN = NodeConstraints(
 
 
 def shape(
-    requests: Resources, placing: NodeConstraints = NO_NODE_CONSTRAINTS, reach: str = "general"
+    requests: Resources,
+    node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS,
+    reach: str = "general",
 ) -> PodShape:
-    return PodShape(reach, requests, placing)
+    return PodShape(reach, requests, node_constraints)
 
 
-@pytest.mark.parametrize("placing", [NO_NODE_CONSTRAINTS, GREEN])
+@pytest.mark.parametrize("node_constraints", [NO_NODE_CONSTRAINTS, GREEN])
 @pytest.mark.parametrize(
     "requests", [SMALL, Resources(0, 7, 5 * 2**20, 1, (("nvidia.com/gpu", 2),)), Resources(pods=1)]
 )
 def test_template_pod_has_expected_requests_and_constraints(
-    placing: NodeConstraints, requests: Resources
+    node_constraints: NodeConstraints, requests: Resources
 ) -> None:
     """Decode the template as the pod that an autoscaler would create from it."""
-    raw = orjson.dumps({"metadata": {"name": "a"}, "spec": pod_spec(requests, placing)})
+    raw = orjson.dumps({"metadata": {"name": "a"}, "spec": pod_spec(requests, node_constraints)})
     found = PODS.read(raw)
     assert found is not None
     names = tuple(name for name, _ in requests.extended)
-    assert (found.requests, found.placing) == (requests, with_extended(placing, names))
+    assert (found.requests, found.node_constraints) == (
+        requests,
+        with_extended(node_constraints, names),
+    )
 
 
 def test_template_is_valid_for_api_server() -> None:
@@ -227,8 +232,8 @@ def test_smaller_buffer_is_written_before_larger_one() -> None:
 
 
 def test_buffers_differ_when_node_constraints_differ() -> None:
-    placings = [GREEN, replace(GREEN, affinity=None), replace(GREEN, tolerations=())]
-    found = wanted({shape(SMALL, one): 1 for one in placings}, WHOLE, HALF)
+    all_constraints = [GREEN, replace(GREEN, affinity=None), replace(GREEN, tolerations=())]
+    found = wanted({shape(SMALL, one): 1 for one in all_constraints}, WHOLE, HALF)
     assert len(found) == 3
     assert pod_spec(SMALL, GREEN) in [one.spec for one in found.values()]
 
@@ -268,7 +273,7 @@ def read(written: dict[str, Wanted]) -> Found:
     for name, one in written.items():
         pod = PODS.read(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
         assert pod is not None
-        templates[name] = pod.requests, pod.placing
+        templates[name] = pod.requests, pod.node_constraints
     return Found(
         {name: ExistingBuffer(one.replicas, "1") for name, one in written.items()}, templates
     )
@@ -279,15 +284,19 @@ def replicas(many: int, requests: Resources = SMALL) -> dict[BufferShape, int]:
 
 
 @pytest.mark.parametrize(
-    "placing",
+    "node_constraints",
     [NO_NODE_CONSTRAINTS, GREEN, NodeConstraints(system=(("os", "linux"),), features=("UserNS",))],
 )
 def test_next_leader_keeps_buffer_names(
-    placing: NodeConstraints,
+    node_constraints: NodeConstraints,
 ) -> None:
-    before = wanted({shape(SMALL, placing): 3, shape(LARGE, placing): 2}, WHOLE, HALF)
+    before = wanted(
+        {shape(SMALL, node_constraints): 3, shape(LARGE, node_constraints): 2}, WHOLE, HALF
+    )
     assert wanted({}, WHOLE, HALF, read(before).published) == before
-    assert wanted({shape(SMALL, placing): 3}, WHOLE, HALF, read(before).published) == before
+    assert (
+        wanted({shape(SMALL, node_constraints): 3}, WHOLE, HALF, read(before).published) == before
+    )
 
 
 def test_buffer_has_larger_of_expected_and_inherited_replicas() -> None:

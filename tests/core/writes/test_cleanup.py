@@ -1,4 +1,4 @@
-"""`ebb release` removes everything of Ebb from a Node, and nothing else."""
+"""`ebb cleanup` removes everything of Ebb from a Node, and nothing else."""
 
 from dataclasses import replace
 
@@ -10,23 +10,23 @@ from core.marks.mark import Mark
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.node import Effect, Node, Taint
-from core.writes.cleanup import cleanup
+from core.writes.cleanup import cleanup_write
 from core.writes.write import Write, WriteKind, applied
 from tests.support.builders import marked, node
 from tests.support.strategies import nodes
 
 pytestmark = pytest.mark.mutate
 
-OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
+OURS_THERE = f"unmarked {DO_NOT_DISRUPT_ANNOTATION}"
 FOREIGN = Taint("theirs", "x", Effect.NO_SCHEDULE)
 OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
 
@@ -36,33 +36,33 @@ OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
     [
         ({}, {}, (), None),
         ({"a": "b"}, {KEEP_ANNOTATION: "true"}, (FOREIGN,), None),
-        ({MARK_LABEL: "soft"}, {}, (), {MARK_LABEL}),
+        ({MARK_LABEL: "PreferNoSchedule"}, {}, (), {MARK_LABEL}),
         ({MARK_LABEL: "unknown"}, {}, (), {MARK_LABEL}),
         ({}, {DETAILS_ANNOTATION: "{}"}, (), {DETAILS_ANNOTATION}),
         ({}, {BACKOFF_ANNOTATION: "1 2"}, (), {BACKOFF_ANNOTATION}),
-        ({}, {GUARD_ANNOTATION: "true"}, (), None),
+        ({}, {SCALE_DOWN_DISABLED_ANNOTATION: "true"}, (), None),
         (
             {},
-            {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "5"},
+            {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "5"},
             (),
-            {GUARD_ANNOTATION, GUARD_OURS_ANNOTATION},
+            {SCALE_DOWN_DISABLED_ANNOTATION, PROTECTION_ANNOTATION},
         ),
         (
             {},
-            {GUARD_ANNOTATION: "false", GUARD_OURS_ANNOTATION: "5"},
+            {SCALE_DOWN_DISABLED_ANNOTATION: "false", PROTECTION_ANNOTATION: "5"},
             (),
-            {GUARD_OURS_ANNOTATION},
+            {PROTECTION_ANNOTATION},
         ),
         (
             {},
-            {KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE},
+            {DO_NOT_DISRUPT_ANNOTATION: "true", PROTECTION_ANNOTATION: OURS_THERE},
             (),
-            {KARPENTER_KEEP_ANNOTATION, GUARD_OURS_ANNOTATION},
+            {DO_NOT_DISRUPT_ANNOTATION, PROTECTION_ANNOTATION},
         ),
-        ({}, {KARPENTER_KEEP_ANNOTATION: "true"}, (), None),
+        ({}, {DO_NOT_DISRUPT_ANNOTATION: "true"}, (), None),
         ({}, {RESERVE_ANNOTATION: "for p"}, (), {RESERVE_ANNOTATION}),
         ({}, {}, (OURS, FOREIGN), set()),
-        ({MARK_LABEL: "soft"}, {}, (OURS, FOREIGN), {MARK_LABEL}),
+        ({MARK_LABEL: "PreferNoSchedule"}, {}, (OURS, FOREIGN), {MARK_LABEL}),
     ],
 )
 def test_cleanup_removes_only_own_metadata_and_taints(
@@ -71,7 +71,7 @@ def test_cleanup_removes_only_own_metadata_and_taints(
     taints: tuple[Taint, ...],
     removed: set[str] | None,
 ) -> None:
-    found = cleanup(
+    found = cleanup_write(
         replace(node("n", labels=labels, annotations=annotations), taints=taints), TAINT_KEY
     )
     if removed is None:
@@ -85,7 +85,7 @@ def test_cleanup_removes_only_own_metadata_and_taints(
 
 def clean_up(found: Node) -> Node:
     """Apply the writes as the API server does."""
-    while (what := cleanup(found, TAINT_KEY)) is not None:
+    while (what := cleanup_write(found, TAINT_KEY)) is not None:
         found = applied(what, found)
     return found
 
@@ -93,18 +93,18 @@ def clean_up(found: Node) -> Node:
 @given(nodes(0), st.sampled_from(Mark))
 def test_cleanup_restores_node_as_before_mark(found: Node, mark: Mark) -> None:
     before = clean_up(found)
-    guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
+    guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
     after = marked(before, mark, since=7)
     after = replace(after, annotations={**after.annotations, **guard})
     assert clean_up(after) == before
-    assert cleanup(before, TAINT_KEY) is None
+    assert cleanup_write(before, TAINT_KEY) is None
 
 
 def test_cleanup_removes_metadata_before_remaining_taints() -> None:
     """The webhook removes our taint together with the mark, so no second write is needed."""
-    whole = node("n", labels={MARK_LABEL: "soft"}, taints=(OURS, FOREIGN))
+    whole = node("n", labels={MARK_LABEL: "PreferNoSchedule"}, taints=(OURS, FOREIGN))
     bare = replace(whole, labels={})
     released = {"labels": {MARK_LABEL: None}}
-    expected = Write(WriteKind.RELEASE_MARK, whole, released, f"{MARK_LABEL}, taint", None)
-    assert cleanup(whole, TAINT_KEY) == expected
-    assert cleanup(bare, TAINT_KEY) == Write(WriteKind.RELEASE_MARK, bare, {}, "taint", (FOREIGN,))
+    expected = Write(WriteKind.UNMARK, whole, released, f"{MARK_LABEL}, taint", None)
+    assert cleanup_write(whole, TAINT_KEY) == expected
+    assert cleanup_write(bare, TAINT_KEY) == Write(WriteKind.UNMARK, bare, {}, "taint", (FOREIGN,))

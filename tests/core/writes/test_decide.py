@@ -18,9 +18,9 @@ from core.marks.taints import desired_taints
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
@@ -31,7 +31,7 @@ from core.model.resources import Resources
 from core.placement.usable_capacity import NOTHING, Totals
 from core.policies.cluster_threshold import LAST_NODE
 from core.writes.nodes import (
-    MARKS_A_PASS_MAX,
+    MARKS_PER_RECONCILIATION_MAX,
     TIMES_MAX,
     WATCH_SECONDS,
     LeaderObservations,
@@ -49,13 +49,20 @@ DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", rea
 OURS = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
 TO_BE_DELETED = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
 SHUT_DOWN = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
-MARKED = {MARK_LABEL: "soft"}
+MARKED = {MARK_LABEL: "PreferNoSchedule"}
 BACKED_OFF = {BACKOFF_ANNOTATION: f"1 {NOW + 60}"}
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
-GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-FOREIGN = {GUARD_ANNOTATION: "true"}
-LIFTED: Mapping[str, str | None] = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
-RELEASED = {DETAILS_ANNOTATION: None, GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
+GUARDED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+FOREIGN = {SCALE_DOWN_DISABLED_ANNOTATION: "true"}
+LIFTED: Mapping[str, str | None] = {
+    SCALE_DOWN_DISABLED_ANNOTATION: None,
+    PROTECTION_ANNOTATION: None,
+}
+RELEASED = {
+    DETAILS_ANNOTATION: None,
+    SCALE_DOWN_DISABLED_ANNOTATION: "true",
+    PROTECTION_ANNOTATION: LATER,
+}
 
 
 def node(
@@ -151,13 +158,13 @@ CASES: list[Case] = [
         GUARDED,
     ),
     ("marked, a pod of the lowest priority", marked(**GUARDED), (LEAST,), True, None, {}),
-    ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.RELEASE_MARK, RELEASED),
+    ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.UNMARK, RELEASED),
     (
         "released to the autoscaler, infeasible",
         marked(),
         (),
         False,
-        WriteKind.RELEASE_MARK,
+        WriteKind.UNMARK,
         RELEASED,
     ),
     (
@@ -165,7 +172,7 @@ CASES: list[Case] = [
         marked(**FOREIGN),
         (POD,),
         False,
-        WriteKind.RELEASE_MARK,
+        WriteKind.UNMARK,
         {DETAILS_ANNOTATION: None},
     ),
     ("foreign protection, empty", marked(**FOREIGN), (), True, None, {}),
@@ -177,12 +184,12 @@ CASES: list[Case] = [
         node(None, DETAILED | GUARDED),
         (POD,),
         False,
-        WriteKind.RELEASE_MARK,
+        WriteKind.UNMARK,
         RELEASED,
     ),
     (
         "mark released, protection not expired",
-        node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 1)}),
+        node(None, GUARDED | {PROTECTION_ANNOTATION: str(NOW + 1)}),
         (POD,),
         False,
         None,
@@ -190,7 +197,7 @@ CASES: list[Case] = [
     ),
     (
         "mark released, protection expired",
-        node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}),
+        node(None, GUARDED | {PROTECTION_ANNOTATION: str(NOW)}),
         (POD,),
         False,
         WriteKind.REMOVE_PROTECTION,
@@ -198,11 +205,11 @@ CASES: list[Case] = [
     ),
     (
         "mark released, protection removed by someone else",
-        node(None, {GUARD_OURS_ANNOTATION: str(NOW)}),
+        node(None, {PROTECTION_ANNOTATION: str(NOW)}),
         (POD,),
         False,
         WriteKind.REMOVE_PROTECTION,
-        {GUARD_OURS_ANNOTATION: None},
+        {PROTECTION_ANNOTATION: None},
     ),
     ("invalid backoff", node(None, {BACKOFF_ANNOTATION: "x"}), (), False, None, {}),
     ("being deleted, wanted", node(None, None, TO_BE_DELETED), (), True, None, {}),
@@ -212,12 +219,12 @@ CASES: list[Case] = [
         node(MARKED, DETAILED | GUARDED | BACKED_OFF, OURS, SHUT_DOWN),
         (POD,),
         False,
-        WriteKind.RELEASE_MARK,
+        WriteKind.UNMARK,
         {DETAILS_ANNOTATION: None, **LIFTED},
     ),
     (
         "machine shuts down, protected after a release",
-        node(None, GUARDED | {GUARD_OURS_ANNOTATION: LATER}, SHUT_DOWN),
+        node(None, GUARDED | {PROTECTION_ANNOTATION: LATER}, SHUT_DOWN),
         (POD,),
         False,
         WriteKind.REMOVE_PROTECTION,
@@ -241,7 +248,7 @@ CASES: list[Case] = [
     ),
     (
         "being deleted, protected",
-        node(None, GUARDED | {GUARD_OURS_ANNOTATION: "0"}, TO_BE_DELETED),
+        node(None, GUARDED | {PROTECTION_ANNOTATION: "0"}, TO_BE_DELETED),
         (),
         False,
         None,
@@ -266,7 +273,7 @@ def test_state_leads_to_write(
     assert [one.kind for one in found] == ([kind] if kind else [])
     for one_write in found:
         assert dict(one_write.annotations) == annotations
-        released = kind is WriteKind.RELEASE_MARK
+        released = kind is WriteKind.UNMARK
         assert dict(one_write.labels) == ({MARK_LABEL: None} if released else {})
 
 
@@ -277,13 +284,13 @@ def test_mark_is_released_at_its_deadline() -> None:
 
     assert write(node(MARKED, details(NOW + 1), OURS), POD) == []
     (found,) = write(node(MARKED, details(NOW), OURS), POD)
-    assert found.kind is WriteKind.RELEASE_MARK
+    assert found.kind is WriteKind.UNMARK
 
 
 def test_new_mark_takes_over_protection_of_released_mark() -> None:
-    left = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
+    left = GUARDED | {PROTECTION_ANNOTATION: LATER}
     (found,) = write(node(None, left), POD)
-    assert found.annotations[GUARD_OURS_ANNOTATION] == "marked"
+    assert found.annotations[PROTECTION_ANNOTATION] == "marked"
 
 
 def test_releases_are_written_before_marks() -> None:
@@ -293,7 +300,7 @@ def test_releases_are_written_before_marks() -> None:
     plan = a_plan(wanted=True)
     found = decide(Cluster.of([node(), late], []), plan, CONFIG, now_seconds=NOW, owner="me")
     assert [(one.kind, one.key) for one in found] == [
-        (WriteKind.RELEASE_MARK, "n2"),
+        (WriteKind.UNMARK, "n2"),
         (WriteKind.MARK, "n1"),
     ]
 
@@ -305,7 +312,10 @@ def test_taint_is_removed_when_node_has_no_mark() -> None:
 
 def test_protection_ends_later_when_someone_else_removes_mark() -> None:
     (found,) = write(node(None, GUARDED), POD, wanted=False)
-    assert found.annotations == {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
+    assert found.annotations == {
+        SCALE_DOWN_DISABLED_ANNOTATION: "true",
+        PROTECTION_ANNOTATION: LATER,
+    }
 
 
 def test_foreign_taints_are_written_with_time_added() -> None:
@@ -327,7 +337,7 @@ def test_mark_gets_deadline_when_details_are_missing() -> None:
 
 
 def test_node_is_blocked_when_it_cannot_be_protected() -> None:
-    (blocker,) = node_blockers(node(None, {GUARD_ANNOTATION: "false"}))
+    (blocker,) = node_blockers(node(None, {SCALE_DOWN_DISABLED_ANNOTATION: "false"}))
     assert blocker.code == "opted-out"
 
 
@@ -338,12 +348,12 @@ def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[
 
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
 MARKED_ONLY = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
-HARD = replace(CONFIG, no_schedule_after_seconds=60)
-HARD_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
+NO_SCHEDULE = replace(CONFIG, no_schedule_after_seconds=60)
+NO_SCHEDULE_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
 LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
 BACKED_OFF = {BACKOFF_ANNOTATION: f"2 {NOW - 24 * 3600}"}
-ENDING = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
-EXPIRED = GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}
+ENDING = GUARDED | {PROTECTION_ANNOTATION: LATER}
+EXPIRED = GUARDED | {PROTECTION_ANNOTATION: str(NOW)}
 
 
 def with_mark(value: str, *taints: Taint) -> Node:
@@ -353,7 +363,7 @@ def with_mark(value: str, *taints: Taint) -> Node:
 @pytest.mark.parametrize(
     ("config", "one", "pods", "wanted", "kinds"),
     [
-        (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.RELEASE_MARK]),
+        (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.UNMARK]),
         (OBSERVE, node(), (POD,), True, [WriteKind.MARK]),
         (OBSERVE, node(None, ENDING), (POD,), False, []),
         (
@@ -374,34 +384,64 @@ def with_mark(value: str, *taints: Taint) -> Node:
         ),
         (CONFIG, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, []),
         (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.REMOVE_BACKOFF]),
-        (HARD, with_mark("soft", OURS), (POD,), True, [WriteKind.SET_NO_SCHEDULE]),
-        (replace(HARD, no_schedule_after_seconds=61), with_mark("soft", OURS), (POD,), True, []),
-        (replace(HARD, pause_until_seconds=NOW + 1), with_mark("soft", OURS), (POD,), True, []),
         (
-            replace(HARD, pause_until_seconds=NOW + 1),
-            with_mark("soft", OURS),
-            (POD,),
-            False,
-            [WriteKind.RELEASE_MARK],
-        ),
-        (
-            replace(HARD, pause_until_seconds=NOW),
-            with_mark("soft", OURS),
+            NO_SCHEDULE,
+            with_mark("PreferNoSchedule", OURS),
             (POD,),
             True,
             [WriteKind.SET_NO_SCHEDULE],
         ),
-        (HARD, with_mark("soft", OURS), (POD, LOGS), True, []),
-        (HARD, with_mark("hard", HARD_TAINT), (POD,), True, []),
         (
-            HARD,
-            with_mark("hard", HARD_TAINT),
+            replace(NO_SCHEDULE, no_schedule_after_seconds=61),
+            with_mark("PreferNoSchedule", OURS),
+            (POD,),
+            True,
+            [],
+        ),
+        (
+            replace(NO_SCHEDULE, pause_until_seconds=NOW + 1),
+            with_mark("PreferNoSchedule", OURS),
+            (POD,),
+            True,
+            [],
+        ),
+        (
+            replace(NO_SCHEDULE, pause_until_seconds=NOW + 1),
+            with_mark("PreferNoSchedule", OURS),
+            (POD,),
+            False,
+            [WriteKind.UNMARK],
+        ),
+        (
+            replace(NO_SCHEDULE, pause_until_seconds=NOW),
+            with_mark("PreferNoSchedule", OURS),
+            (POD,),
+            True,
+            [WriteKind.SET_NO_SCHEDULE],
+        ),
+        (NO_SCHEDULE, with_mark("PreferNoSchedule", OURS), (POD, LOGS), True, []),
+        (NO_SCHEDULE, with_mark("NoSchedule", NO_SCHEDULE_TAINT), (POD,), True, []),
+        (
+            NO_SCHEDULE,
+            with_mark("NoSchedule", NO_SCHEDULE_TAINT),
             (POD, LOGS),
             True,
             [WriteKind.SET_PREFER_NO_SCHEDULE],
         ),
-        (CONFIG, with_mark("hard", HARD_TAINT), (POD,), True, [WriteKind.SET_PREFER_NO_SCHEDULE]),
-        (HARD, with_mark("hard", HARD_TAINT), (POD,), False, [WriteKind.RELEASE_MARK]),
+        (
+            CONFIG,
+            with_mark("NoSchedule", NO_SCHEDULE_TAINT),
+            (POD,),
+            True,
+            [WriteKind.SET_PREFER_NO_SCHEDULE],
+        ),
+        (
+            NO_SCHEDULE,
+            with_mark("NoSchedule", NO_SCHEDULE_TAINT),
+            (POD,),
+            False,
+            [WriteKind.UNMARK],
+        ),
     ],
 )
 def test_writes_follow_mode_and_mark_value(
@@ -411,9 +451,11 @@ def test_writes_follow_mode_and_mark_value(
 
 
 def test_no_schedule_mark_is_retained_when_details_are_missing() -> None:
-    (found,) = decided(HARD, node({MARK_LABEL: "hard"}, GUARDED, HARD_TAINT), POD)
+    (found,) = decided(
+        NO_SCHEDULE, node({MARK_LABEL: "NoSchedule"}, GUARDED, NO_SCHEDULE_TAINT), POD
+    )
     assert found.kind is WriteKind.MARK
-    assert found.labels == {MARK_LABEL: "hard"}
+    assert found.labels == {MARK_LABEL: "NoSchedule"}
 
 
 @pytest.mark.parametrize(
@@ -421,12 +463,12 @@ def test_no_schedule_mark_is_retained_when_details_are_missing() -> None:
     [
         (node(MARKED, DETAILED, OURS), [WriteKind.PROTECT, WriteKind.SET_NO_SCHEDULE]),
         (node(MARKED, {}, OURS), [WriteKind.PROTECT, WriteKind.MARK]),
-        (node({MARK_LABEL: "hard"}, DETAILED, HARD_TAINT), [WriteKind.PROTECT]),
+        (node({MARK_LABEL: "NoSchedule"}, DETAILED, NO_SCHEDULE_TAINT), [WriteKind.PROTECT]),
     ],
 )
 def test_protection_is_written_before_other_changes(one: Node, kinds: list[WriteKind]) -> None:
     """Protection is urgent; a new deadline or a NoSchedule mark may be deferred."""
-    assert [found.kind for found in decided(HARD, one, POD)] == kinds
+    assert [found.kind for found in decided(NO_SCHEDULE, one, POD)] == kinds
 
 
 @pytest.mark.parametrize(
@@ -498,7 +540,7 @@ def test_protection_is_retained_when_autoscaler_ignores_resource(
 
 
 def test_pass_marks_bounded_first_part_of_plan() -> None:
-    names = [f"n{number:03}" for number in range(MARKS_A_PASS_MAX + 1)]
+    names = [f"n{number:03}" for number in range(MARKS_PER_RECONCILIATION_MAX + 1)]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate(names[::-1], 1))
     plan = replace(a_plan(wanted=False), removals=removals)
     cluster = Cluster.of([replace(node(), name=name) for name in names], [])
@@ -517,10 +559,10 @@ def decided_after(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> l
     """Decide as a leader that has observed the cluster for *seconds*."""
     plan, cluster = a_plan(wanted, feasible=wanted), Cluster.of([one], pods)
     watch = LeaderObservations(seconds, {})
-    return list(decide(cluster, plan, HARD, now_seconds=NOW, owner="me", watch=watch))
+    return list(decide(cluster, plan, NO_SCHEDULE, now_seconds=NOW, owner="me", watch=watch))
 
 
-def dated(since: int, deadline: int, value: str = "soft") -> Node:
+def dated(since: int, deadline: int, value: str = "PreferNoSchedule") -> Node:
     found = Details(since=since, deadline=deadline, owner="me", policy="p", reason="r")
     annotations = {DETAILS_ANNOTATION: encode_details(found)} | GUARDED
     bare = node({MARK_LABEL: value}, annotations)
@@ -547,11 +589,11 @@ def test_protection_does_not_end_at_once_when_clock_is_wrong(
     until: str, watching: int, kind: WriteKind | None
 ) -> None:
     """An implausible end is replaced; no protection ends before the leader has observed it."""
-    one = node(None, GUARDED | {GUARD_OURS_ANNOTATION: until})
+    one = node(None, GUARDED | {PROTECTION_ANNOTATION: until})
     found = decided_after(watching, one, POD, wanted=False)
     assert [write.kind for write in found] == ([kind] if kind else [])
     if kind is WriteKind.PROTECT:
-        assert found[0].annotations == GUARDED | {GUARD_OURS_ANNOTATION: LATER}
+        assert found[0].annotations == GUARDED | {PROTECTION_ANNOTATION: LATER}
 
 
 @pytest.mark.parametrize(
@@ -559,7 +601,7 @@ def test_protection_does_not_end_at_once_when_clock_is_wrong(
     [
         (dated(NOW - 2 * HOUR, NOW - HOUR), 0, None),
         (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS - 1, None),
-        (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS, WriteKind.RELEASE_MARK),
+        (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS, WriteKind.UNMARK),
         (dated(NOW + HOUR, NOW + 2 * HOUR), WATCH_SECONDS, None),
         (dated(NOW + DAY, NOW + DAY + HOUR), WATCH_SECONDS, None),
         (dated(NOW + DAY + 1, NOW + DAY), WATCH_SECONDS, WriteKind.MARK),
@@ -582,7 +624,7 @@ def test_mark_neither_ends_at_once_nor_lasts_forever_when_clock_is_wrong(
         )
         assert rewritten is not None
         assert (rewritten.since, rewritten.deadline) == (NOW, NOW + CONFIG.deadline_seconds)
-        assert found[0].labels == {MARK_LABEL: "soft"}
+        assert found[0].labels == {MARK_LABEL: "PreferNoSchedule"}
 
 
 @pytest.mark.parametrize(
@@ -637,19 +679,19 @@ def test_recorded_mark_from_future_expires_when_node_is_removed() -> None:
 
 def test_writes_are_ordered_by_urgency() -> None:
     """First releases, NoSchedule marks before others; then softer marks, protection, repairs."""
-    hard = replace(with_mark("hard", HARD_TAINT), name="z")
-    soft = replace(with_mark("soft", OURS), name="a")
+    hard = replace(with_mark("NoSchedule", NO_SCHEDULE_TAINT), name="z")
+    soft = replace(with_mark("PreferNoSchedule", OURS), name="a")
     handed = replace(node(MARKED, DETAILED, OURS), name="b")
     bare = replace(node(MARKED, DETAILED | GUARDED), name="c")
-    stays = replace(with_mark("hard", HARD_TAINT), name="d")
+    stays = replace(with_mark("NoSchedule", NO_SCHEDULE_TAINT), name="d")
     found = [hard, soft, handed, bare, stays]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate("bcd", 1))
     plan = replace(a_plan(wanted=False), removals=removals)
     pods = [replace(POD, name=one.name, node=one.name) for one in found]
     writes = decide(Cluster.of(found, pods), plan, CONFIG, now_seconds=NOW, owner="me")
     assert [(write.kind, write.key) for write in writes] == [
-        (WriteKind.RELEASE_MARK, "z"),
-        (WriteKind.RELEASE_MARK, "a"),
+        (WriteKind.UNMARK, "z"),
+        (WriteKind.UNMARK, "a"),
         (WriteKind.SET_PREFER_NO_SCHEDULE, "d"),
         (WriteKind.PROTECT, "b"),
         (WriteKind.REPAIR_TAINTS, "c"),
@@ -672,10 +714,10 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
         (CONFIG, marked(), (POD,), True, "the marked node is not empty any more"),
         (CONFIG, marked(**GUARDED), (), True,
          "the marked node is empty and not reserved, so the autoscaler may remove it"),
-        (CONFIG, node(None, {GUARD_OURS_ANNOTATION: LATER}), (), False,
+        (CONFIG, node(None, {PROTECTION_ANNOTATION: LATER}), (), False,
          "someone else removed the protection"),
         (CONFIG, node(None, EXPIRED), (POD,), False, "the protection has reached its end"),
-        (CONFIG, node(None, GUARDED | {GUARD_OURS_ANNOTATION: "x"}), (POD,), False,
+        (CONFIG, node(None, GUARDED | {PROTECTION_ANNOTATION: "x"}), (POD,), False,
          "the end of the protection is unreadable or too far in the future"),
         (MARKED_ONLY, node(None, ENDING), (replace(POD, requests=Resources(2001, 0, 0, 1)),),
          False,
@@ -686,14 +728,16 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
          "mode is observe")),
         (CONFIG, node(None, None, OURS), (), False,
          "the taints of the node do not match its mark"),
-        (HARD, with_mark("soft", OURS), (POD,), True, "marked for 1 min"),
-        (CONFIG, with_mark("hard", HARD_TAINT), (POD,), True,
+        (NO_SCHEDULE, with_mark("PreferNoSchedule", OURS), (POD,), True, "marked for 1 min"),
+        (CONFIG, with_mark("NoSchedule", NO_SCHEDULE_TAINT), (POD,), True,
          "NoSchedule marks are not configured (noScheduleAfter: never)"),
-        (replace(HARD, no_schedule_after_seconds=3600), with_mark("hard", HARD_TAINT), (POD,),
-         True,
+        (replace(NO_SCHEDULE, no_schedule_after_seconds=3600),
+         with_mark("NoSchedule", NO_SCHEDULE_TAINT),
+         (POD,), True,
          "the mark is younger than noScheduleAfter (1 h)"),
-        (HARD, with_mark("hard", HARD_TAINT), (POD, LOGS, replace(LOGS, name="e")), True,
-         f"hard-daemonset: {REPELLED} {TAINT_KEY}; hard-daemonset: {REPELLED} {TAINT_KEY}"),
+        (NO_SCHEDULE, with_mark("NoSchedule", NO_SCHEDULE_TAINT),
+         (POD, LOGS, replace(LOGS, name="e")), True,
+         "; ".join([f"no-schedule-daemonset: {REPELLED} {TAINT_KEY}"] * 2)),
         (CONFIG, node(MARKED, DETAILED, SHUT_DOWN), (), False,
          f"taint {SHUT_DOWN.key} announces that the node will be removed"),
     ],
@@ -736,20 +780,24 @@ def test_mark_time_is_read_from_taint_with_configured_key() -> None:
     details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
     assert details is not None
     assert details.since == NOW - 60
-    hard = replace(HARD, taint_key=KEY)
+    hard = replace(NO_SCHEDULE, taint_key=KEY)
     undated = under_other_key(node(MARKED, DETAILED | GUARDED, OURS))
     assert [write.kind for write in decided(hard, undated, POD)] == [WriteKind.SET_NO_SCHEDULE]
 
 
 def test_no_schedule_marks_are_softened_unless_node_is_being_deleted() -> None:
-    hard = with_mark("hard", HARD_TAINT)
-    going = with_mark("hard", HARD_TAINT, TO_BE_DELETED)
+    hard = with_mark("NoSchedule", NO_SCHEDULE_TAINT)
+    going = with_mark("NoSchedule", NO_SCHEDULE_TAINT, TO_BE_DELETED)
     found = prefer_no_schedule_writes(
-        [hard, going, with_mark("soft", OURS), node()], "no pass can be made"
+        [hard, going, with_mark("PreferNoSchedule", OURS), node()], "no pass can be made"
     )
     assert found == [
         Write.of(
-            WriteKind.SET_PREFER_NO_SCHEDULE, hard, {MARK_LABEL: "soft"}, {}, "no pass can be made"
+            WriteKind.SET_PREFER_NO_SCHEDULE,
+            hard,
+            {MARK_LABEL: "PreferNoSchedule"},
+            {},
+            "no pass can be made",
         )
     ]
 

@@ -63,7 +63,7 @@ def make_pod(
 
 
 def in_gang(pod: Pod) -> Pod:
-    return replace(pod, ties=DisruptionFacts(gang="g"))
+    return replace(pod, disruption_facts=DisruptionFacts(gang="g"))
 
 
 def decided(
@@ -111,7 +111,7 @@ def test_nothing_is_written_when_cost_is_right_or_not_wanted(one: Pod) -> None:
     assert decided(one) == []
 
 
-@pytest.mark.parametrize("value", ["soft", "hard"])
+@pytest.mark.parametrize("value", ["PreferNoSchedule", "NoSchedule"])
 def test_pod_on_marked_node_gets_cost_and_ownership_trace(value: str) -> None:
     (found,) = decided(make_pod(), nodes=[marked(node("marked"), value, NOW)])
     assert (found.kind, found.key, found.note) == (CostKind.SET, "d/p", "")
@@ -273,7 +273,7 @@ def test_costs_differ_between_nodes_marked_at_same_time() -> None:
 
 
 def test_mark_age_is_read_from_configured_taint_when_details_are_missing() -> None:
-    bare = node("marked", labels={MARK_LABEL: "soft"})
+    bare = node("marked", labels={MARK_LABEL: "PreferNoSchedule"})
     aged = replace(bare, taints=(Taint("own.example/key", str(NOW), Effect.PREFER_NO_SCHEDULE),))
     assert cost_of(aged, "own.example/key") == cost_of(MARKED, TAINT_KEY)
     assert cost_of(aged, TAINT_KEY) < cost_of(MARKED, TAINT_KEY)
@@ -288,7 +288,7 @@ def test_cost_is_in_range_when_time_is_invalid(since: int) -> None:
 
 COSTS = st.sampled_from((None, None, "5", "-7", COST, NEXT_COST))
 NODES = st.sampled_from(
-    (MARKED, marked(node("marked-2"), "hard", NOW - 10**5), UNMARKED, NEXT, node("n"))
+    (MARKED, marked(node("marked-2"), "NoSchedule", NOW - 10**5), UNMARKED, NEXT, node("n"))
 )
 TARGETS = st.dictionaries(
     st.sampled_from(("marked", "next", "n", "gone")), st.integers(1, 2 * 10**6)

@@ -19,12 +19,12 @@ from core.marks.taints import desired_taints
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KARPENTER_LABEL,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
@@ -60,40 +60,40 @@ DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", rea
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 WATCH = LeaderObservations(WATCH_SECONDS, {})
 BARE = Blocker(drainability.BARE, "nobody owns it", "a/p")
-GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-PROTECTED_ANNOTATIONS = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
+GUARDED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+PROTECTED_ANNOTATIONS = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
 
 GRID = """
-EVENT               UNMARKED         SOFT            HARD                   PROTECTED             RELEASED_TO_AUTOSCALER PROTECTION_ENDING PROTECTED_UNMARKED BACKING_OFF    INVALID
-DELETED             .                .               .                      .                     .                      .                 .                  .              .
-LEAVING             REMOVE_REST      REMOVE_ALL      REMOVE_ALL             .                     .                      .                 .                  .              REMOVE_ALL
-OBSERVE             .                RELEASE_MARK    RELEASE_MARK           .                     .                      .                 .                  .              .
-DRAIN_FAILED        .                BACK_OFF        BACK_OFF               .                     .                      .                 .                  .              .
-UNREMOVABLE         .                RELEASE_MARK    RELEASE_MARK           .                     .                      .                 .                  .              .
-EMPTY_AT_DEADLINE   .                EXTEND_DEADLINE EXTEND_DEADLINE        .                     .                      .                 .                  .              .
-DEADLINE_MISSED     .                BACK_OFF        BACK_OFF               .                     .                      .                 .                  .              .
-REMOVABLE           MARK             .               .                      .                     .                      .                 .                  .              .
-REMOVABLE_OBSERVED  MARK             .               .                      .                     .                      .                 .                  .              .
-WRONG_TAINTS        REPAIR_TAINTS    REPAIR_TAINTS   REPAIR_TAINTS          .                     .                      .                 .                  .              .
-MARK_REMOVED        RELEASE_MARK     .               .                      .                     .                      .                 .                  .              .
-PROTECTION_WANTED   PROTECT_UNMARKED .               .                      .                     .                      .                 .                  .              .
-WRONG_ANNOTATION    .                .               .                      PROTECT               .                      PROTECT_UNTIL     PROTECT_UNMARKED   .              .
-DETAILS_REMOVED     .                .               .                      .                     .                      PROTECT_UNTIL     .                  .              .
-PROTECTION_UNWANTED .                .               .                      .                     .                      .                 PROTECT_UNTIL      .              .
-LONG_OCCUPIED       .                .               .                      .                     .                      .                 REMOVE_PROTECTION  .              .
-PROTECTION_REMOVED  .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
-INVALID_END         .                .               .                      .                     .                      PROTECT_UNTIL     .                  .              .
-PROTECTION_EXPIRED  .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
-BUSY                .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
-DRIFTED             .                .               .                      ALLOW_DRIFT           .                      REMOVE_PROTECTION REMOVE_PROTECTION  .              .
-BACKOFF_EXPIRED     .                .               .                      .                     .                      .                 .                  REMOVE_BACKOFF .
-INVALID_DETAILS     .                RESTORE_DETAILS RESTORE_DETAILS        .                     .                      .                 .                  .              .
-NO_SCHEDULE_DUE     .                SET_NO_SCHEDULE .                      .                     .                      .                 .                  .              .
-NO_SCHEDULE_BLOCKED .                .               SET_PREFER_NO_SCHEDULE .                     .                      .                 .                  .              .
-OCCUPIED            .                .               .                      .                     PROTECT                .                 .                  .              .
-RESERVED            .                .               .                      .                     PROTECT                .                 .                  .              .
-EMPTY               .                .               .                      RELEASE_TO_AUTOSCALER .                      .                 .                  .              .
-RESERVE_CHANGED     UPDATE_RESERVE   UPDATE_RESERVE  UPDATE_RESERVE         .                     .                      .                 .                  .              .
+EVENT                UNMARKED          PREFER_NO_SCHEDULE  NO_SCHEDULE             PROTECTED         SCALE_DOWN_ALLOWED  PROTECTION_ENDING  PROTECTED_UNMARKED  BACKING_OFF     INVALID
+DELETED              .                 .                   .                       .                 .                   .                  .                   .               .
+LEAVING              REMOVE_REST       REMOVE_ALL          REMOVE_ALL              .                 .                   .                  .                   .               REMOVE_ALL
+OBSERVE              .                 UNMARK              UNMARK                  .                 .                   .                  .                   .               .
+EVICTION_FAILED      .                 BACK_OFF            BACK_OFF                .                 .                   .                  .                   .               .
+UNREMOVABLE          .                 UNMARK              UNMARK                  .                 .                   .                  .                   .               .
+EMPTY_AT_DEADLINE    .                 EXTEND_DEADLINE     EXTEND_DEADLINE         .                 .                   .                  .                   .               .
+DEADLINE_MISSED      .                 BACK_OFF            BACK_OFF                .                 .                   .                  .                   .               .
+REMOVABLE            MARK              .                   .                       .                 .                   .                  .                   .               .
+REMOVABLE_OBSERVED   MARK              .                   .                       .                 .                   .                  .                   .               .
+WRONG_TAINTS         REPAIR_TAINTS     REPAIR_TAINTS       REPAIR_TAINTS           .                 .                   .                  .                   .               .
+MARK_REMOVED         UNMARK            .                   .                       .                 .                   .                  .                   .               .
+PROTECTION_WANTED    PROTECT_UNMARKED  .                   .                       .                 .                   .                  .                   .               .
+WRONG_ANNOTATION     .                 .                   .                       PROTECT           .                   PROTECT_UNTIL      PROTECT_UNMARKED    .               .
+DETAILS_REMOVED      .                 .                   .                       .                 .                   PROTECT_UNTIL      .                   .               .
+PROTECTION_UNWANTED  .                 .                   .                       .                 .                   .                  PROTECT_UNTIL       .               .
+LONG_OCCUPIED        .                 .                   .                       .                 .                   .                  REMOVE_PROTECTION   .               .
+PROTECTION_REMOVED   .                 .                   .                       .                 .                   REMOVE_PROTECTION  .                   .               .
+INVALID_END          .                 .                   .                       .                 .                   PROTECT_UNTIL      .                   .               .
+PROTECTION_EXPIRED   .                 .                   .                       .                 .                   REMOVE_PROTECTION  .                   .               .
+BUSY                 .                 .                   .                       .                 .                   REMOVE_PROTECTION  .                   .               .
+DRIFTED              .                 .                   .                       ALLOW_DRIFT       .                   REMOVE_PROTECTION  REMOVE_PROTECTION   .               .
+BACKOFF_EXPIRED      .                 .                   .                       .                 .                   .                  .                   REMOVE_BACKOFF  .
+INVALID_DETAILS      .                 RESTORE_DETAILS     RESTORE_DETAILS         .                 .                   .                  .                   .               .
+NO_SCHEDULE_DUE      .                 SET_NO_SCHEDULE     .                       .                 .                   .                  .                   .               .
+NO_SCHEDULE_BLOCKED  .                 .                   SET_PREFER_NO_SCHEDULE  .                 .                   .                  .                   .               .
+OCCUPIED             .                 .                   .                       .                 PROTECT             .                  .                   .               .
+RESERVED             .                 .                   .                       .                 PROTECT             .                  .                   .               .
+EMPTY                .                 .                   .                       ALLOW_SCALE_DOWN  .                   .                  .                   .               .
+RESERVE_CHANGED      UPDATE_RESERVE    UPDATE_RESERVE      UPDATE_RESERVE          .                 .                   .                  .                   .               .
 """  # noqa: E501
 """The transition for every event in every state; a missing pair fails the test."""
 
@@ -133,7 +133,7 @@ class World:
     now: int = NOW
     watch: LeaderObservations = WATCH
     reserve: tuple[ReservedNode, ...] = ()
-    held: bool = False
+    protected: bool = False
     drifted: int | None = None
 
     @property
@@ -167,7 +167,7 @@ class World:
             pending=(),
             marked_infeasible=(),
             reserve=self.reserve,
-            held=frozenset("n" if self.held else ""),
+            protected=frozenset("n" if self.protected else ""),
         )
 
     def decided(self) -> tuple[Write[Node], ...]:
@@ -195,7 +195,7 @@ class World:
         return replace(self, node=done)
 
 
-def marked(value: str = "soft", **annotations: str) -> World:
+def marked(value: str = "PreferNoSchedule", **annotations: str) -> World:
     bare = node("n", labels={MARK_LABEL: value}, annotations=DETAILED | annotations)
     return World(
         replace(bare, taints=desired_taints(bare, TAINT_KEY)), removable=True, pods=(POD,)
@@ -208,14 +208,14 @@ def unmarked(**annotations: str) -> World:
 
 QUIET: Mapping[MarkState, World] = {
     MarkState.UNMARKED: unmarked(),
-    MarkState.SOFT: marked(**GUARDED),
-    MarkState.HARD: replace(
-        marked("hard", **GUARDED), config=replace(CONFIG, no_schedule_after_seconds=60)
+    MarkState.PREFER_NO_SCHEDULE: marked(**GUARDED),
+    MarkState.NO_SCHEDULE: replace(
+        marked("NoSchedule", **GUARDED), config=replace(CONFIG, no_schedule_after_seconds=60)
     ),
     MarkState.PROTECTED: marked(**GUARDED),
-    MarkState.RELEASED_TO_AUTOSCALER: replace(marked(), pods=()),
-    MarkState.PROTECTION_ENDING: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
-    MarkState.PROTECTED_UNMARKED: replace(unmarked(**PROTECTED_ANNOTATIONS), held=True),
+    MarkState.SCALE_DOWN_ALLOWED: replace(marked(), pods=()),
+    MarkState.PROTECTION_ENDING: unmarked(**GUARDED | {PROTECTION_ANNOTATION: str(NOW + 60)}),
+    MarkState.PROTECTED_UNMARKED: replace(unmarked(**PROTECTED_ANNOTATIONS), protected=True),
     MarkState.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
     MarkState.INVALID: World(node("n", labels={MARK_LABEL: "else"})),
 }
@@ -232,20 +232,20 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
         reserve=(ReservedNode("n", Blocker(RESERVE, "for p")),),
     ),
     Event.DEADLINE_MISSED: lambda one: replace(one, now=DETAILS.deadline),
-    Event.DRAIN_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
+    Event.EVICTION_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
     Event.REMOVABLE: lambda one: replace(one, removable=True),
     Event.REMOVABLE_OBSERVED: lambda one: replace(one, removable=True, config=OBSERVE),
     Event.WRONG_TAINTS: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
     Event.MARK_REMOVED: lambda one: one.changed(**DETAILED),
-    Event.PROTECTION_WANTED: lambda one: replace(one, held=True),
+    Event.PROTECTION_WANTED: lambda one: replace(one, protected=True),
     Event.WRONG_ANNOTATION: lambda one: one.labeled(KARPENTER_LABEL),
     Event.DETAILS_REMOVED: lambda one: one.changed(**GUARDED),
-    Event.PROTECTION_UNWANTED: lambda one: replace(one, held=False),
+    Event.PROTECTION_UNWANTED: lambda one: replace(one, protected=False),
     Event.LONG_OCCUPIED: lambda one: replace(
-        one, held=False, pods=(POD,), watch=replace(WATCH, held={"n": NOW - 900})
+        one, protected=False, pods=(POD,), watch=replace(WATCH, protected={"n": NOW - 900})
     ),
-    Event.PROTECTION_REMOVED: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
-    Event.INVALID_END: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
+    Event.PROTECTION_REMOVED: lambda one: one.changed(**{SCALE_DOWN_DISABLED_ANNOTATION: None}),
+    Event.INVALID_END: lambda one: one.changed(**{PROTECTION_ANNOTATION: "9" * 9 + "0" * 9}),
     Event.PROTECTION_EXPIRED: lambda one: replace(one, now=NOW + 60),
     Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ONLY),
     Event.BACKOFF_EXPIRED: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
@@ -268,7 +268,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
 NOTES = {
     Event.LEAVING: f"taint {SHUT_DOWN.key} announces that the node will be removed",
     Event.UNREMOVABLE: "",
-    Event.DRAIN_FAILED: "the drain failed: a/p: pod-bare: nobody owns it",
+    Event.EVICTION_FAILED: "the drain failed: a/p: pod-bare: nobody owns it",
     Event.REMOVABLE_OBSERVED: "the cluster does not need the node",
     Event.DETAILS_REMOVED: "someone else removed the mark",
     Event.INVALID_DETAILS: "the cluster does not need the node",
@@ -301,9 +301,9 @@ def test_entry_of_table_is_written_and_leads_to_its_state(event: Event, state: M
     assert (act.then or state) in after
 
 
-@pytest.mark.parametrize("state", [MarkState.SOFT, MarkState.HARD])
+@pytest.mark.parametrize("state", [MarkState.PREFER_NO_SCHEDULE, MarkState.NO_SCHEDULE])
 def test_reserved_node_gets_protection_with_new_deadline(state: MarkState) -> None:
-    bare = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
+    bare = {SCALE_DOWN_DISABLED_ANNOTATION: None, PROTECTION_ANNOTATION: None}
     (write,) = EXAMPLES[Event.EMPTY_AT_DEADLINE](QUIET[state].changed(**bare)).decided()
     assert GUARDED.items() <= write.annotations.items()
 
@@ -313,15 +313,17 @@ def later(seconds: int, world: World) -> World:
 
 
 TIMED = (
-    *(Event.EMPTY_AT_DEADLINE, Event.DEADLINE_MISSED, Event.DRAIN_FAILED),
+    *(Event.EMPTY_AT_DEADLINE, Event.DEADLINE_MISSED, Event.EVICTION_FAILED),
     *(Event.PROTECTION_EXPIRED, Event.BACKOFF_EXPIRED),
 )
 CHANGES: Mapping[str, Callable[[World], World]] = {
     "mark removed": lambda one: replace(one, node=replace(one.node, labels={})),
     "invalid mark": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "x"})),
-    "mark added": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "hard"})),
+    "mark added": lambda one: replace(
+        one, node=replace(one.node, labels={MARK_LABEL: "NoSchedule"})
+    ),
     "foreign protection": lambda one: one.changed(
-        **{GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: None}
+        **{SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: None}
     ),
     "backoff": lambda one: one.changed(**{BACKOFF_ANNOTATION: f"3 {one.now + 9}"}),
     "no longer a Karpenter node": lambda one: replace(
@@ -333,7 +335,7 @@ CHANGES: Mapping[str, Callable[[World], World]] = {
             },
         ),
     ),
-    "Karpenter opt-out": lambda one: one.changed(**{KARPENTER_KEEP_ANNOTATION: "true"}),
+    "Karpenter opt-out": lambda one: one.changed(**{DO_NOT_DISRUPT_ANNOTATION: "true"}),
     "leaving": lambda one: one.tainted(*one.node.taints, SHUT_DOWN),
     "no longer leaving": lambda one: one.tainted(*(t for t in one.node.taints if t != SHUT_DOWN)),
     "enforce": lambda one: replace(one, config=CONFIG),
@@ -347,8 +349,16 @@ COMPATIBLE = {
         MarkState.BACKING_OFF,
         MarkState.INVALID,
     },
-    MarkState.SOFT: {MarkState.PROTECTED, MarkState.RELEASED_TO_AUTOSCALER, MarkState.BACKING_OFF},
-    MarkState.HARD: {MarkState.PROTECTED, MarkState.RELEASED_TO_AUTOSCALER, MarkState.BACKING_OFF},
+    MarkState.PREFER_NO_SCHEDULE: {
+        MarkState.PROTECTED,
+        MarkState.SCALE_DOWN_ALLOWED,
+        MarkState.BACKING_OFF,
+    },
+    MarkState.NO_SCHEDULE: {
+        MarkState.PROTECTED,
+        MarkState.SCALE_DOWN_ALLOWED,
+        MarkState.BACKING_OFF,
+    },
 }
 SETTLED_MAX = 4
 """Passes after which nothing is left to write, whatever happened before."""
@@ -385,11 +395,13 @@ def test_failed_drain_is_noted_and_draining_node_is_no_schedule() -> None:
     )
     assert [write.note for write in of_node.decided()] == ["the drain failed: pod-bare: why"]
     never = replace(CONFIG, no_schedule_after_seconds=None)
-    drained = replace(marked(**GUARDED), config=never, watch=replace(WATCH, hard=frozenset("n")))
+    drained = replace(
+        marked(**GUARDED), config=never, watch=replace(WATCH, no_schedule=frozenset("n"))
+    )
     (write,) = drained.decided()
-    assert (write.kind, write.labels) == (WriteKind.SET_NO_SCHEDULE, {MARK_LABEL: "hard"})
+    assert (write.kind, write.labels) == (WriteKind.SET_NO_SCHEDULE, {MARK_LABEL: "NoSchedule"})
     assert write.note == "the node is being drained, and no new pod may be placed on it"
     assert drained.apply_writes().decided() == (), "it remains hard"
-    refused = replace(WATCH, hard=frozenset("n"), against_hard={"n": (BARE,)})
+    refused = replace(WATCH, no_schedule=frozenset("n"), no_schedule_blockers={"n": (BARE,)})
     (write,) = replace(drained.apply_writes(), watch=refused).decided()
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE

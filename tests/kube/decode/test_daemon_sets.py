@@ -26,7 +26,7 @@ def test_daemon_set_has_the_constraints_of_its_pods() -> None:
     found = read(nodeSelector={"pool": "a"}, tolerations=[own])
     assert found is not None
     assert found.key == "d/agent"
-    assert found.placing == NodeConstraints(
+    assert found.node_constraints == NodeConstraints(
         node_selector=(("pool", "a"),),
         tolerations=ordered((Toleration("gpu", "Exists"), *ADDED)),
     )
@@ -36,7 +36,7 @@ def test_daemon_set_has_the_constraints_of_its_pods() -> None:
 def test_daemon_set_has_the_tolerations_that_its_controller_adds(*, host: bool) -> None:
     found = read(hostNetwork=host)
     assert found is not None
-    assert set(found.placing.tolerations) == {*ADDED, *([ADDED_ON_HOST] if host else [])}
+    assert set(found.node_constraints.tolerations) == {*ADDED, *([ADDED_ON_HOST] if host else [])}
 
 
 def test_daemon_set_is_ignored_when_it_is_being_deleted() -> None:
@@ -47,4 +47,4 @@ def test_daemon_set_selects_all_nodes_when_its_constraints_exceed_a_limit() -> N
     many = [{"key": f"k{n}", "operator": "Exists"} for n in range(TOLERATIONS_MAX + 1)]
     found = read(nodeSelector={"pool": "a"}, tolerations=many)
     assert found is not None
-    assert found.placing == NodeConstraints(tolerations=ordered(ADDED))
+    assert found.node_constraints == NodeConstraints(tolerations=ordered(ADDED))

@@ -66,7 +66,9 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
     TEMPLATES: (PodTemplate(namespace="d", name="a", pod=Pod(namespace="d", name="a")), "d/a"),
     BUFFERS: (Buffer(namespace="d", name="a"), "d/a"),
     DAEMON_SETS: (
-        DaemonSet(namespace="d", name="a", placing=NodeConstraints(tolerations=ordered(ADDED))),
+        DaemonSet(
+            namespace="d", name="a", node_constraints=NodeConstraints(tolerations=ordered(ADDED))
+        ),
         "d/a",
     ),
     DEPLOYMENTS: (

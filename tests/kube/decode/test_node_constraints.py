@@ -49,7 +49,7 @@ class TestNodeConstraints:
             spec__nodeSelector={"b": "2", "a": "1"},
             spec__affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}},
             spec__tolerations=[{"operator": "Exists"}, {"key": "k", "tolerationSeconds": 300}],
-        ).placing
+        ).node_constraints
         assert found.node_selector == (("a", "1"), ("b", "2"))
         assert set(found.affinity or ()) == {
             SelectorTerm(fields=(Requirement("metadata.name", "In", ("n1",)),)),
@@ -58,7 +58,7 @@ class TestNodeConstraints:
         assert set(found.tolerations) == {Toleration("", "Exists"), Toleration("k", "Equal")}
 
     @pytest.mark.parametrize(
-        ("given", "placing"),
+        ("given", "node_constraints"),
         [
             (
                 {"spec__os": {"name": "windows"}},
@@ -85,25 +85,31 @@ class TestNodeConstraints:
             ),
         ],
     )
-    def test_pod_os_becomes_node_constraint(self, given: Json, placing: NodeConstraints) -> None:
+    def test_pod_os_becomes_node_constraint(
+        self, given: Json, node_constraints: NodeConstraints
+    ) -> None:
         """A kubelet on another OS would reject the pod; no node satisfies two different OSes."""
-        assert pod(**given).placing == placing
+        assert pod(**given).node_constraints == node_constraints
 
     def test_node_constraints_are_shared_when_their_order_differs(self) -> None:
         one, other = {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}
         first = pod(spec__tolerations=[one, other], spec__nodeSelector={"x": "1", "y": "2"})
         second = pod(spec__tolerations=[other, one, one], spec__nodeSelector={"y": "2", "x": "1"})
-        assert first.placing is second.placing
+        assert first.node_constraints is second.node_constraints
         assert first.requests is second.requests
         assert first.labels is second.labels
 
     def test_node_constraints_are_empty_when_fields_are_null(self) -> None:
         nothing = {"spec__affinity": None, "spec__tolerations": None, "spec__nodeSelector": None}
-        assert pod(**nothing).placing == pod(spec__affinity={}).placing == NO_NODE_CONSTRAINTS
+        assert (
+            pod(**nothing).node_constraints
+            == pod(spec__affinity={}).node_constraints
+            == NO_NODE_CONSTRAINTS
+        )
 
     def test_node_affinity_matches_no_node_when_it_has_no_terms(self) -> None:
         affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": None}}}
-        assert pod(spec__affinity=affinity).placing == NodeConstraints(affinity=())
+        assert pod(spec__affinity=affinity).node_constraints == NodeConstraints(affinity=())
 
     def test_preferred_terms_are_ignored(self) -> None:
         affinity = {
@@ -111,8 +117,8 @@ class TestNodeConstraints:
             "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
         }
         found = pod(spec__affinity=affinity)
-        assert (found.placing, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
-        assert found.company is NO_POD_CONSTRAINTS
+        assert (found.node_constraints, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
+        assert found.pod_constraints is NO_POD_CONSTRAINTS
 
     def test_bound_daemon_pod_has_only_constraints_on_other_pods(self) -> None:
         owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
@@ -126,16 +132,16 @@ class TestNodeConstraints:
             "spec__containers__0__ports": [{"hostPort": 80}],
         }
         found = pod(**changes)
-        assert (found.placing, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
+        assert (found.node_constraints, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
         chosen = NamespaceChoice((), (Requirement("team", "In", ("a",)),))
         apart = PodAffinityTerm(PodSelector(None, (APP_IS_WEB, HAS_TIER)), HOST, chosen)
-        assert found.company == PodConstraints(apart=(apart,), host_ports=(HostPort(80),))
+        assert found.pod_constraints == PodConstraints(apart=(apart,), host_ports=(HostPort(80),))
         waiting = pod(**changes, spec__nodeName=MISSING)
-        assert waiting.placing.affinity == (SelectorTerm(),)
-        assert waiting.company.near
+        assert waiting.node_constraints.affinity == (SelectorTerm(),)
+        assert waiting.pod_constraints.near
         changes["spec__affinity"] = {"nodeAffinity": {}}
         changes["spec__containers__0__ports"] = None
-        assert pod(**changes).company is NO_POD_CONSTRAINTS
+        assert pod(**changes).pod_constraints is NO_POD_CONSTRAINTS
 
 
 class TestPodConstraints:
@@ -156,7 +162,7 @@ class TestPodConstraints:
         found = pod(spec__affinity={kind: {REQUIRED: [term, term]}})
         terms = (PodAffinityTerm(selector, HOST),)
         near, apart = (terms, ()) if kind == "podAffinity" else ((), terms)
-        assert found.company == PodConstraints(near=near, apart=apart)
+        assert found.pod_constraints == PodConstraints(near=near, apart=apart)
         assert found.unsupported == ()
 
     @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
@@ -175,7 +181,7 @@ class TestPodConstraints:
         found = pod(spec__affinity={kind: {REQUIRED: [TERM | changes]}})
         assert found.unsupported == (f"spec.affinity.{kind}.{field}",)
         if kind == "podAntiAffinity":
-            (term,) = found.company.apart
+            (term,) = found.pod_constraints.apart
             assert (term.selector.namespaces is None) == (field == "namespaceSelector")
 
     def test_spread_constraints_are_decoded(self) -> None:
@@ -195,31 +201,31 @@ class TestPodConstraints:
         other = SpreadConstraint(
             least.selector, HOST, 2, 3, honor_affinity=False, honor_taints=True
         )
-        assert set(found.company.spread) == {least, other}
+        assert set(found.pod_constraints.spread) == {least, other}
         assert found.unsupported == ()
 
     def test_spread_selector_includes_own_values_of_match_label_keys(self) -> None:
         keyed = SPREAD | {"matchLabelKeys": ["pod-template-hash", "absent"]}
         labels = {"app": "web", "pod-template-hash": "1"}
         found = pod(metadata__labels=labels, spec__topologySpreadConstraints=[keyed])
-        (one,) = found.company.spread
+        (one,) = found.pod_constraints.spread
         own = Requirement("pod-template-hash", "In", ("1",))
         assert set(one.selector.requirements) == {APP_IS_WEB, own}
         other = pod(
             metadata__labels=labels | {"pod-template-hash": "2"},
             spec__topologySpreadConstraints=[keyed],
         )
-        assert other.company != found.company
+        assert other.pod_constraints != found.pod_constraints
         (one,) = pod(
             metadata__labels=labels,
             spec__topologySpreadConstraints=[keyed | {"labelSelector": None}],
-        ).company.spread
+        ).pod_constraints.spread
         assert one.selector == PodSelector(("shop",), (own,))
 
     @pytest.mark.parametrize("selector", [None, {}, {"matchLabels": {}}])
     def test_spread_counts_no_pods_when_selector_is_empty(self, selector: Json) -> None:
         constraints = [SPREAD | {"labelSelector": selector}]
-        (one,) = pod(spec__topologySpreadConstraints=constraints).company.spread
+        (one,) = pod(spec__topologySpreadConstraints=constraints).pod_constraints.spread
         assert one.selector == PodSelector((), ())
 
     @pytest.mark.parametrize(
@@ -266,7 +272,7 @@ class TestPodConstraints:
     )
     def test_host_ports_are_decoded(self, changes: Json, ports: tuple[HostPort, ...]) -> None:
         found = pod(**{f"spec__{name}": value for name, value in changes.items()})
-        assert set(found.company.host_ports) == set(ports)
+        assert set(found.pod_constraints.host_ports) == set(ports)
         assert found.unsupported == ()
 
     def test_pod_constraints_are_shared_when_their_order_differs(self) -> None:
@@ -275,7 +281,7 @@ class TestPodConstraints:
             metadata__labels={"app": "other"},
             spec__topologySpreadConstraints=[SPREAD | {"topologyKey": HOST}, SPREAD],
         )
-        assert first.company is second.company
+        assert first.pod_constraints is second.pod_constraints
 
     def test_pod_is_terminating_when_it_has_deletion_timestamp(self) -> None:
         assert pod(metadata__deletionTimestamp="2026-01-01T00:00:00Z").terminating
@@ -307,7 +313,9 @@ def test_tolerations_of_daemon_pod_are_decoded() -> None:
         spec__nodeSelector={"a": "b"},
         spec__tolerations=[{"key": "x", "operator": "Exists"}],
     )
-    assert found.placing == NodeConstraints(tolerations=(Toleration(key="x", operator="Exists"),))
+    assert found.node_constraints == NodeConstraints(
+        tolerations=(Toleration(key="x", operator="Exists"),)
+    )
 
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

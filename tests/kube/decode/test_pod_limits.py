@@ -166,7 +166,7 @@ def test_pod_is_evaluable_up_to_limit(most: int, fields: Any, message: str) -> N
     assert beyond is not None
     assert within.evaluable
     assert message in beyond.too_much
-    assert (replace(beyond.company, host_ports=()), beyond.placing) == (
+    assert (replace(beyond.pod_constraints, host_ports=()), beyond.node_constraints) == (
         NO_POD_CONSTRAINTS,
         NO_NODE_CONSTRAINTS,
     )
@@ -189,8 +189,8 @@ def test_pod_beyond_limit_keeps_ports_and_disks(case: str, *, daemon: bool) -> N
     found = kinds.PODS.read(changed(POD, **OWN_PORT, **requested))
     assert found is not None
     assert found.too_much
-    assert found.company == PodConstraints(host_ports=(HostPort(80),))
-    assert found.ties.claims == (ClaimUse("c"),)
+    assert found.pod_constraints == PodConstraints(host_ports=(HostPort(80),))
+    assert found.disruption_facts.claims == (ClaimUse("c"),)
     assert found.unsupported == (VOLUMES_FIELD, CLAIMS_FIELD)
 
 
@@ -199,7 +199,7 @@ def test_pod_keeps_ports_when_its_pod_constraints_are_beyond_limit(case: str) ->
     most, fields, _ = CASES[case]
     found = kinds.PODS.read(changed(POD, **OWN_PORT, **fields(most + 1)))
     assert found is not None
-    assert found.company == PodConstraints(host_ports=(HostPort(80),))
+    assert found.pod_constraints == PodConstraints(host_ports=(HostPort(80),))
 
 
 def test_ports_and_claims_are_cut_at_limit() -> None:
@@ -210,10 +210,10 @@ def test_ports_and_claims_are_cut_at_limit() -> None:
     ]
     found = kinds.PODS.read(changed(POD, spec__containers__0__ports=ports, spec__volumes=volumes))
     assert found is not None
-    assert {one.port for one in found.company.host_ports} == set(
+    assert {one.port for one in found.pod_constraints.host_ports} == set(
         range(1, 1 + pod_limits.HOST_PORTS_MAX)
     )
-    assert len(found.ties.claims) == pod_limits.VOLUMES_MAX
+    assert len(found.disruption_facts.claims) == pod_limits.VOLUMES_MAX
 
 
 def test_plan_avoids_host_port_of_pod_beyond_limit() -> None:
@@ -256,7 +256,7 @@ def test_daemon_pod_beyond_limit_has_no_pod_constraints(path: str) -> None:
         changed(POD, metadata__ownerReferences=owner, **{path: {REQUIRED: _terms(5000)}})
     )
     assert found is not None
-    assert found.company == NO_POD_CONSTRAINTS
+    assert found.pod_constraints == NO_POD_CONSTRAINTS
 
 
 def _devices(count: int) -> dict[str, str]:
@@ -322,13 +322,13 @@ def test_stored_annotations_are_truncated() -> None:
     }
     found = kinds.PODS.read(changed(POD, metadata__annotations=notes))
     assert found is not None
-    assert [len(value) for _, value in found.ties.notes] == [NOTE_CHARS_MAX]
+    assert [len(value) for _, value in found.disruption_facts.notes] == [NOTE_CHARS_MAX]
     assert found.deletion_cost == found.deletion_cost_ours == "9" * 32
 
 
 def _anti_affine(name: str, namespace: str, *terms: PodAffinityTerm) -> Pod:
-    company = PodConstraints(apart=terms, host_ports=())
-    return pod(name, "n1", 1, 1, namespace=namespace, company=company)
+    pod_constraints = PodConstraints(apart=terms, host_ports=())
+    return pod(name, "n1", 1, 1, namespace=namespace, pod_constraints=pod_constraints)
 
 
 def _own_term(namespace: str, number: int) -> PodAffinityTerm:
@@ -374,7 +374,7 @@ class TestPodTerms:
         greedy = [_anti_affine(f"p{n:05}", "evil", _own_term("evil", n)) for n in range(TERMS + 9)]
         tame = [_anti_affine(f"q{n}", "tame", _own_term("tame", n)) for n in range(50)]
         assert _beyond([*greedy, *tame]) == [f"p{n:05}" for n in range(TERMS, TERMS + 9)]
-        assert within_budget([*greedy, *tame], SMALL)[TERMS].company == NO_POD_CONSTRAINTS
+        assert within_budget([*greedy, *tame], SMALL)[TERMS].pod_constraints == NO_POD_CONSTRAINTS
 
     def test_constraints_of_most_pods_are_evaluated_first(self) -> None:
         pods = [_anti_affine(f"a{n:05}", "d", _own_term("d", n)) for n in range(TERMS)]
@@ -416,7 +416,7 @@ class TestPodTerms:
         assert 0 < beyond < own
 
     @pytest.mark.parametrize(
-        ("company", "requirements"),
+        ("pod_constraints", "requirements"),
         [
             (lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"),)), 1),
             (
@@ -428,13 +428,15 @@ class TestPodTerms:
         ids=["near", "near two", "spread"],
     )
     def test_affinity_and_spread_cost_grows_with_selected_pods(
-        self, company: Callable[[PodSelector], PodConstraints], requirements: int
+        self, pod_constraints: Callable[[PodSelector], PodConstraints], requirements: int
     ) -> None:
         pods = []
         for number in range(1000):
             but = Requirement("app", "NotIn", (f"b{number}",))
-            requested = company(PodSelector(("d",), (but,)))
-            pods.append(pod(f"p{number:04}", "n1", 1, 1, company=requested, labels={"app": "a1"}))
+            requested = pod_constraints(PodSelector(("d",), (but,)))
+            pods.append(
+                pod(f"p{number:04}", "n1", 1, 1, pod_constraints=requested, labels={"app": "a1"})
+            )
         cost = requirements * POD_REQUIREMENT_COST + 1000 * COUNTED_POD_COST
         beyond = (SMALL - ANY_NODE) // cost
         assert _beyond(pods) == [one.name for one in pods[beyond:]]
@@ -472,8 +474,8 @@ class TestPodTerms:
         assert _beyond(pods) == []
 
 
-def _constrained(name: str, namespace: str, placing: NodeConstraints) -> Pod:
-    return pod(name, "n1", 1, 1, namespace=namespace, placing=placing)
+def _constrained(name: str, namespace: str, node_constraints: NodeConstraints) -> Pod:
+    return pod(name, "n1", 1, 1, namespace=namespace, node_constraints=node_constraints)
 
 
 def _with_requirements(number: int, requirements: int) -> NodeConstraints:
@@ -500,7 +502,7 @@ class TestNodeTemplates:
         tame = [_constrained(f"q{n}", "tame", _with_requirements(n, 3)) for n in range(200)]
         pods = [*self._greedy(), *tame]
         assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
-        assert within_budget(pods, SMALL)[self.KINDS].placing == NO_NODE_CONSTRAINTS
+        assert within_budget(pods, SMALL)[self.KINDS].node_constraints == NO_NODE_CONSTRAINTS
 
     def test_constraints_of_most_pods_are_evaluated_first(self) -> None:
         many = [_constrained(f"z{n}", "evil", _with_requirements(-1, self.EACH)) for n in range(2)]
@@ -574,14 +576,14 @@ class TestNodeTemplates:
         assert len(found) == kinds - (SMALL - cost - 8 * NODE_REQUIREMENT_COST) // cost
 
     def test_pod_beyond_budget_keeps_ports_and_loses_pod_terms(self) -> None:
-        company = PodConstraints(host_ports=(HostPort(80),), apart=(_own_term("d", 1),))
+        pod_constraints = PodConstraints(host_ports=(HostPort(80),), apart=(_own_term("d", 1),))
         one = replace(
             _constrained("p", "d", _with_requirements(0, _requirements_for(SMALL) + 1)),
-            company=company,
+            pod_constraints=pod_constraints,
         )
         (found,) = within_budget([one], SMALL)
         assert found.too_much
-        assert found.company == PodConstraints(host_ports=(HostPort(80),))
+        assert found.pod_constraints == PodConstraints(host_ports=(HostPort(80),))
 
 
 class TestHostPorts:
@@ -590,8 +592,8 @@ class TestHostPorts:
 
     def _with_ports(self, name: str, namespace: str, number: int, **changes: Any) -> Pod:
         ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(self.EACH))
-        company = PodConstraints(host_ports=ports, apart=(_own_term(namespace, 1),))
-        one = pod(name, "n1", 1, 1, namespace=namespace, company=company)
+        pod_constraints = PodConstraints(host_ports=ports, apart=(_own_term(namespace, 1),))
+        one = pod(name, "n1", 1, 1, namespace=namespace, pod_constraints=pod_constraints)
         return replace(one, **changes)
 
     def _greedy(self, many: int = 2) -> list[Pod]:
@@ -601,8 +603,8 @@ class TestHostPorts:
         pods = [*self._greedy(), *(self._with_ports(f"q{n}", "tame", n) for n in range(9))]
         assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
         beyond = within_budget(pods, SMALL)[self.KINDS]
-        assert not beyond.company.apart
-        assert beyond.company.host_ports, "they are taken all the same"
+        assert not beyond.pod_constraints.apart
+        assert beyond.pod_constraints.host_ports, "they are taken all the same"
 
     def test_host_ports_of_most_pods_are_evaluated_first(self) -> None:
         many = [self._with_ports(f"z{n}", "evil", self.KINDS) for n in range(2)]
@@ -619,11 +621,11 @@ class TestVolumeClaims:
     PODS = (SMALL - ANY_NODE) // (EACH * CLAIM_COST)
 
     def _with_claims(self, name: str, namespace: str, many: int) -> Pod:
-        ties = DisruptionFacts(
+        disruption_facts = DisruptionFacts(
             claims=tuple(ClaimUse(f"{name}-{n}") for n in range(many)), overdue_seconds=7
         )
         one = pod(name, "n1", 1, 1, namespace=namespace, unsupported=(CLAIMS_FIELD,))
-        return replace(one, ties=ties)
+        return replace(one, disruption_facts=disruption_facts)
 
     def _greedy(self, many: int = 1) -> list[Pod]:
         return [self._with_claims(f"p{n:04}", "evil", self.EACH) for n in range(self.PODS + many)]
@@ -631,7 +633,9 @@ class TestVolumeClaims:
     def test_each_namespace_has_its_own_budget(self) -> None:
         pods = [*self._greedy(), self._with_claims("tame", "tame", self.EACH)]
         assert _beyond(pods) == [f"p{self.PODS:04}"]
-        assert within_budget(pods, SMALL)[self.PODS].ties == DisruptionFacts(overdue_seconds=7)
+        assert within_budget(pods, SMALL)[self.PODS].disruption_facts == DisruptionFacts(
+            overdue_seconds=7
+        )
         assert _beyond(self._greedy(0)) == []
 
     def test_pods_with_fewer_claims_are_evaluated_first(self) -> None:
@@ -647,7 +651,7 @@ class TestVolumeClaims:
         codes = {name: [one.code for one in pod_blockers(one)] for name, one in found.items()}
         assert "asks-too-much" in codes[last]
         assert codes["p0000"] == ["pod-volumes"] * self.EACH
-        assert (len(found["p0000"].company.disks), found[last].company) == (
+        assert (len(found["p0000"].pod_constraints.disks), found[last].pod_constraints) == (
             self.EACH,
             NO_POD_CONSTRAINTS,
         )
@@ -655,11 +659,11 @@ class TestVolumeClaims:
     def test_claims_count_when_other_constraints_exceed_budget(self) -> None:
         one = replace(
             self._with_claims("p", "d", 3),
-            placing=_with_requirements(0, _requirements_for(BUDGET) + 1),
+            node_constraints=_with_requirements(0, _requirements_for(BUDGET) + 1),
         )
         (found,) = build_cluster([node("n1")], [one]).pods
         assert found.too_much
-        assert len(found.company.disks) == 3
+        assert len(found.pod_constraints.disks) == 3
 
 
 class TestOneBudget:
@@ -668,9 +672,13 @@ class TestOneBudget:
         pods = [_constrained(f"n{n}", "d", _with_requirements(n, 4)) for n in range(4096 // 4 - 1)]
         for number in range(64):
             ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(64))
-            pods.append(pod(f"h{number}", "n1", 1, 1, company=PodConstraints(host_ports=ports)))
-            ties = DisruptionFacts(claims=tuple(ClaimUse(f"c{number}-{n}") for n in range(256)))
-            pods.append(replace(pod(f"c{number}", "n1", 1, 1), ties=ties))
+            pods.append(
+                pod(f"h{number}", "n1", 1, 1, pod_constraints=PodConstraints(host_ports=ports))
+            )
+            disruption_facts = DisruptionFacts(
+                claims=tuple(ClaimUse(f"c{number}-{n}") for n in range(256))
+            )
+            pods.append(replace(pod(f"c{number}", "n1", 1, 1), disruption_facts=disruption_facts))
             nobody = PodSelector(None, (Requirement("app", "In", (f"x{number}",)),))
             pods.append(_anti_affine(f"f{number}", "d", PodAffinityTerm(nobody, "zone")))
         pods += [_anti_affine(f"o{n}", "d", _own_term("d", n)) for n in range(1024 - 64 - 64)]
@@ -691,7 +699,7 @@ class TestOneBudget:
                 "n1",
                 1,
                 1,
-                company=PodConstraints(host_ports=(HostPort(9, ip=f"{n}"),) * 64),
+                pod_constraints=PodConstraints(host_ports=(HostPort(9, ip=f"{n}"),) * 64),
             )
             for n in range(60)
         ]
@@ -719,7 +727,7 @@ class TestNodeBoundPods:
             _anti_affine(name, namespace, *requested),
             node=on,
             mirror=True,
-            placing=NO_NODE_CONSTRAINTS,
+            node_constraints=NO_NODE_CONSTRAINTS,
         )
 
     def _attack(self, many: int, namespace: str = "d") -> list[Pod]:
@@ -746,7 +754,7 @@ class TestNodeBoundPods:
             assert beyond
             assert set(beyond) <= {one.name for one in attack}
             found = next(one for one in within_budget(pods, SMALL) if one.too_much)
-            assert found.company == NO_POD_CONSTRAINTS
+            assert found.pod_constraints == NO_POD_CONSTRAINTS
             assert "with those of node evil" in found.too_much
 
     def test_mirror_pods_of_all_nodes_share_one_budget(self) -> None:
@@ -797,14 +805,16 @@ class TestNodeBoundPods:
 
     def test_bound_daemon_pod_keeps_tolerations_when_beyond_budget(self) -> None:
         """They decide whether pods of its DaemonSet could return after a hard mark."""
-        placing = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
+        node_constraints = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
         terms = tuple(_own_term("d", n) for n in range(TERMS + 4))
-        one = replace(_anti_affine("a", "d", *terms), daemon=True, placing=placing)
+        one = replace(
+            _anti_affine("a", "d", *terms), daemon=True, node_constraints=node_constraints
+        )
         (found,) = within_budget([one], SMALL)
-        assert (bool(found.too_much), found.company, found.placing) == (
+        assert (bool(found.too_much), found.pod_constraints, found.node_constraints) == (
             True,
             NO_POD_CONSTRAINTS,
-            placing,
+            node_constraints,
         )
 
 
@@ -851,7 +861,7 @@ def test_pod_is_unreadable_when_a_claim_name_is_too_long(chars: int) -> None:
     found = kinds.PODS.taken(msgspec.Raw(changed(POD, spec__volumes=[volume])))
     assert found is not None
     assert "spec.volumes" in found.unreadable
-    assert (found.node, found.ties.claims) == ("n1", ())
+    assert (found.node, found.disruption_facts.claims) == ("n1", ())
 
 
 def test_pod_is_unreadable_when_its_fields_take_much_memory_together() -> None:

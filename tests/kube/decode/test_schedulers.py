@@ -53,12 +53,19 @@ def test_other_unsupported_fields_are_retained() -> None:
 
 
 def test_claims_are_looked_up_when_scheduler_is_configured() -> None:
-    ties = DisruptionFacts(claims=(ClaimUse("c"),))
+    disruption_facts = DisruptionFacts(claims=(ClaimUse("c"),))
     found = snapshot_pod(
-        replace(scheduled_by(OWN), ties=ties, unsupported=(CLAIMS_FIELD, SCHEDULER_FIELD)), OWN
+        replace(
+            scheduled_by(OWN),
+            disruption_facts=disruption_facts,
+            unsupported=(CLAIMS_FIELD, SCHEDULER_FIELD),
+        ),
+        OWN,
     )
     assert found.unsupported == (CLAIMS_FIELD,)
-    assert found.ties.faults == (f"claim {found.namespace}/c: it does not exist or was not read",)
+    assert found.disruption_facts.faults == (
+        f"claim {found.namespace}/c: it does not exist or was not read",
+    )
 
 
 def test_scheduler_is_unknown_when_its_name_is_too_long() -> None:

@@ -12,7 +12,7 @@ FINE_TERM = SelectorTerm((Requirement("zone", "Exists"),))
 
 def terms(*terms: Json) -> set[SelectorTerm]:
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [*terms]}}}
-    return set(pod(spec__affinity=affinity).placing.affinity or ())
+    return set(pod(spec__affinity=affinity).node_constraints.affinity or ())
 
 
 @pytest.mark.parametrize(

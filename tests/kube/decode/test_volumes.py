@@ -260,7 +260,7 @@ def test_csi_node_limits_are_decoded() -> None:
 
 class TestPod:
     @pytest.mark.parametrize(
-        ("volumes", "ties", "unsupported"),
+        ("volumes", "disruption_facts", "unsupported"),
         [
             (None, NO_DISRUPTION_FACTS, ()),
             (
@@ -287,10 +287,10 @@ class TestPod:
         ],
     )
     def test_pod_volumes_are_decoded(
-        self, volumes: Any, ties: DisruptionFacts, unsupported: tuple[str, ...]
+        self, volumes: Any, disruption_facts: DisruptionFacts, unsupported: tuple[str, ...]
     ) -> None:
         found = pod(spec__volumes=volumes)
-        assert (found.ties, found.unsupported) == (ties, unsupported)
+        assert (found.disruption_facts, found.unsupported) == (disruption_facts, unsupported)
 
     @pytest.mark.parametrize(
         ("source", "disk"),
@@ -324,8 +324,11 @@ class TestPod:
     ) -> None:
         """In VolumeRestrictions, or in NodeVolumeLimits for types migrated to CSI drivers."""
         found = pod(spec__volumes=[{"name": "a", **source}])
-        ties = DisruptionFacts(disks=(disk,)) if disk else NO_DISRUPTION_FACTS
-        assert (found.ties, found.unsupported) == (ties, (VOLUMES_FIELD,) if disk else ())
+        disruption_facts = DisruptionFacts(disks=(disk,)) if disk else NO_DISRUPTION_FACTS
+        assert (found.disruption_facts, found.unsupported) == (
+            disruption_facts,
+            (VOLUMES_FIELD,) if disk else (),
+        )
 
     @pytest.mark.parametrize(
         ("policy", "of_container", "completes"),
@@ -343,10 +346,10 @@ class TestPod:
     ) -> None:
         changes = {"spec__containers__0__restartPolicy": of_container} if of_container else {}
         found = pod(spec__restartPolicy=policy, **changes)
-        assert found.ties.completes is completes
+        assert found.disruption_facts.completes is completes
         sidecar = [{"name": "s", "restartPolicy": "Always"}]
         beside = pod(spec__restartPolicy=policy, spec__initContainers=sidecar, **changes)
-        assert beside.ties is found.ties
+        assert beside.disruption_facts is found.disruption_facts
 
     @pytest.mark.parametrize(
         ("field", "value", "gang"),
@@ -366,19 +369,19 @@ class TestPod:
     def test_gang_is_read_from_scheduling_group(
         self, field: str, value: Json | None, gang: str
     ) -> None:
-        assert pod(**{f"spec__{field}": value}).ties.gang == gang
+        assert pod(**{f"spec__{field}": value}).disruption_facts.gang == gang
 
     def test_equal_disruption_facts_are_one_object(self) -> None:
-        assert pod().ties is NO_DISRUPTION_FACTS
+        assert pod().disruption_facts is NO_DISRUPTION_FACTS
         data = [{"name": "a", "emptyDir": {}}]
-        assert pod(spec__volumes=data).ties is pod(spec__volumes=data).ties
+        assert pod(spec__volumes=data).disruption_facts is pod(spec__volumes=data).disruption_facts
 
     def test_disruption_annotations_and_start_time_are_decoded(self) -> None:
         safe = "cluster-autoscaler.kubernetes.io/safe-to-evict"
         found = pod(
             metadata__annotations={"x": "y", "karpenter.sh/do-not-disrupt": "1h", safe: "false"},
             status__startTime="2026-01-01T00:00:00Z",
-        ).ties
+        ).disruption_facts
         assert found.notes == ((safe, "false"), ("karpenter.sh/do-not-disrupt", "1h"))
         assert found.started_seconds == 1_767_225_600
 
@@ -396,7 +399,7 @@ class TestPod:
         self, deleted: str | None, grace: int | None, overdue: int | None
     ) -> None:
         found = pod(metadata__deletionTimestamp=deleted, spec__terminationGracePeriodSeconds=grace)
-        assert found.ties.overdue_seconds == overdue
+        assert found.disruption_facts.overdue_seconds == overdue
         assert found.terminating is (deleted is not None)
 
 

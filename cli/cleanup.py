@@ -1,4 +1,4 @@
-"""Remove everything that Ebb has written from the Nodes and Pods of a live cluster."""
+"""Remove what Ebb has written from the Nodes and Pods of a live cluster."""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -19,16 +19,17 @@ from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.sorted_objects import BY_NAME
 from core.moves.new_pods import new_pod
 from core.moves.objects import MANAGER
 from core.moves.records import MoveRecord, MoveStep, decode
 from core.moves.steps import is_kept
 from core.writes.capacity_buffers import changes
-from core.writes.cleanup import cleanup
+from core.writes.cleanup import cleanup_write
 from core.writes.costs import UNDO_COST, cost_write, decide_costs
 from kube.client import CALL_SECONDS_MAX, ApiError, Client
 from kube.decode.fields import Bytes
-from kube.decode.kinds import CLUSTER_KINDS, DEPLOYMENTS, PODS
+from kube.decode.kinds import CLUSTER_KINDS, DEPLOYMENTS, NODES_WITH_ALL_KEYS, PODS
 from kube.decode.objects import PodObject
 from kube.decode.pod_times import FINISHED_TOO
 from kube.listing import Listed
@@ -40,7 +41,7 @@ from kube.stores.scales import ScaleStore
 from kube.target import Target
 from runtime.clock import Clock
 
-Tell = Callable[[str, str, str], None]
+Report = Callable[[str, str, str], None]
 """Reports a removal: the kind of an object, its key, and what is removed."""
 
 
@@ -51,11 +52,11 @@ class Actions(NamedTuple):
     """Names the cluster, before anything is removed."""
     passes: Callable[[], Iterator[bool]]
     """Yields, for each pass over all objects, whether the pass only reports the removals."""
-    tell: Tell
+    report: Report
 
 
 class Request(NamedTuple):
-    """Nodes and taints to release, as the command line requests."""
+    """What the command line asks to clean up."""
 
     names: frozenset[str] | None
     """Names of the nodes; None: all nodes and pods of the cluster."""
@@ -66,7 +67,7 @@ class Request(NamedTuple):
     """First scale the controller to 0, and wait until nobody leads."""
 
 
-async def release(
+async def cleanup(
     connecting: Awaitable[Client],
     config: Config,
     actions: "Actions",
@@ -74,11 +75,11 @@ async def release(
     request: Request,
     clock: Clock,
 ) -> None:
-    """Release the requested nodes, and the pods on them.
+    """Remove what Ebb has written on the requested nodes, and on the pods there.
 
     *namespace*: namespace of Ebb, with its CapacityBuffers and its Lease. If a write fails for a
     reason that concerns its object alone, the object is reported on standard error, and the
-    others are still released.
+    others are still cleaned up.
 
     Raises: InvalidInputError for an unknown node. UnavailableError after the first failure that
     would repeat for other objects; finished writes remain, and the command can be run again.
@@ -93,7 +94,7 @@ async def release(
         forget = request.taint_key is not None and recorded in (None, key)
         cluster: Cluster | None = None
         for dry_run in actions.passes():
-            writing = _Writing(actions.tell, dry_run=dry_run)
+            writing = _Writing(actions.report, dry_run=dry_run)
             if request.stop_controller:
                 await _stop(client, leases, namespace, writing)
                 if not dry_run:
@@ -102,15 +103,15 @@ async def release(
             if cluster is None or request.stop_controller:
                 cluster = await _listed(client, config)
                 _check_names(names, cluster)
-            await _Releasing(client, namespace, cluster, key, names).write(writing)
+            await _Cleanup(client, namespace, cluster, key, names).write(writing)
             if forget:
                 what, change = f"taint key {key}", partial(_forget_key, leases, key)
                 await writing.each("lease", f"{namespace}/{LEASE}", what, change)
                 writing.end()
 
 
-class _Releasing(NamedTuple):
-    """The writes that release the requested objects of a cluster."""
+class _Cleanup(NamedTuple):
+    """The writes that clean up the requested objects of a cluster."""
 
     client: Client
     namespace: str
@@ -127,7 +128,7 @@ class _Releasing(NamedTuple):
             # While the pods still have their deletion costs, which decide the pods that remain.
             await _end_moves(client, self.namespace, self.cluster, writing)
         for node in self.cluster.nodes:
-            found = cleanup(node, key)
+            found = cleanup_write(node, key)
             if found is not None and (names is None or node.name in names):
                 writing.warn(node, keys_unknown(node, key))
                 clean = partial(_clean_node, client, node.name, key)
@@ -145,8 +146,8 @@ class _Releasing(NamedTuple):
 class _Writing:
     """Write one object after another, and count the rejected changes."""
 
-    def __init__(self, tell: Tell, *, dry_run: bool) -> None:
-        self.tell, self.dry_run = tell, dry_run
+    def __init__(self, report: Report, *, dry_run: bool) -> None:
+        self.report, self.dry_run = report, dry_run
         self._failures, self._refused = Failures(), 0
 
     async def each(
@@ -157,13 +158,15 @@ class _Writing:
             if not self.dry_run:
                 await write()
         except UnavailableError as fault:
-            told = f"{kind} {name}: {fault}"
+            message = f"{kind} {name}: {fault}"
             if self._failures.end(fault):
-                raise UnavailableError(f"{told}; the remaining objects were not tried") from fault
-            self.refuse(told)
+                raise UnavailableError(
+                    f"{message}; the remaining objects were not tried"
+                ) from fault
+            self.refuse(message)
         else:
             self._failures.end(None)
-            self.tell(kind, name, what)
+            self.report(kind, name, what)
 
     def warn(self, node: Node, keys: Iterable[str]) -> None:
         """Warn on standard error about taints that may be Ebb's; they are not removed."""
@@ -174,9 +177,9 @@ class _Writing:
                 "--taint-key"
             )
 
-    def refuse(self, told: str) -> None:
+    def refuse(self, message: str) -> None:
         """Name an object that cannot be changed on standard error, and count it."""
-        _say(told)
+        _say(message)
         self._refused += 1
 
     @property
@@ -187,14 +190,14 @@ class _Writing:
     def end(self) -> None:
         """Raise an error if any change was rejected. Raises: UnavailableError."""
         if self._refused:
-            told = plural(self._refused, "object")
+            message = plural(self._refused, "object")
             raise UnavailableError(
-                f"{told} could not be changed, as listed above; all others are released"
+                f"{message} could not be changed, as listed above; all others are cleaned up"
             )
 
 
-def _say(told: str) -> None:
-    print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
+def _say(message: str) -> None:
+    print(f"ebb: {printable(message)}", file=sys.stderr, flush=True)
 
 
 async def _stop(client: Client, leases: LeaseStore, namespace: str, writing: _Writing) -> None:
@@ -208,9 +211,9 @@ async def _stop(client: Client, leases: LeaseStore, namespace: str, writing: _Wr
                 "installed in another namespace, use --ebb-namespace"
             )
         elif writing.dry_run or await scale_to_zero(client, namespace):
-            writing.tell("deployment", key, "scaled to 0")
+            writing.report("deployment", key, "scaled to 0")
     except UnavailableError as fault:
-        raise UnavailableError(f"deployment {key}: {fault}; nothing was released") from fault
+        raise UnavailableError(f"deployment {key}: {fault}; nothing was cleaned up") from fault
 
 
 def _check_names(names: frozenset[str] | None, cluster: Cluster) -> None:
@@ -225,7 +228,13 @@ async def _listed(client: Client, config: Config) -> Cluster:
     lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     lists[PODS].finished = partial(_keep_with_cost, finished)
     found = await live.listed(client, lists, config)
-    return replace(found, pods=(*found.pods, *finished.values()))
+    nodes_with_all_keys = Listed()
+    await nodes_with_all_keys.read(client, NODES_WITH_ALL_KEYS)
+    return replace(
+        found,
+        nodes=tuple(sorted(nodes_with_all_keys.objects, key=BY_NAME)),
+        pods=(*found.pods, *finished.values()),
+    )
 
 
 def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
@@ -349,8 +358,8 @@ async def _forget_key(leases: LeaseStore, key: str) -> None:
 
 async def _clean_node(client: Client, name: str, key: str) -> None:
     """Remove Ebb's labels and annotations, then its taint, unless a webhook has removed it."""
-    decide = partial(cleanup, taint_key=key)
+    decide = partial(cleanup_write, taint_key=key)
     for _ in range(TRIES_MAX):
-        if await write_as_decided(nodes(client), name, decide) is None:
+        if await write_as_decided(nodes(client, all_keys=True), name, decide) is None:
             return
     raise ConflictError("another client keeps changing it")

@@ -1,4 +1,4 @@
-"""`ebb release`, the only command that writes, over a real socket."""
+"""`ebb unmark` and `ebb cleanup`, the commands that write, over a real socket."""
 
 import asyncio
 import os
@@ -18,11 +18,13 @@ from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    GUARDS,
+    KEEP_ANNOTATION,
     MARK_LABEL,
-    OUR_ANNOTATIONS,
+    OLD_PROTECTION_ANNOTATION,
+    OUR_PREFIXES,
+    PROTECTION_ANNOTATION,
+    PROTECTION_KEYS,
+    SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
 from core.moves.records import CONFIG_MAP, MoveRecords, MoveStep, encode
@@ -40,6 +42,14 @@ from tests.support.surge import make_record
 pytestmark = pytest.mark.mutate
 
 RECORDED = Path(__file__).parent / "recorded" / "by_one_program.json"
+OLD_KEYS = (
+    "kube-ebb.node-restriction.kubernetes.io/drain",
+    "kube-ebb.io/drain",
+    "kube-ebb.io/guard",
+    "kube-ebb.io/backoff",
+    "kube-ebb.io/reserve",
+)
+"""Labels and annotations of Nodes that development versions wrote."""
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
 
 
@@ -74,40 +84,40 @@ def typed(answer: bytes, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("answer", "code", "problem"),
     [
         (b"y\n", 0, ""),
-        (b"n\n", 2, "ebb: release: not confirmed; nothing was removed\n"),
+        (b"n\n", 2, "ebb: cleanup: not confirmed; nothing was removed\n"),
         (b"\x04", 2, "ebb: not confirmed; nothing was changed\n"),
     ],
 )
-async def test_release_lists_objects_and_asks(
+async def test_cleanup_lists_objects_and_asks(
     api: FakeApi, kubeconfig: str, answer: bytes, code: int, problem: str
 ) -> None:
-    arguments = ("release", "--all", "--kubeconfig", kubeconfig)
+    arguments = ("cleanup", "--all", "--kubeconfig", kubeconfig)
     done = await asyncio.to_thread(typed, answer, *arguments)
     listed = done.stdout.splitlines()
     assert listed[0] == f"cluster it, {api.url}"
-    assert listed[1].startswith("node n1  would be released: ")
+    assert listed[1].startswith("node n1  would be cleaned up: ")
     assert done.returncode == code
-    assert done.stderr.startswith("Release these objects in it? [y/N]: ")
+    assert done.stderr.startswith("Clean up these objects in it? [y/N]: ")
     assert done.stderr.endswith(problem)
     assert is_clean(api, "n1") is (code == 0)
-    assert ("node n1  released: " in done.stdout) is (code == 0)
+    assert ("node n1  cleaned up: " in done.stdout) is (code == 0)
 
 
-async def test_release_does_not_ask_when_there_is_nothing_to_remove(
+async def test_cleanup_does_not_ask_when_there_is_nothing_to_remove(
     api: FakeApi, kubeconfig: str
 ) -> None:
-    done = await asyncio.to_thread(typed, b"", "release", "n3", "--kubeconfig", kubeconfig)
+    done = await asyncio.to_thread(typed, b"", "unmark", "n3", "--kubeconfig", kubeconfig)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"cluster it, {api.url}\n0 nodes and 0 pods would be released\n"
+    assert done.stdout == f"cluster it, {api.url}\n0 nodes and 0 pods would be cleaned up\n"
 
 
-async def test_release_refuses_to_run_unasked_without_terminal(
+async def test_cleanup_refuses_to_run_unasked_without_terminal(
     api: FakeApi, kubeconfig: str
 ) -> None:
-    done = await asyncio.to_thread(ebb, "release", "--all", "--kubeconfig", kubeconfig)
+    done = await asyncio.to_thread(ebb, "cleanup", "--all", "--kubeconfig", kubeconfig)
     problem = b"standard input is no terminal, so the command cannot ask; use --yes"
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr == b"ebb: release: " + problem + b"\n"
+    assert done.stderr == b"ebb: cleanup: " + problem + b"\n"
     assert not api.calls
 
 
@@ -118,11 +128,11 @@ def forbid(api: FakeApi, words: str, *, times: int, status: int = 403) -> None:
 
 def marked(name: str) -> dict[str, Any]:
     found = node_object(name)
-    found["metadata"]["labels"] = {MARK_LABEL: "soft", "theirs": "1"}
+    found["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule", "theirs": "1"}
     found["metadata"]["annotations"] = {
         DETAILS_ANNOTATION: "{}",
-        GUARD_ANNOTATION: "true",
-        GUARD_OURS_ANNOTATION: "marked",
+        SCALE_DOWN_DISABLED_ANNOTATION: "true",
+        PROTECTION_ANNOTATION: "marked",
         "theirs": "2",
     }
     found.setdefault("spec", {})["taints"] = [
@@ -173,7 +183,7 @@ def installed(request: pytest.FixtureRequest, kubeconfig: str) -> tuple[str, tup
     return home, ("--kubeconfig", kubeconfig, *told)
 
 
-async def test_release_all_deletes_only_buffers_and_templates_of_ebb(
+async def test_cleanup_deletes_only_buffers_and_templates_of_ebb(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
@@ -183,25 +193,25 @@ async def test_release_all_deletes_only_buffers_and_templates_of_ebb(
     for kind in kinds:
         for metadata in (ours, theirs):
             api.put(kind, {"metadata": metadata})
-    for arguments in (("n1",), ("--all", "--dry-run")):
-        assert (await run(capsys, "release", *arguments, *where))[0] == 0
+    for arguments in (("unmark", "n1"), ("cleanup", "--all", "--dry-run")):
+        assert (await run(capsys, *arguments, *where))[0] == 0
         assert [len(api.objects[kind]) for kind in kinds] == [2, 2]
-    code, out, _ = await run(capsys, "release", "--all", *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", *where)
     assert code == 0
-    assert f"buffer {home}/ebb-reserve-a  released: drop buffer" in out
+    assert f"buffer {home}/ebb-reserve-a  cleaned up: drop buffer" in out
     assert [list(api.objects[kind]) for kind in kinds] == [[f"{home}/theirs"]] * 2
 
 
-async def test_release_all_deletes_templates_when_capacitybuffer_crd_is_missing(
+async def test_cleanup_deletes_templates_when_capacitybuffer_crd_is_missing(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
     ours = {"name": "ebb-reserve-a", "namespace": home, "labels": {BUFFER_OURS_LABEL: ""}}
     api.put("podtemplates", {"metadata": ours})
     api.served -= set(BUFFERS.paths)
-    code, out, _ = await run(capsys, "release", "--all", *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", *where)
     assert code == 0
-    assert f"buffer {home}/ebb-reserve-a  released: drop template" in out
+    assert f"buffer {home}/ebb-reserve-a  cleaned up: drop template" in out
     assert not api.objects["podtemplates"]
 
 
@@ -219,23 +229,23 @@ def costs(api: FakeApi, name: str) -> dict[str, str]:
     return found
 
 
-async def test_release_all_removes_only_keys_of_ebb(
+async def test_cleanup_removes_only_keys_of_ebb(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, out, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert (code, err) == (0, "")
     assert is_clean(api, "n1")
     assert is_clean(api, "n2")
     assert costs(api, "p1") == {}
     assert costs(api, "p2") == {COST_ANNOTATION: "-7"}
-    assert out.splitlines()[-1] == "2 nodes and 2 pods released"
-    code, out, _ = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, "--dry-run")
+    assert out.splitlines()[-1] == "2 nodes and 2 pods cleaned up"
+    code, out, _ = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig, "--dry-run")
     assert "n1" not in out
 
 
-@pytest.mark.parametrize("told", [("--all",), ("n1",)])
+@pytest.mark.parametrize("told", [("cleanup", "--all"), ("unmark", "n1")])
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_release_removes_deletion_cost_of_finished_pod(
+async def test_cleanup_removes_deletion_cost_of_finished_pod(
     api: FakeApi,
     kubeconfig: str,
     capsys: pytest.CaptureFixture[str],
@@ -247,21 +257,19 @@ async def test_release_removes_deletion_cost_of_finished_pod(
     for name, pod in over.items():
         pod["status"]["phase"] = phase
         api.documents[POD_PATH.format(name)] = api.put("pods", pod)
-    code, out, err = await run(capsys, "release", *told, "--kubeconfig", kubeconfig)
+    code, out, err = await run(capsys, *told, "--kubeconfig", kubeconfig)
     assert (code, err) == (0, "")
-    assert "pod default/ours  released: deletion cost\n" in out
+    assert "pod default/ours  cleaned up: deletion cost\n" in out
     assert costs(api, "ours") == {}
     assert costs(api, "theirs") == {COST_ANNOTATION: "-7"}
 
 
-async def test_release_all_removes_everything_that_earlier_version_wrote(
+async def test_cleanup_removes_everything_that_earlier_version_wrote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The objects are recorded from a real API server, when one program did all the work."""
     text = RECORDED.read_text()
-    assert all(
-        key in text for key in (*OUR_ANNOTATIONS, *GUARDS, MARK_LABEL, COST_OURS_ANNOTATION)
-    )
+    assert all(key in text for key in (*OLD_KEYS, *PROTECTION_KEYS, COST_OURS_ANNOTATION))
     recorded: dict[str, list[dict[str, Any]]] = orjson.loads(text)
     async with FakeApi() as api:
         for resource, objects in recorded.items():
@@ -272,7 +280,7 @@ async def test_release_all_removes_everything_that_earlier_version_wrote(
             api.documents[path] = api.objects["pods"][key_of(pod)]
         file = tmp_path / "kubeconfig"
         file.write_text(KUBECONFIG.format(url=api.url))
-        code, _, err = await run(capsys, "release", "--all", "--kubeconfig", str(file))
+        code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", str(file))
         assert (code, err) == (0, "")
         assert not api.objects["capacitybuffers"]
         assert not api.objects["podtemplates"]
@@ -290,11 +298,17 @@ def without_ours(node: dict[str, Any]) -> tuple[dict[str, str], dict[str, str], 
     """Return a Node's labels, annotations and taints without the keys that Ebb may write."""
     metadata = node["metadata"]
     annotations = metadata.get("annotations", {})
-    ours = {*OUR_ANNOTATIONS, *(GUARDS if GUARD_OURS_ANNOTATION in annotations else ())}
+    protected = {PROTECTION_ANNOTATION, OLD_PROTECTION_ANNOTATION} & annotations.keys()
+    keys = set(PROTECTION_KEYS if protected else ())
+    keys |= {key for key in annotations if key.startswith(OUR_PREFIXES) and key != KEEP_ANNOTATION}
     taints = [taint["key"] for taint in node["spec"].get("taints") or ()]
     return (
-        {key: value for key, value in metadata["labels"].items() if key != MARK_LABEL},
-        {key: value for key, value in annotations.items() if key not in ours},
+        {
+            key: value
+            for key, value in metadata["labels"].items()
+            if not key.startswith(OUR_PREFIXES)
+        },
+        {key: value for key, value in annotations.items() if key not in keys},
         [key for key in taints if key != TAINT_KEY],
     )
 
@@ -309,19 +323,19 @@ def is_without_ours(node: dict[str, Any]) -> bool:
 async def test_dry_run_writes_nothing(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = await run(capsys, "release", "--all", "--dry-run", "--kubeconfig", kubeconfig)
+    code, out, _ = await run(capsys, "cleanup", "--all", "--dry-run", "--kubeconfig", kubeconfig)
     assert code == 0
     assert api.count("patch") == 0
-    assert "node n1  would be released: " in out
-    assert out.splitlines()[-1] == "2 nodes and 2 pods would be released"
+    assert "node n1  would be cleaned up: " in out
+    assert out.splitlines()[-1] == "2 nodes and 2 pods would be cleaned up"
 
 
-async def test_release_of_node_leaves_other_nodes_unchanged(
+async def test_cleanup_of_node_leaves_other_nodes_unchanged(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = await run(capsys, "release", "n1", "--kubeconfig", kubeconfig)
+    code, out, _ = await run(capsys, "unmark", "n1", "--kubeconfig", kubeconfig)
     assert code == 0
-    assert out.splitlines()[-1] == "1 node and 1 pod released"
+    assert out.splitlines()[-1] == "1 node and 1 pod cleaned up"
     assert is_clean(api, "n1")
     assert not is_clean(api, "n2")
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
@@ -349,44 +363,44 @@ def keys_left(api: FakeApi) -> list[str]:
     return [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
 
 
-async def test_release_removes_taints_of_recorded_key(
+async def test_cleanup_removes_taints_of_recorded_key(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
     path = record(api, home, "old")
     tainted(api, "theirs", "old", "older")
-    code, out, _ = await run(capsys, "release", "--all", *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", *where)
     assert code == 0
     assert keys_left(api) == ["theirs", "older"]
     assert "\nlease " not in out
     assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old", "still in use"
 
 
-async def test_release_removes_given_taint_key_from_nodes_and_lease(
+async def test_cleanup_removes_given_taint_key_from_nodes_and_lease(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
     path = record(api, home, "old")
     tainted(api, "theirs", "old", "older")
-    dry = await run(capsys, "release", "--all", "--taint-key", "old", "--dry-run", *where)
-    told = f"lease {home}/ebb-controller  would be released: taint key old\n"
+    dry = await run(capsys, "cleanup", "--all", "--taint-key", "old", "--dry-run", *where)
+    told = f"lease {home}/ebb-controller  would be cleaned up: taint key old\n"
     assert (dry[0], told in dry[1]) == (0, True)
     assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old"
-    code, out, _ = await run(capsys, "release", "--all", "--taint-key", "old", *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", "--taint-key", "old", *where)
     assert code == 0
-    assert f"lease {home}/ebb-controller  released: taint key old\n" in out
+    assert f"lease {home}/ebb-controller  cleaned up: taint key old\n" in out
     assert keys_left(api) == ["theirs", "older"]
     assert api.documents[path]["metadata"]["annotations"] == {"theirs": "1"}
     assert api.documents[path]["spec"]["leaseTransitions"] == 7
 
 
-async def test_release_leaves_other_recorded_key_unchanged(
+async def test_cleanup_leaves_other_recorded_key_unchanged(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
     path = record(api, home, "new")
     tainted(api, "theirs", "old", "new")
-    code, out, _ = await run(capsys, "release", "--all", "--taint-key", "old", *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", "--taint-key", "old", *where)
     assert (code, "\nlease " in out) == (0, False)
     assert keys_left(api) == ["theirs", "new"]
     assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "new"
@@ -399,7 +413,7 @@ async def test_taint_key_remains_recorded_when_node_is_not_released(
     path = record(api, home, "old")
     tainted(api, "old")
     api.fail_next("patch", 403)
-    code, out, _ = await run(capsys, "release", "--all", "--taint-key", "old", *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", "--taint-key", "old", *where)
     assert (code, "\nlease " in out) == (2, False)
     assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old"
 
@@ -416,12 +430,12 @@ def marked_under_another_key(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
-async def test_release_reports_taint_of_unknown_key_that_may_be_of_ebb(
+async def test_cleanup_reports_taint_of_unknown_key_that_may_be_of_ebb(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], dry_run: tuple[str, ...]
 ) -> None:
     """The Lease that records the key is deleted together with the manifests."""
     api.put("nodes", marked_under_another_key("n3"))
-    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, *dry_run)
+    code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig, *dry_run)
     assert code == 0
     assert err == (
         f"ebb: node n3: the taint {OWN_KEY} may be Ebb's, and was not removed. "
@@ -432,7 +446,7 @@ async def test_release_reports_taint_of_unknown_key_that_may_be_of_ebb(
     assert left == ["theirs", OWN_KEY]
 
 
-async def test_release_reads_taint_key_from_configuration(
+async def test_cleanup_reads_taint_key_from_configuration(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     api.put("nodes", marked_under_another_key("n3"))
@@ -441,16 +455,16 @@ async def test_release_reads_taint_key_from_configuration(
         f"apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\ntaintKey: {OWN_KEY}\n"
     )
     told = ("--kubeconfig", kubeconfig, "--config", str(file))
-    code, _, err = await run(capsys, "release", "n3", *told)
+    code, _, err = await run(capsys, "unmark", "n3", *told)
     assert (code, err) == (0, "")
     assert is_clean(api, "n3")
 
 
-async def test_release_retries_node_when_write_conflicts(
+async def test_cleanup_retries_node_when_write_conflicts(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.fail_next("patch", 409)
-    code, _, _ = await run(capsys, "release", "n1", "--kubeconfig", kubeconfig)
+    code, _, _ = await run(capsys, "unmark", "n1", "--kubeconfig", kubeconfig)
     assert code == 0
     assert is_clean(api, "n1")
 
@@ -458,23 +472,18 @@ async def test_release_retries_node_when_write_conflicts(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((), "ebb: release: name the nodes, or use --all\n"),
-        (("n1", "--all"), "ebb: release: name the nodes, or use --all\n"),
-        (("n9",), "ebb: node n9: not found\n"),
-        (
-            ("n1", "--taint-key", "k"),
-            "ebb: release: --taint-key needs --all, because no taint with this key may remain\n",
-        ),
+        (("cleanup",), "ebb: cleanup: use --all, or `ebb unmark NODE` for single nodes\n"),
+        (("unmark", "n9"), "ebb: node n9: not found\n"),
     ],
 )
-async def test_release_rejects_invalid_arguments(
+async def test_cleanup_rejects_invalid_arguments(
     api: FakeApi,
     kubeconfig: str,
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     problem: str,
 ) -> None:
-    given = ("release", *arguments, "--yes", "--kubeconfig", kubeconfig)
+    given = (*arguments, "--yes", "--kubeconfig", kubeconfig)
     code, out, err = await run_any(capsys, *given)
     assert (code, err) == (2, problem)
     assert out in ("", f"cluster it, {api.url}\n")
@@ -483,7 +492,7 @@ async def test_release_rejects_invalid_arguments(
 
 @pytest.mark.parametrize("status", [400, 403, 413, 422])
 @pytest.mark.parametrize(("turn", "name"), [(0, "node n1"), (2, "node n2"), (4, "pod default/p1")])
-async def test_release_continues_when_write_of_one_object_is_rejected(
+async def test_cleanup_continues_when_write_of_one_object_is_rejected(
     api: FakeApi,
     kubeconfig: str,
     capsys: pytest.CaptureFixture[str],
@@ -494,35 +503,35 @@ async def test_release_continues_when_write_of_one_object_is_rejected(
     for _ in range(turn):
         api.pass_next("patch")
     api.fail_next("patch", status)
-    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, out, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     told, summary = err.splitlines()
     assert code == 2
     assert told.startswith(f"ebb: {name}: API server answered {status}: ")
     assert (
-        summary == "ebb: 1 object could not be changed, as listed above; all others are released"
+        summary == "ebb: 1 object could not be changed, as listed above; all others are cleaned up"
     )
-    released = {line.partition("  ")[0] for line in out.splitlines()}
+    cleaned = {line.partition("  ")[0] for line in out.splitlines()}
     all_of_ours = {"node n1", "node n2", "pod default/p1", "pod default/p2"}
-    assert released == all_of_ours - {name}
+    assert cleaned == all_of_ours - {name}
 
 
-async def test_release_continues_when_node_conflicts_on_every_try(
+async def test_cleanup_continues_when_node_conflicts_on_every_try(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.fail_next("patch", 409, times=TRIES_MAX)
-    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert code == 2
     assert err.startswith("ebb: node n1: n1: others changed the object during 5 attempts")
     assert is_clean(api, "n2")
 
 
-async def test_release_continues_with_pods_when_deletion_of_buffer_is_forbidden(
+async def test_cleanup_continues_with_pods_when_deletion_of_buffer_is_forbidden(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metadata = {"name": "b", "namespace": NAMESPACE, "labels": {BUFFER_OURS_LABEL: ""}}
     api.put("capacitybuffers", {"metadata": metadata})
     api.fail_next("delete", 403)
-    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert code == 2
     assert err.startswith(f"ebb: buffer {NAMESPACE}/b: API server answered 403: ")
     assert costs(api, "p1") == {}
@@ -538,19 +547,19 @@ async def test_release_continues_with_pods_when_deletion_of_buffer_is_forbidden(
         'nodes "m" is forbidden: is not allowed to modify taints',
     ],
 )
-async def test_release_continues_when_admission_denies_many_nodes(
+async def test_cleanup_continues_when_admission_denies_many_nodes(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     denied = 2 * FORBIDDEN_MAX
     for number in range(denied):
         api.put("nodes", marked(f"a-{number}"))
     forbid(api, words, times=denied)
-    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     *told, summary = err.splitlines()
     assert (code, len(told)) == (2, denied)
     assert (
-        summary
-        == f"ebb: {denied} objects could not be changed, as listed above; all others are released"
+        summary == f"ebb: {denied} objects could not be changed, as listed above; "
+        "all others are cleaned up"
     )
     assert is_clean(api, "n1")
     assert costs(api, "p1") == {}
@@ -578,17 +587,17 @@ DENIED = "denied request: no"
         (500, 'admission webhook "keep.example.com" denied the request: no'),
     ],
 )
-async def test_release_continues_when_admission_denies_node_with_any_status(
+async def test_cleanup_continues_when_admission_denies_node_with_any_status(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int, words: str
 ) -> None:
     api.put("nodes", marked("n2"))
     forbid(api, words, times=1, status=status)
-    code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     told, summary = err.splitlines()
     assert code == 2
     assert told.startswith(f"ebb: node n1: API server answered {status}: {words[:60]}")
     assert (
-        summary == "ebb: 1 object could not be changed, as listed above; all others are released"
+        summary == "ebb: 1 object could not be changed, as listed above; all others are cleaned up"
     )
     assert (is_clean(api, "n1"), is_clean(api, "n2")) == (False, True)
     assert costs(api, "p1") == {}
@@ -597,11 +606,11 @@ async def test_release_continues_when_admission_denies_node_with_any_status(
 @pytest.mark.parametrize(
     "words", ["Unauthorized", 'nodes "n1" is forbidden: User "x" cannot patch resource "nodes"']
 )
-async def test_release_stops_when_token_is_invalid(
+async def test_cleanup_stops_when_token_is_invalid(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     forbid(api, words, times=2, status=401)
-    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, out, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
     told = f"ebb: node n1: API server answered 401: {words}"
     assert err == f"{told}; the remaining objects were not tried\n"
@@ -609,11 +618,11 @@ async def test_release_stops_when_token_is_invalid(
 
 
 @pytest.mark.parametrize("status", [401, 500])
-async def test_release_stops_when_error_applies_to_all_objects(
+async def test_cleanup_stops_when_error_applies_to_all_objects(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int
 ) -> None:
     api.fail_next("patch", status)
-    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, out, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
     assert err.startswith(f"ebb: node n1: API server answered {status}: ")
     assert err.endswith("; the remaining objects were not tried\n")
@@ -628,13 +637,13 @@ async def test_release_stops_when_error_applies_to_all_objects(
         "what a proxy on the way says",
     ],
 )
-async def test_release_stops_when_permission_is_missing(
+async def test_cleanup_stops_when_permission_is_missing(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     for number in range(FORBIDDEN_MAX):
         api.put("nodes", marked(f"more-{number}"))
     forbid(api, words, times=2 * FORBIDDEN_MAX)
-    code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
+    code, out, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].endswith("; the remaining objects were not tried")
     assert api.count("patch") == FORBIDDEN_MAX
@@ -665,7 +674,7 @@ def moving(
 @pytest.mark.parametrize(
     ("manager", "replicas", "after"), [("kube-ebb", 3, 2), ("kubectl", 3, 3), ("kubectl", 7, 7)]
 )
-async def test_release_all_ends_surge_moves(
+async def test_cleanup_ends_surge_moves(
     api: FakeApi,
     capsys: pytest.CaptureFixture[str],
     installed: tuple[str, tuple[str, ...]],
@@ -675,30 +684,30 @@ async def test_release_all_ends_surge_moves(
 ) -> None:
     home, where = installed
     key = moving(api, home, manager=manager, replicas=replicas)
-    for arguments in (("n1",), ("--all", "--dry-run")):
-        assert (await run(capsys, "release", *arguments, *where))[0] == 0
+    for arguments in (("unmark", "n1"), ("cleanup", "--all", "--dry-run")):
+        assert (await run(capsys, *arguments, *where))[0] == 0
         assert api.objects["deployments"][key]["spec"]["replicas"] == replicas
-    code, out, _ = await run(capsys, "release", "--all", *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", *where)
     assert code == 0
-    assert f"deployment {key}  released: replicas of a surge move set back from 3 to 2" in out
+    assert f"deployment {key}  cleaned up: replicas of a surge move set back from 3 to 2" in out
     assert api.objects["deployments"][key]["spec"]["replicas"] == after
     assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"] == {}
 
 
-async def test_release_all_lets_new_pod_of_move_be_deleted(
+async def test_cleanup_lets_new_pod_of_move_be_deleted(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
     deployments = FakeDeployments(api)
     deployments.create("web", "n1", "n2", "n2")
     moving(api, home, pod_uid="uid-pod-1")
-    assert (await run(capsys, "release", "--all", *where))[0] == 0
+    assert (await run(capsys, "cleanup", "--all", *where))[0] == 0
     deployments.step()
     assert nodes_of(deployments.pods("web")) == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("resource", ["configmaps", "deployments/scale"])
-async def test_release_all_names_moves_that_rbac_does_not_let_it_end(
+async def test_cleanup_names_moves_that_rbac_does_not_let_it_end(
     api: FakeApi,
     capsys: pytest.CaptureFixture[str],
     installed: tuple[str, tuple[str, ...]],
@@ -707,9 +716,9 @@ async def test_release_all_names_moves_that_rbac_does_not_let_it_end(
     home, where = installed
     key = moving(api, home)
     api.denied.add(resource)
-    code, out, err = await run(capsys, "release", "--all", *where)
+    code, out, err = await run(capsys, "cleanup", "--all", *where)
     assert code == 2
-    assert "pod default/p1" in out, "all others are released"
+    assert "pod default/p1" in out, "all others are cleaned up"
     assert ("deployment shop/web: API server answered 403" in err) is (resource != "configmaps")
     assert ("replicas of these Deployments remain raised" in err) is (resource == "configmaps")
     assert api.objects["deployments"][key]["spec"]["replicas"] == 3
@@ -717,7 +726,7 @@ async def test_release_all_names_moves_that_rbac_does_not_let_it_end(
 
 
 @pytest.mark.parametrize(("dry_run", "left"), [((), 0), (("--dry-run",), 2)])
-async def test_release_stops_controller_first(
+async def test_cleanup_stops_controller_first(
     api: FakeApi,
     capsys: pytest.CaptureFixture[str],
     installed: tuple[str, tuple[str, ...]],
@@ -728,22 +737,24 @@ async def test_release_stops_controller_first(
     found = deployment_object("ebb-controller", 2)
     found["metadata"]["namespace"] = home
     api.put("deployments", found)  # without a Lease, nobody leads
-    code, out, _ = await run(capsys, "release", "--all", "--stop-controller", *dry_run, *where)
+    code, out, _ = await run(capsys, "cleanup", "--all", "--stop-controller", *dry_run, *where)
     assert code == 0
-    first = f"deployment {home}/ebb-controller  {'would be ' * bool(dry_run)}released: scaled to 0"
+    first = (
+        f"deployment {home}/ebb-controller  {'would be ' * bool(dry_run)}cleaned up: scaled to 0"
+    )
     assert out.splitlines()[0] == first
     assert api.objects["deployments"][f"{home}/ebb-controller"]["spec"]["replicas"] == left
     assert is_clean(api, "n1") is not bool(dry_run)
 
 
-async def test_release_removes_nothing_when_controller_cannot_be_stopped(
+async def test_cleanup_removes_nothing_when_controller_cannot_be_stopped(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     api.denied.add("deployments/scale")
-    code, _, err = await run(capsys, "release", "--all", "--stop-controller", *installed[1])
+    code, _, err = await run(capsys, "cleanup", "--all", "--stop-controller", *installed[1])
     assert code == 2
     assert "/ebb-controller: API server answered 403" in err
-    assert "nothing was released" in err
+    assert "nothing was cleaned up" in err
     assert not is_clean(api, "n1")
 
 
@@ -754,7 +765,7 @@ async def test_release_removes_nothing_when_controller_cannot_be_stopped(
         ("", 0, "does not exist, and nobody holds the Lease"),
     ],
 )
-async def test_release_says_at_once_when_deployment_does_not_exist(
+async def test_cleanup_says_at_once_when_deployment_does_not_exist(
     api: FakeApi,
     capsys: pytest.CaptureFixture[str],
     installed: tuple[str, tuple[str, ...]],
@@ -768,7 +779,7 @@ async def test_release_says_at_once_when_deployment_does_not_exist(
         "metadata": {"name": "ebb-controller", "namespace": home, "resourceVersion": "1"},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
     }
-    arguments = ("release", "--all", "--stop-controller", "--dry-run", *where)
+    arguments = ("cleanup", "--all", "--stop-controller", "--dry-run", *where)
     found, _, err = await run(capsys, *arguments)
     assert found == code
     assert f"deployment {home}/ebb-controller" in err

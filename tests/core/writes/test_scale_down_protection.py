@@ -9,26 +9,26 @@ import pytest
 from core.config.budgets import BackoffConfig, Pool, Reserve
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.leader_state import LeaderState
-from core.engine.reconcile import PassResult, reconcile
+from core.engine.reconcile import ReconcileResult, reconcile
 from core.marks.mark import (
     RESERVE_CHARACTERS_MAX,
     Mark,
     decode_details,
-    guard_of,
     mark_of,
+    protection_of,
     reserved_for,
 )
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
-    GUARD_ANNOTATION,
-    GUARD_OURS_ANNOTATION,
-    KARPENTER_KEEP_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
 )
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
@@ -36,8 +36,8 @@ from core.model.humanize import timestamp
 from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import DEVICES_FIELD, Pod
-from core.writes.cleanup import cleanup
-from core.writes.nodes import PROTECTIONS_A_PASS_MAX, LeaderObservations, decide
+from core.writes.cleanup import cleanup_write
+from core.writes.nodes import PROTECTIONS_PER_RECONCILIATION_MAX, LeaderObservations, decide
 from core.writes.write import Write, WriteKind, applied
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, marked, node, pod
@@ -52,12 +52,12 @@ NO_RESERVE = Reserve(lookback_seconds=0)
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
 CONFIG = Config(mode=Mode.ENFORCE, budgets=BUDGETS, deadline_seconds=3600)
 NO_MARKS = replace(BUDGETS, cluster=replace(BUDGETS.cluster, min_nodes=1000))
-HELD = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
+HELD = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
 KARPENTERS = {
-    KARPENTER_KEEP_ANNOTATION: "true",
-    GUARD_OURS_ANNOTATION: "held karpenter.sh/do-not-disrupt",
+    DO_NOT_DISRUPT_ANNOTATION: "true",
+    PROTECTION_ANNOTATION: "unmarked karpenter.sh/do-not-disrupt",
 }
-OURS_GONE = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
+OURS_GONE = {SCALE_DOWN_DISABLED_ANNOTATION: None, PROTECTION_ANNOTATION: None}
 
 
 def scoped(scope: Scope, **budgets: object) -> Config:
@@ -66,16 +66,18 @@ def scoped(scope: Scope, **budgets: object) -> Config:
     return replace(CONFIG, budgets=made, scale_down_protection=ScaleDownProtection(scope=scope))
 
 
-def run_pass(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> PassResult:
-    return reconcile(Cluster.of(nodes, pods), config, LeaderState(first_pass_at=0), now)
+def run_pass(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> ReconcileResult:
+    return reconcile(Cluster.of(nodes, pods), config, LeaderState(first_reconciliation_at=0), now)
 
 
-def writes_of(config: Config, found: PassResult, watching: int = 10**6) -> tuple[Write[Node], ...]:
+def writes_of(
+    config: Config, found: ReconcileResult, watching: int = 10**6
+) -> tuple[Write[Node], ...]:
     cluster, memory = found.snapshot.cluster, found.state
     watch = LeaderObservations(
         watching,
         found.no_schedule_blockers,
-        held=memory.last_protected.at,
+        protected=memory.last_protected.at,
         reserved=memory.last_reserved.at,
     )
     return decide(cluster, found.plan, config, now_seconds=found.at, owner="me", watch=watch)
@@ -101,7 +103,9 @@ def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> li
 def ending(overdue: int) -> Pod:
     """Return a terminating pod that should have ended at *overdue*."""
     return replace(
-        pod("p", "n", 1, 1), terminating=True, ties=DisruptionFacts(overdue_seconds=overdue)
+        pod("p", "n", 1, 1),
+        terminating=True,
+        disruption_facts=DisruptionFacts(overdue_seconds=overdue),
     )
 
 
@@ -125,9 +129,9 @@ ANY = pod("any", "full", 100, 100)
         (node("n"), (ending(NOW - 1),), {}, NO_SCOPE),
         (node("n"), (replace(pod("p", "n", 1, 1), unreadable="x"),), {}, ONLY_ALL),
         (node("n", annotations={KEEP_ANNOTATION: "true"}), (), {}, NO_SCOPE),
-        (node("n", annotations={GUARD_ANNOTATION: "true"}), (), {}, NO_SCOPE),
-        (node("n", annotations={GUARD_ANNOTATION: "false"}), (ANY,), {}, NO_SCOPE),
-        (node("n", annotations={KARPENTER_KEEP_ANNOTATION: "true"}), (), {}, NO_SCOPE),
+        (node("n", annotations={SCALE_DOWN_DISABLED_ANNOTATION: "true"}), (), {}, NO_SCOPE),
+        (node("n", annotations={SCALE_DOWN_DISABLED_ANNOTATION: "false"}), (ANY,), {}, NO_SCOPE),
+        (node("n", annotations={DO_NOT_DISRUPT_ANNOTATION: "true"}), (), {}, NO_SCOPE),
         (node("n", annotations=KARPENTERS), (), {}, EMPTY_AND_ALL),
         (node("n", annotations=HELD), (), {}, EMPTY_AND_ALL),
         (replace(node("n"), unschedulable=True), (), {}, NO_SCOPE),
@@ -158,13 +162,13 @@ def test_node_is_protected_depending_on_scope(
     config = scoped(scope, **budgets)
     cluster = Cluster.of([one, node("full")], [ANY, *pods])
     found = reconcile(cluster, config, LeaderState(), NOW)
-    assert ("n" in found.plan.held) is (scope in protecting_scopes)
-    kept = {held.node for held in found.plan.reserve}
-    assert found.plan.held == held_back(cluster, config, NOW, kept)
+    assert ("n" in found.plan.protected) is (scope in protecting_scopes)
+    kept = {protected.node for protected in found.plan.reserve}
+    assert found.plan.protected == held_back(cluster, config, NOW, kept)
 
 
 @pytest.mark.parametrize(
-    ("pods", "reserve", "scope", "held"),
+    ("pods", "reserve", "scope", "protected"),
     [
         ((), NO_RESERVE, Scope.EMPTY, False),
         ((), NO_RESERVE, Scope.ALL, False),
@@ -173,7 +177,7 @@ def test_node_is_protected_depending_on_scope(
     ],
 )
 def test_empty_node_is_not_protected_when_its_mark_failed(
-    pods: tuple[Pod, ...], reserve: Reserve, scope: Scope, held: bool
+    pods: tuple[Pod, ...], reserve: Reserve, scope: Scope, protected: bool
 ) -> None:
     """Otherwise the protection would never end, as the mark cannot be written."""
     cluster = Cluster.of([node("n"), node("full")], [ANY, *pods])
@@ -183,7 +187,7 @@ def test_empty_node_is_not_protected_when_its_mark_failed(
             refused, Now(NOW), unneeded_time_seconds=100, max_seconds=100
         )
         found = reconcile(cluster, config, memory, now)
-        assert ("n" in found.plan.held) is (held or not backing_off)
+        assert ("n" in found.plan.protected) is (protected or not backing_off)
 
 
 @pytest.mark.law(seeds_max=3000)
@@ -201,9 +205,9 @@ def test_protected_nodes_agree_with_plain_rules(seeds: range) -> None:
         scope = ScaleDownProtection(scope=chance.choice(list(Scope)))
         config = replace(config, budgets=budgets, scale_down_protection=scope)
         found = reconcile(cluster, config, LeaderState(), NOW)
-        kept = {held.node for held in found.plan.reserve}
+        kept = {protected.node for protected in found.plan.reserve}
         plain = held_back(cluster, config, NOW, kept)
-        assert found.plan.held == plain, seed
+        assert found.plan.protected == plain, seed
         for name in plain:
             seen["occupied" if name in found.snapshot.non_empty_nodes else "empty"] += 1
         seen["backing off"] += bool(found.rate_limits.backing_off.keys() - plain)
@@ -215,9 +219,12 @@ ANNOTATIONS: tuple[Mapping[str, str], ...] = (
     *({},) * 10,
     HELD,
     KARPENTERS,
-    {GUARD_ANNOTATION: "true"},
-    {KARPENTER_KEEP_ANNOTATION: "false"},
-    {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked karpenter.sh/do-not-disrupt"},
+    {SCALE_DOWN_DISABLED_ANNOTATION: "true"},
+    {DO_NOT_DISRUPT_ANNOTATION: "false"},
+    {
+        SCALE_DOWN_DISABLED_ANNOTATION: "true",
+        PROTECTION_ANNOTATION: "marked karpenter.sh/do-not-disrupt",
+    },
     {BACKOFF_ANNOTATION: f"2 {NOW + 60}"},
     {BACKOFF_ANNOTATION: f"2 {NOW - 60}"},
 )
@@ -250,28 +257,28 @@ THERE = pod("q", "other", 100, 100)
         (node("n"), (MOVING, THERE), scoped(Scope.ALL), WriteKind.PROTECT_UNMARKED, HELD),
         (node("n", annotations=HELD), (THERE,), scoped(Scope.EMPTY), None, {}),
         (node("n", annotations=HELD), (MOVING, THERE), scoped(Scope.EMPTY), WriteKind.PROTECT,
-         {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+         {PROTECTION_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=HELD), (MOVING, THERE), scoped(Scope.ALL), None, {}),
         (node("n", annotations=HELD), (THERE,), scoped(Scope.MARKED), WriteKind.PROTECT,
-         {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+         {PROTECTION_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=HELD), (THERE,), replace(scoped(Scope.EMPTY), mode=Mode.OBSERVE),
-         WriteKind.PROTECT, {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 450)}), (THERE,),
-         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
-        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 451)}), (THERE,),
+         WriteKind.PROTECT, {PROTECTION_ANNOTATION: str(NOW + 900)}),
+        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 450)}), (THERE,),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {PROTECTION_ANNOTATION: "unmarked"}),
+        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 451)}), (THERE,),
          scoped(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 900)}), (THERE,),
+        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 900)}), (THERE,),
          scoped(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 901)}), (THERE,),
-         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
-        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: "marked"}), (THERE,),
-         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
-        (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
+        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 901)}), (THERE,),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {PROTECTION_ANNOTATION: "unmarked"}),
+        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: "marked"}), (THERE,),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {PROTECTION_ANNOTATION: "unmarked"}),
+        (node("n", annotations={PROTECTION_ANNOTATION: "unmarked"}), (THERE,),
          scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
-        (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
-         scoped(Scope.MARKED), WriteKind.REMOVE_PROTECTION, {GUARD_OURS_ANNOTATION: None}),
+        (node("n", annotations={PROTECTION_ANNOTATION: "unmarked"}), (THERE,),
+         scoped(Scope.MARKED), WriteKind.REMOVE_PROTECTION, {PROTECTION_ANNOTATION: None}),
         (node("n", annotations=HELD), (THERE,), CONFIG, WriteKind.MARK,
-         {GUARD_OURS_ANNOTATION: "marked"}),
+         {PROTECTION_ANNOTATION: "marked"}),
     ],
 )  # fmt: skip
 def test_unmarked_node_gets_protection_write(
@@ -314,9 +321,9 @@ def test_protection_note_gives_blocker_or_purpose(
 
 @pytest.mark.parametrize(("drained", "kinds"), [("", []), ("n", [WriteKind.SET_NO_SCHEDULE])])
 def test_draining_node_is_no_schedule_at_once(drained: str, kinds: list[WriteKind]) -> None:
-    one = marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"})
+    one = marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"})
     found = run_pass(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
-    watch = LeaderObservations(10**6, found.no_schedule_blockers, hard=frozenset({drained}))
+    watch = LeaderObservations(10**6, found.no_schedule_blockers, no_schedule=frozenset({drained}))
     writes = decide(
         found.snapshot.cluster, found.plan, CONFIG, now_seconds=found.at, owner="me", watch=watch
     )
@@ -327,8 +334,8 @@ def on_karpenter(one: Node) -> Node:
     return replace(one, labels={**one.labels, KARPENTER_LABEL: "default"})
 
 
-BY_OTHERS = {KARPENTER_KEEP_ANNOTATION: "true"}
-OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
+BY_OTHERS = {DO_NOT_DISRUPT_ANNOTATION: "true"}
+OLD = {SCALE_DOWN_DISABLED_ANNOTATION: None, DO_NOT_DISRUPT_ANNOTATION: "true"}
 
 
 @pytest.mark.parametrize(
@@ -338,27 +345,27 @@ OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
         (node("n", annotations=KARPENTERS), (THERE,), scoped(Scope.EMPTY), None, {}),
         (node("n", annotations=HELD), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED,
          OLD | KARPENTERS),
-        (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 5)}), (MOVING, THERE),
+        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 5)}), (MOVING, THERE),
          scoped(Scope.EMPTY), WriteKind.PROTECT,
-         OLD | {GUARD_OURS_ANNOTATION: f"{NOW + 900} {KARPENTER_KEEP_ANNOTATION}"}),
+         OLD | {PROTECTION_ANNOTATION: f"{NOW + 900} {DO_NOT_DISRUPT_ANNOTATION}"}),
         (node("n"), (THERE,), CONFIG, WriteKind.MARK,
-         {KARPENTER_KEEP_ANNOTATION: "true",
-          GUARD_OURS_ANNOTATION: f"marked {KARPENTER_KEEP_ANNOTATION}"}),
-        (marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
+         {DO_NOT_DISRUPT_ANNOTATION: "true",
+          PROTECTION_ANNOTATION: f"marked {DO_NOT_DISRUPT_ANNOTATION}"}),
+        (marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
          WriteKind.PROTECT, OLD),
         (marked_node(**KARPENTERS), (THERE,), CONFIG, WriteKind.REMOVE_PROTECTION,
-         {KARPENTER_KEEP_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}),
+         {DO_NOT_DISRUPT_ANNOTATION: None, PROTECTION_ANNOTATION: None}),
         (marked_node(**HELD), (THERE,), CONFIG, WriteKind.REMOVE_PROTECTION, OURS_GONE),
         (marked_node(), (MOVING, THERE), CONFIG, WriteKind.PROTECT,
-         {KARPENTER_KEEP_ANNOTATION: "true"}),
-        (marked_node(**BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE_MARK,
+         {DO_NOT_DISRUPT_ANNOTATION: "true"}),
+        (marked_node(**BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.UNMARK,
          {DETAILS_ANNOTATION: None}),
         (node("n", annotations=BY_OTHERS), (THERE,), scoped(Scope.EMPTY), None, {}),
-        (marked_node(**BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.RELEASE_MARK,
-         {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+        (marked_node(**BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.UNMARK,
+         {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=BY_OTHERS | HELD), (MOVING, THERE), scoped(Scope.EMPTY),
          WriteKind.PROTECT,
-         {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+         {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: str(NOW + 900)}),
     ],
 )  # fmt: skip
 def test_karpenter_annotation_protects_karpenter_nodes(
@@ -375,17 +382,19 @@ def test_karpenter_annotation_protects_karpenter_nodes(
     assert [write.kind for write in writes] == ([kind] if kind else [])
     for write in writes:
         assert annotations.items() <= write.annotations.items()
-        said = one.annotations.get(GUARD_OURS_ANNOTATION, "")
+        said = one.annotations.get(PROTECTION_ANNOTATION, "")
         others = BY_OTHERS.items() <= one.annotations.items()
-        assert not (others and KARPENTER_KEEP_ANNOTATION not in said) or (
-            KARPENTER_KEEP_ANNOTATION not in write.annotations
+        assert not (others and DO_NOT_DISRUPT_ANNOTATION not in said) or (
+            DO_NOT_DISRUPT_ANNOTATION not in write.annotations
         )
 
 
 def test_node_is_released_when_do_not_disrupt_of_daemon_pod_expires() -> None:
     """Earlier passes are skipped, and the first pass after the expiry releases the node."""
-    facts = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "90s"),), started_seconds=NOW)
-    keeps = replace(pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", ties=facts)
+    facts = DisruptionFacts(notes=((DO_NOT_DISRUPT_ANNOTATION, "90s"),), started_seconds=NOW)
+    keeps = replace(
+        pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", disruption_facts=facts
+    )
     there = Cluster.of([on_karpenter(marked_node(**KARPENTERS)), OTHER], [keeps, THERE])
     last = run_pass(CONFIG, list(there.nodes), *there.pods)
     for now, skipped in ((NOW, True), (NOW + 89, True), (NOW + 90, False)):
@@ -402,7 +411,7 @@ def test_stuck_pod_keeps_protection_when_karpenter_waits_for_it(kind: str, *, em
     stuck = replace(ending(NOW - DAY), owner_kind=kind)
     for now, kinds in (
         (NOW, [WriteKind.REMOVE_PROTECTION] if empty else []),
-        (NOW + 3600, [WriteKind.MARK] if empty else [WriteKind.RELEASE_MARK]),
+        (NOW + 3600, [WriteKind.MARK] if empty else [WriteKind.UNMARK]),
     ):
         writes = writes_of(CONFIG, run_pass(CONFIG, [one, OTHER], stuck, THERE, now=now))
         assert [write.kind for write in writes if write.key == "n"] == kinds
@@ -413,13 +422,13 @@ def test_stuck_pod_keeps_protection_when_karpenter_waits_for_it(kind: str, *, em
 def test_protection_of_unmarked_node_is_removed_like_marks(
     labels: dict[str, str], scope: Scope
 ) -> None:
-    """In mode observe after some time, and at once by `ebb release --all`."""
+    """In mode observe after some time, and at once by `ebb cleanup --all`."""
     config = scoped(scope)
     initial = [node("n", labels=labels), OTHER]
     first = settled(config, initial, MOVING, THERE)
     nodes = settled(config, first, THERE)
     assert nodes[0].annotations == (KARPENTERS if labels else HELD)
-    removal = cleanup(nodes[0], config.taint_key)
+    removal = cleanup_write(nodes[0], config.taint_key)
     assert removal is not None
     assert applied(removal, nodes[0]).annotations == {}
     config = replace(config, mode=Mode.OBSERVE)
@@ -455,7 +464,9 @@ def test_protection_is_retained_temporarily_when_node_fills(
         assert after(config, nodes, MOVING, seconds=seconds) == []
     removed = dict.fromkeys((*guard, *reservation))
     assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.REMOVE_PROTECTION, removed)]
-    ends = {GUARD_OURS_ANNOTATION: guard[GUARD_OURS_ANNOTATION].replace("held", str(NOW + 900))}
+    ends = {
+        PROTECTION_ANNOTATION: guard[PROTECTION_ANNOTATION].replace("unmarked", str(NOW + 900))
+    }
     (write,) = writes_of(config, run_pass(config, list(nodes), MOVING, THERE))
     assert write.kind is WriteKind.PROTECT, "a leader that did not see it empty writes the end"
     assert ends.items() <= write.annotations.items()
@@ -479,7 +490,7 @@ def test_end_of_protection_is_written_at_once_for_other_causes(
     one: Node, pods: tuple[Pod, ...], then: Config
 ) -> None:
     ((kind, annotations),) = after(scoped(Scope.EMPTY), (one, OTHER), *pods, seconds=2, then=then)
-    until = (annotations[GUARD_OURS_ANNOTATION] or "").split()[0]
+    until = (annotations[PROTECTION_ANNOTATION] or "").split()[0]
     assert (kind, until) == (WriteKind.PROTECT, str(NOW + 902))
 
 
@@ -496,10 +507,10 @@ def test_reserve_annotation_is_removed_when_protected_node_remains_occupied() ->
     assert ends == [], "it was protected until the scope changed"
 
 
-RELEASED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 800)}
+RELEASED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: str(NOW + 800)}
 KARPENTER_RELEASED = {
-    KARPENTER_KEEP_ANNOTATION: "true",
-    GUARD_OURS_ANNOTATION: f"{NOW + 800} {KARPENTER_KEEP_ANNOTATION}",
+    DO_NOT_DISRUPT_ANNOTATION: "true",
+    PROTECTION_ANNOTATION: f"{NOW + 800} {DO_NOT_DISRUPT_ANNOTATION}",
 }
 
 
@@ -513,7 +524,7 @@ LARGE = pod("p", "n", 3000, 1)
 
 
 @pytest.mark.parametrize(
-    ("one", "pods", "lifted"),
+    ("one", "pods", "ends_when"),
     [
         (node("n", annotations=RELEASED), (LARGE,), True),
         (node("n", annotations=RELEASED), (replace(LARGE, requests=MOVING.requests),), False),
@@ -526,23 +537,23 @@ LARGE = pod("p", "n", 3000, 1)
     ],
 )  # fmt: skip
 def test_protection_is_removed_when_no_autoscaler_would_drain_node(
-    one: Node, pods: tuple[Pod, ...], *, lifted: bool
+    one: Node, pods: tuple[Pod, ...], *, ends_when: bool
 ) -> None:
     config = scoped(Scope.MARKED)
     writes = writes_of(config, run_pass(config, [one, OTHER], *pods))
-    assert [write.kind for write in writes] == [WriteKind.REMOVE_PROTECTION] * lifted
+    assert [write.kind for write in writes] == [WriteKind.REMOVE_PROTECTION] * ends_when
 
 
 def test_pass_protects_bounded_number_of_nodes_empty_first() -> None:
     """Later passes protect the others."""
-    many = PROTECTIONS_A_PASS_MAX + 1
+    many = PROTECTIONS_PER_RECONCILIATION_MAX + 1
     nodes = [node(f"n{number:03}") for number in range(many + 2)]
     pods = [pod("p0", "n000", 100, 100), pod("p1", "n001", 100, 100)]
     config = scoped(Scope.ALL)
     writes = writes_of(config, run_pass(config, nodes, *pods))
     assert [write.key for write in writes] == [f"n{n:03}" for n in range(2, many + 1)]
     after = settled(config, nodes, *pods)
-    assert all(GUARD_OURS_ANNOTATION in one.annotations for one in after)
+    assert all(PROTECTION_ANNOTATION in one.annotations for one in after)
 
 
 def test_empty_node_is_marked_at_once_and_released_unless_reserved() -> None:
@@ -650,7 +661,7 @@ def test_reserve_annotation_begins_and_ends_with_mark_when_scope_is_marked() -> 
     again = reconcile(Cluster.of([of_mark, OTHER], [THERE]), config, new.state, NOW)
     stays = replace(again, plan=replace(again.plan, removals=()))
     (write,) = writes_of(config, stays)
-    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.RELEASE_MARK, None)
+    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.UNMARK, None)
     bare = replace(
         of_mark,
         taints=(),
@@ -699,9 +710,9 @@ def test_reserved_node_gets_new_deadline_instead_of_backoff() -> None:
     """The mark of a node with pods is released at the deadline."""
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
-    nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
+    nodes = [marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"}), OTHER]
     new = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), late)
-    assert [held.node for held in new.plan.reserve] == ["n"]
+    assert [protected.node for protected in new.plan.reserve] == ["n"]
     (renewed,) = writes_of(config, new)
     assert renewed.kind is WriteKind.MARK
     nodes[0] = applied(renewed, nodes[0])
@@ -709,11 +720,11 @@ def test_reserved_node_gets_new_deadline_instead_of_backoff() -> None:
     assert details is not None
     assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
     assert writes_of(config, reconcile(Cluster.of(nodes, [THERE]), config, new.state, late)) == ()
-    nodes[0] = marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"})
+    nodes[0] = marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"})
     (failed,) = writes_of(
         config, reconcile(Cluster.of(nodes, [THERE, MOVING]), config, LeaderState(), late)
     )
-    assert failed.kind is WriteKind.RELEASE_MARK
+    assert failed.kind is WriteKind.UNMARK
     assert failed.annotations[BACKOFF_ANNOTATION]
 
 
@@ -722,18 +733,18 @@ def test_one_write_softens_mark_and_protects_node_when_not_empty(
     pods: tuple[Pod, ...], guarded: bool
 ) -> None:
     """A second write would conflict with the Node that the first one changed."""
-    one = replace(marked_node(), labels={MARK_LABEL: Mark.HARD})
+    one = replace(marked_node(), labels={MARK_LABEL: Mark.NO_SCHEDULE})
     nodes = [replace(one, taints=desired_taints(one, CONFIG.taint_key)), OTHER]
     (write,) = writes_of(CONFIG, run_pass(CONFIG, nodes, THERE, *pods))
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE
     after = stored(write, nodes[0])
-    assert (guard_of(after) is not None) is guarded
+    assert (protection_of(after) is not None) is guarded
     assert not writes_of(CONFIG, run_pass(CONFIG, [after, OTHER], THERE, *pods))
 
 
 def test_node_is_released_to_autoscaler_when_its_pod_is_overdue() -> None:
     """Autoscalers do not wait for an overdue pod, so it does not keep the node protected."""
-    nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
+    nodes = [marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"}), OTHER]
     for now, kinds in ((NOW, []), (NOW + 1, [WriteKind.REMOVE_PROTECTION])):
         found = writes_of(CONFIG, run_pass(CONFIG, nodes, THERE, ending(NOW), now=now))
         assert [one.kind for one in found] == kinds
@@ -746,7 +757,7 @@ def test_empty_node_keeps_mark_when_no_autoscaler_removes_it(value: Mark) -> Non
     The node remains released: protection would only restart the timer of the autoscaler.
     """
     late = NOW + CONFIG.deadline_seconds
-    config = replace(CONFIG, no_schedule_after_seconds=60 if value is Mark.HARD else None)
+    config = replace(CONFIG, no_schedule_after_seconds=60 if value is Mark.NO_SCHEDULE else None)
     one = replace(marked_node(), labels={MARK_LABEL: value})
     nodes = [replace(one, taints=desired_taints(one, config.taint_key)), OTHER]
     assert writes_of(config, run_pass(config, nodes, THERE, now=late - 1)) == ()
@@ -776,8 +787,8 @@ def test_foreign_annotations_are_never_overwritten_or_removed(seeds: range) -> N
         mode = chance.choice(list(Mode))
         config = replace(mixed_config.config(chance), scale_down_protection=scope, mode=mode)
         for write in writes_of(config, reconcile(cluster, config, LeaderState(), NOW)):
-            said = write.before.annotations.get(GUARD_OURS_ANNOTATION, "")
-            for key in (GUARD_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
+            said = write.before.annotations.get(PROTECTION_ANNOTATION, "")
+            for key in (SCALE_DOWN_DISABLED_ANNOTATION, DO_NOT_DISRUPT_ANNOTATION):
                 theirs = key in write.before.annotations and not said
                 assert not (theirs and key in write.annotations), seed
                 foreign += theirs

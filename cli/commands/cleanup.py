@@ -1,0 +1,46 @@
+"""`ebb cleanup`: remove everything that Ebb has written in the cluster."""
+
+import click
+
+from cli import removal
+from core.model.errors import InvalidInputError
+
+
+@click.command("cleanup")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="required: all nodes and pods, surge moves, and Ebb's own CapacityBuffers",
+)
+@click.option(
+    "--taint-key",
+    metavar="KEY",
+    help="key of the taints to remove; also remove its record from the Lease",
+)
+@click.option(
+    "--stop-controller",
+    is_flag=True,
+    help="first scale the controller to 0, and wait until nobody leads",
+)
+@removal.options
+def command(
+    options: removal.Options,
+    /,
+    *,
+    everything: bool,
+    taint_key: str | None,
+    stop_controller: bool,
+) -> None:
+    """Remove everything that Ebb has written in the cluster, and nothing else.
+
+    The command names the cluster, lists what it will remove, and asks.
+
+    A running controller in mode enforce marks nodes again: set mode: observe first, uninstall, or
+    use --stop-controller.
+    """
+    if not everything:
+        raise InvalidInputError("cleanup", "use --all, or `ebb unmark NODE` for single nodes")
+    from cli.cleanup import Request  # noqa: PLC0415 the client is slow to import
+
+    removal.remove(options, "cleanup", Request(None, taint_key, stop_controller))
