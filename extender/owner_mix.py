@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from core.model.pod import Pod
-from core.model.workload import REPLICA_SET
+from core.model.pod import REPLICA_SET, Pod
 
 OWNER_CLASSES: Final = 2
 

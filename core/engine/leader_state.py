@@ -18,8 +18,8 @@ from core.engine.unschedulable import feasible_unschedulable
 from core.marks.mark import Mark, backoffs
 from core.model.cluster import Cluster
 from core.model.now import Now
+from core.model.pod import runs_to_completion
 from core.model.resources import Resources
-from core.model.workload import runs_to_completion
 from core.placement.usable_capacity import Amount
 
 REFUSED_SECONDS: Final = 60

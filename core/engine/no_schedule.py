@@ -20,10 +20,9 @@ from core.model.constraints import NodeConstraints, PodConstraints, without_volu
 from core.model.humanize import timestamp
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import TOPOLOGY_FIELD, Pod
+from core.model.pod import DAEMON_SET, TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from core.model.workload import DAEMON_SET
 from core.placement.inter_pod import PodTopology
 from core.placement.matching import selects, tolerates
 from core.placement.node_classes import NodeClasses

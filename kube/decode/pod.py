@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from core.cluster.schedulers import KNOWN, SCHEDULER_FIELD
+from core.cluster.read_options import KNOWN_SCHEDULERS, SCHEDULER_FIELD
 from core.model.constraints import (
     HOST_USERS,
     NO_DISRUPTION_FACTS,
@@ -22,6 +22,7 @@ from core.model.constraints import (
 from core.model.errors import InvalidInputError
 from core.model.pod import (
     CLAIMS_FIELD,
+    DAEMON_SET,
     DEFAULT_SCHEDULER,
     DEVICES_FIELD,
     SCHEDULER_CHARS_MAX,
@@ -29,7 +30,6 @@ from core.model.pod import (
     VOLUMES_FIELD,
     Pod,
 )
-from core.model.workload import DAEMON_SET
 from kube.decode import pod_limits, templates
 from kube.decode.byte_lru import ByteBoundedCache
 from kube.decode.containers import Containers, containers_of
@@ -352,6 +352,6 @@ def _unsupported(
         found += (CLAIMS_FIELD,)
     if PRESENT_LIST.read(spec.resource_claims, "spec.resourceClaims"):
         found += (DEVICES_FIELD,)
-    if spec.scheduler_name and spec.scheduler_name not in KNOWN:
+    if spec.scheduler_name and spec.scheduler_name not in KNOWN_SCHEDULERS:
         found += (SCHEDULER_FIELD,)
     return found

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
-from core.cluster.devices import offered, without_claimed
+from core.cluster.build import offered, without_claimed
 from core.cluster.read_options import READ_DEFAULTS
 from core.config.budgets import BackoffConfig, Budget, Budgets, Limit, Pool
 from core.config.programs import SCORE_NAMES, ExtenderConfig
