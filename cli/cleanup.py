@@ -28,7 +28,7 @@ from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup_write
 from core.writes.costs import UNDO_COST, cost_write, decide_costs
 from kube.client import CALL_SECONDS_MAX, ApiError, Client
-from kube.decode.fields import Bytes
+from kube.decode.field_decoding import Bytes
 from kube.decode.kinds import CLUSTER_KINDS, DEPLOYMENTS, NODES_WITH_ALL_KEYS, PODS
 from kube.decode.objects import PodObject
 from kube.decode.pod_times import FINISHED_TOO
@@ -239,7 +239,7 @@ async def _listed(client: Client, config: Config) -> Cluster:
 
 def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
     try:
-        pod = FINISHED_TOO.taken(item)
+        pod = FINISHED_TOO.model_or_placeholder(item)
     except InvalidInputError:
         return
     if pod.deletion_cost_ours is not None:
@@ -305,7 +305,7 @@ async def _is_raised_by_ebb(client: Client, move: MoveRecord) -> bool:
     """Return whether the raised replicas are Ebb's, as far as this user may know."""
     try:
         raw = await client.find(DEPLOYMENTS.path_of(move.deployment_key))
-        found = None if raw is None else DEPLOYMENTS.read(raw)
+        found = None if raw is None else DEPLOYMENTS.decode(raw)
     except (ApiError, InvalidInputError):
         return True
     manager = found.observed.replicas_manager if found else ""

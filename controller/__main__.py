@@ -33,7 +33,6 @@ from kube.client import Client
 from kube.decode.kinds import BUDGETS, KINDS, SURGE_KINDS, AnyKind
 from kube.freshness import WatchSink
 from kube.listing import Part
-from kube.names import NAMESPACE
 from kube.stores import events, objects
 from kube.stores.access_review import PATCH_PODS, Access, AccessReview, is_allowed, list_access
 from kube.stores.capacity_buffers import PublishedStore
@@ -42,7 +41,8 @@ from kube.stores.evictions import EvictionStore
 from kube.stores.lease import LeaseStore
 from kube.stores.move_records import MoveRecordStore, read_access
 from kube.stores.scales import PATCH_SCALE, ScaleStore
-from kube.watch import follow
+from kube.target import NAMESPACE
+from kube.watch import watch_objects
 from runtime import program
 from runtime.clock import Clock, SteadyClock, SystemClock
 from runtime.logs import fields
@@ -229,7 +229,7 @@ class _Controller:
             for kind in KINDS:
                 sink = self._sink(kind)
                 part = Part.of(kind, self._config)
-                following: Follow = partial(follow, self._client, kind, sink, part)
+                following: Follow = partial(watch_objects, self._client, kind, sink, part)
                 if kind.needed is not None:
                     following = self._conditional(kind, sink, following).keep
                 running.append(tasks.create_task(following()))
@@ -297,7 +297,7 @@ class _Controller:
             self._metrics,
             self._record_about_namespace,
         )
-        await self._start.changes.follow(config_reload.reload)
+        await self._start.changes.run(config_reload.reload)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from typing import Final
 
 from controller.election import Leases
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
-from kube.names import NAMESPACE
 from kube.stores.lease import Lease
+from kube.target import NAMESPACE
 from runtime.logs import fields
 
 KEY_ANNOTATION: Final = "kube-ebb.io/taint-key"

@@ -93,7 +93,7 @@ class NodeShapes:
         if share is not None:
             return share
         size = AMOUNTS_BYTES + sum(len(name) for name, _ in requests.extended)
-        return self._shares.made(key, lambda: _taken(requests, self._shapes[number]), size)
+        return self._shares.compute(key, lambda: _taken(requests, self._shapes[number]), size)
 
 
 def _taken(requests: Resources, shape: Resources) -> int:

@@ -5,18 +5,18 @@ the fragments of the answer: the JSON of each node's score.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Final
 
 from core.marks.mark import Mark
 from core.marks.wellknown import MARK_LABEL
 from core.model.node import Node
-from core.model.pod import Pod
+from core.model.pod import REPLICA_SET, Pod
+from core.model.resources import Resources
 from extender import wire
 from extender.formulas import SCORE_MAX, SCORE_UNMARKED_MIN, score_full, score_pack
-from extender.node_requests import RequestsByNode
 from extender.node_shapes import NodeShapes
-from extender.owner_mix import OWNER_CLASSES, OwnerMixes, owner_class_of
 from kube.decode.kinds import NODES, PODS, AnyKind
 
 ScoreClass = int
@@ -25,6 +25,7 @@ ANY_POD: Final[ScoreClass] = -1
 """Class of all pods, for a score that ignores the pod, or for a pod that cannot be read."""
 FragmentsOf = Callable[[ScoreClass], wire.Fragments]
 """Returns the fragments for a class of pods."""
+OWNER_CLASSES: Final = 2
 
 
 class Score(ABC):
@@ -89,6 +90,92 @@ class Marks(Score):
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         """Do nothing: pods do not matter."""
+
+
+class NodeRequests:
+    """Sum of the requests on a node; adding or removing a pod does not visit the other pods."""
+
+    __slots__ = ("cpu_millis", "devices", "memory_bytes", "pods")
+
+    def __init__(self) -> None:
+        self.cpu_millis = self.memory_bytes = self.pods = 0
+        self.devices: dict[str, int] = {}
+
+    def add(self, requests: Resources, sign: int) -> None:
+        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
+        self.cpu_millis += sign * requests.cpu_millis
+        self.memory_bytes += sign * requests.memory_bytes
+        self.pods += sign
+        for name, amount in requests.devices.items():
+            self.devices[name] = total = self.devices.get(name, 0) + sign * amount
+            if not total:
+                del self.devices[name]
+
+
+NO_REQUESTS: Final = NodeRequests()
+
+
+class RequestsByNode:
+    """Requests by node; nodes without pods have no entry."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, NodeRequests] = {}
+
+    def replace_all(self, pods: Mapping[str, Pod]) -> None:
+        """Replace all pods."""
+        self._by_node = {}
+        for pod in pods.values():
+            self.add(pod, 1)
+
+    def add(self, pod: Pod, sign: int) -> None:
+        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
+        if pod.node is not None:
+            requests = self._by_node.setdefault(pod.node, NodeRequests())
+            requests.add(pod.requests, sign)
+            if not requests.pods:
+                del self._by_node[pod.node]
+
+    def of(self, name: str) -> NodeRequests:
+        """Return the requests on a node."""
+        return self._by_node.get(name, NO_REQUESTS)
+
+
+class OwnerMixes:
+    """Number of pods of each owner class that keep a node from being empty, by node."""
+
+    # Ebb influences the order in which scale-ins delete pods of ReplicaSets (core.writes.costs).
+    # It cannot influence when other pods terminate.
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, Counter[int]] = {}
+
+    def replace_all(self, pods: Mapping[str, Pod]) -> None:
+        """Replace all pods."""
+        self._by_node = {}
+        for pod in pods.values():
+            self.add(pod, 1)
+
+    def add(self, pod: Pod, sign: int) -> None:
+        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
+        if pod.node is not None and pod.occupies:
+            counts = self._by_node.setdefault(pod.node, Counter())
+            counts[owner_class_of(pod)] += sign
+            if not counts.total():
+                del self._by_node[pod.node]
+
+    def has_class(self, owner_class: int, name: str) -> bool | None:
+        """Return whether the node has the owner class; None if no pod keeps it from being empty.
+
+        A node has class 1 if all these pods belong to ReplicaSets. Else it has class 0, because
+        scale-ins cannot empty it.
+        """
+        counts = self._by_node.get(name)
+        return bool(counts[0]) is not bool(owner_class) if counts else None
+
+
+def owner_class_of(pod: Pod) -> int:
+    """Return the owner class of a pod: 1 for a pod of a ReplicaSet, else 0."""
+    return int(pod.owner_kind == REPLICA_SET)
 
 
 class Pack(Score):

@@ -12,12 +12,11 @@ import msgspec
 from core.model.errors import InvalidInputError
 from core.model.pod import Pod
 from core.model.resources import Resources
-from kube.decode.containers import containers_of
-from kube.decode.fields import FAULTS, NAME_MAX, NULL, ApiName, Bounded
+from kube.decode.field_decoding import DECODE_ERRORS, NAME_MAX, NULL, ApiName, BoundedField
 from kube.decode.json_depth import decoded
 from kube.decode.kinds import PODS
 from kube.decode.pod import head
-from kube.decode.requests import requests_of
+from kube.decode.requests import containers_of, requests_of
 
 _Value = TypeVar("_Value")
 
@@ -28,7 +27,7 @@ POD_BYTES_MAX: Final = 3 * 1024**2
 """Maximum size of the pod in a call: the API server accepts no larger object."""
 NODES_MAX: Final = 25_000
 """Maximum nodes of a call, five times what Kubernetes supports in a cluster."""
-NAMES: Final = Bounded[list[str]](list[str], items_max=NODES_MAX - 1, of=b",")
+NAMES: Final = BoundedField[list[str]](list[str], items_max=NODES_MAX - 1, of=b",")
 """Limit on node names; it counts commas, because no name contains one."""
 UNCOUNTED_BYTES_MAX: Final = 1024**2
 """Size up to which names are counted after they are decoded; they take at most 16 MB then."""
@@ -122,7 +121,7 @@ def call(body: bytes) -> Call:
     """
     try:
         args, names = _decoded(_args, body)
-    except FAULTS as fault:
+    except DECODE_ERRORS as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
     if names is not None:
         return Call(names, bytes(args.Pod) or bytes(args.pod))
@@ -149,7 +148,7 @@ def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
         decoded_pod = _decoded(PODS.decoder.decode, pod)
         spec = decoded_pod.spec
         return PodToSchedule(head(decoded_pod.metadata), requests_of(spec, containers_of(spec)))
-    except (*FAULTS, InvalidInputError):
+    except (*DECODE_ERRORS, InvalidInputError):
         return None
 
 
@@ -172,7 +171,7 @@ def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:
         if NAMES.why_too_large(raw):
             raise _too_many_names()
         # If a key occurs twice, `raw` is its last value: the same bytes are counted and decoded.
-        names = NAMES.read(raw, "ExtenderArgs")
+        names = NAMES.decode(raw, "ExtenderArgs")
         if names is not None:
             return large, names
     return large, None

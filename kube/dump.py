@@ -11,7 +11,7 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.moves.objects import SurgeObjects
-from kube.decode.fields import FAULTS, Bytes, join, strictly, where_of
+from kube.decode.field_decoding import DECODE_ERRORS, Bytes, decode_json, join, location_of
 from kube.decode.json_depth import legible
 from kube.decode.kinds import (
     BY_NAME,
@@ -150,7 +150,7 @@ def _lines(raw: bytes) -> Sequence[Bytes]:
         return ()
     try:
         return LINES_DECODER.decode_lines(raw)
-    except FAULTS:
+    except DECODE_ERRORS:
         return ()
 
 
@@ -158,10 +158,10 @@ def _items(
     raw: bytes, source: str, refused: list[str], *, nested: bool = False
 ) -> Iterator[tuple[str, Bytes, str]]:
     try:
-        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
+        head = decode_json(HEAD_DECODER.decode, raw, source, HOW_TO, None)
     except InvalidInputError:
         raw = legible(raw)
-        head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
+        head = decode_json(HEAD_DECODER.decode, raw, source, HOW_TO, None)
     if head.items is None:
         if not _is_of_another(head):
             yield head.kind, raw, source
@@ -173,7 +173,7 @@ def _items(
     for number, item in enumerate(head.items):
         try:
             where = f"{source}: items[{number}]"
-            one = of_list if known else strictly(HEAD_DECODER.decode, item, where)
+            one = of_list if known else decode_json(HEAD_DECODER.decode, item, where)
         except InvalidInputError as fault:
             refused.append(str(fault))
         else:
@@ -190,7 +190,7 @@ def _check_whole(head: AnyObject, source: str) -> None:
     """
     try:
         meta = LIST_META_DECODER.decode(head.metadata) or ListMeta()
-    except FAULTS:
+    except DECODE_ERRORS:
         return
     if not (meta.continue_ or meta.remaining_item_count):
         return
@@ -211,12 +211,14 @@ def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | 
     if kind is None:
         return None
     try:
-        found: Object | None = kind.read(raw, source)
+        found: Object | None = kind.decode(raw, source)
     except InvalidInputError as fault:
         message = str(fault)
         refused.append(message)
-        placeholder: Object | None = kind.blind(raw, message.removeprefix(f"{source}: "))
+        placeholder: Object | None = kind.make_placeholder(
+            raw, message.removeprefix(f"{source}: ")
+        )
         return placeholder
     if isinstance(found, Node) and found.unreadable:
-        refused.append(join(where_of(source, name, None, found.name), found.unreadable))
+        refused.append(join(location_of(source, name, None, found.name), found.unreadable))
     return found

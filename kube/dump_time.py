@@ -7,7 +7,7 @@ import msgspec
 
 from core.model.errors import InvalidInputError
 from core.model.pod import Pod
-from kube.decode.fields import FAULTS, Bytes
+from kube.decode.field_decoding import DECODE_ERRORS, Bytes
 from kube.decode.objects import Struct
 from kube.decode.pod_times import times
 
@@ -57,7 +57,7 @@ class DumpTime:
         """Count a pod without a node if its phase says that it runs."""
         try:
             status = _PHASE.decode(raw).status
-        except FAULTS:
+        except DECODE_ERRORS:
             return
         self.running_nowhere += status is not None and status.phase == RUNNING
 

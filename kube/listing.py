@@ -17,7 +17,7 @@ import msgspec
 from core.config.settings import Config
 from core.model.errors import GarbledError, InvalidInputError
 from kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
-from kube.decode.fields import FAULTS
+from kube.decode.field_decoding import DECODE_ERRORS
 from kube.decode.json_depth import decoded, pruned
 from kube.decode.kinds import AnyKind, in_namespace
 from kube.decode.objects import Name
@@ -172,7 +172,7 @@ class Listed:
     def _add(self, kind: AnyKind, page: Page[Any]) -> None:
         for item in page.items or ():
             try:
-                found = kind.taken(item)
+                found = kind.model_or_placeholder(item)
             except InvalidInputError as fault:
                 self.refused.append((kind.key(_who(item)), str(fault)))
             else:
@@ -199,7 +199,7 @@ def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
         page: Page[Any] = decoded(_page_decoder(kind).decode, raw)
     except RecursionError as fault:
         raise TooLargeError(f"API server: a page {fault}") from fault
-    except FAULTS:
+    except DECODE_ERRORS:
         return answered(_RAW_PAGE, raw)
     return page
 

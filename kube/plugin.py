@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from core.model.errors import InvalidInputError
-from kube.decode.fields import unix_seconds
+from kube.decode.field_decoding import unix_seconds
 
 SECONDS_MAX: Final = 60.0
 """Timeout of a plugin; a user may have to confirm in a browser."""

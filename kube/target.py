@@ -1,6 +1,11 @@
-"""Name the API server that a client calls, and what replaces parts of its kubeconfig."""
+"""The API server that a client calls, and the namespace of Ebb's own objects."""
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+NAMESPACE: Final = "ebb-system"
+"""Default namespace of the programs; POD_NAMESPACE overrides it.
+
+The `names.py` of each program has the names of its objects."""
 
 
 class Overrides(NamedTuple):

@@ -15,7 +15,7 @@ import msgspec
 
 from core.model.errors import GarbledError, InvalidInputError, UnavailableError
 from kube.client import ApiError, Client, Sleep, answered
-from kube.decode.fields import FAULTS
+from kube.decode.field_decoding import DECODE_ERRORS
 from kube.decode.json_depth import decoded, pruned
 from kube.decode.kinds import AnyKind
 from kube.decode.placeholders import outline
@@ -80,7 +80,7 @@ class Pauses(NamedTuple):
 PAUSES: Final = Pauses()
 
 
-async def follow(
+async def watch_objects(
     client: Client,
     kind: AnyKind,
     sink: WatchSink,
@@ -93,9 +93,9 @@ async def follow(
 
     *known*: a list whose objects *sink* has already; only later changes are reported.
     """
-    follower = _Follower(client, kind, sink, part, known)
+    watcher = _Watcher(client, kind, sink, part, known)
     while True:
-        wait = await follower.round(pauses.jitter)
+        wait = await watcher.round(pauses.jitter)
         if wait:
             await pauses.sleep(wait)
 
@@ -107,7 +107,7 @@ class RestoredError(UnavailableError):
         super().__init__(RESTORED.format(before=before, now=now))
 
 
-class _Follower:
+class _Watcher:
     def __init__(
         self,
         client: Client,
@@ -284,7 +284,7 @@ class _Follower:
             event: _Event[Any] = decoded(self._decoder.decode, line)
         except RecursionError:
             raise
-        except FAULTS:
+        except DECODE_ERRORS:
             self._odd_event(line)
         else:
             if event.type == "ERROR":
@@ -319,7 +319,7 @@ class _Follower:
     def _changed(self, item: Any, meta: Any) -> None:  # noqa: ANN401 by kind
         """Report a changed object; a finished pod is reported as deleted."""
         try:
-            found = self._kind.taken(item)
+            found = self._kind.model_or_placeholder(item)
         except InvalidInputError as fault:
             self._sink.refused(self._kind.key(meta), str(fault))
             return

@@ -10,7 +10,7 @@ from typing import Any
 from core.config.settings import Config
 from core.model.errors import EbbError
 from runtime import files, logs
-from runtime.changes import Changes
+from runtime.file_changes import FileChanges
 
 FAULT = 2
 
@@ -22,7 +22,7 @@ class Start:
     config: Config
     config_path: str | None
     """Path of the configuration file; None if the defaults are used."""
-    changes: Changes
+    changes: FileChanges
     """Changes of the configuration file."""
     kubeconfig: str | None
     """Path of a kubeconfig; None inside a cluster."""
@@ -30,7 +30,7 @@ class Start:
     @classmethod
     def read(cls, config_path: str | None, kubeconfig: str | None) -> "Start":
         """Read the configuration. Raises: ConfigError."""
-        changes = Changes([config_path] if config_path else ())
+        changes = FileChanges([config_path] if config_path else ())
         return cls(files.read_config(config_path), config_path, changes, kubeconfig)
 
 

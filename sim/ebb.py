@@ -119,7 +119,7 @@ class _Buffers:
         match change.operation:
             case Operation.ADD_TEMPLATE:
                 body = {"metadata": {"name": change.name}, "template": {"spec": change.spec}}
-                self._pods[change.name] = TEMPLATES.read(orjson.dumps(body)).pod
+                self._pods[change.name] = TEMPLATES.decode(orjson.dumps(body)).pod
             case Operation.ADD_BUFFER | Operation.RESIZE:
                 self._replicas[change.name] = change.replicas
             case Operation.DROP_BUFFER:

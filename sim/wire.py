@@ -26,7 +26,7 @@ from extender.view import View
 from runtime.clock import SystemClock
 from serving import http as bones
 from serving import tls
-from serving.servers import serving, trusting
+from serving.tls_contexts import client_context, server_context
 from webhook.app import MUTATE_PATH
 from webhook.app import make_app as webhook_app
 from webhook.metrics import Metrics as WebhookMetrics
@@ -61,9 +61,9 @@ class OverTheWire:
         self._webhook = bones.Server(
             webhook_app(WebhookMetrics(), bones.Health(), _StoppedClock(), config.taint_key),
             ANY_PORT,
-            serving(pair),
+            server_context(pair),
         )
-        self._trust = trusting(pair.ca)
+        self._trust = client_context(pair.ca)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._reviews = 0

@@ -27,7 +27,7 @@ from extender.view import View
 from kube.decode.kinds import KINDS, NODES, PODS
 from kube.freshness import WatchSink
 from kube.stores.objects import Store
-from kube.watch import follow
+from kube.watch import watch_objects
 from serving import http
 from tests.support.builders import UNLIMITED
 from tests.support.clock import FakeClock
@@ -42,7 +42,7 @@ FILES_MAX = 18
 """Maximum number of files on a path, so that readers can follow it."""
 EVENT_ENDS: Final = {
     ("kube/watch.py", "lines"),
-    ("kube/decode/kinds.py", "made"),
+    ("kube/decode/kinds.py", "model_of"),
     ("controller/view.py", "became"),
     ("core/engine/snapshot.py", "__init__"),
     ("core/placement/packer.py", "try_place"),
@@ -129,7 +129,7 @@ async def test_files_of_pod_event_match_architecture_page() -> None:
         controller = Reconciler(config, Store(client, NODES), owner="me", metrics=metrics)
         tasks = [
             asyncio.create_task(
-                follow(client, kind, WatchSink(view, kind, view.freshness, clock, metrics))
+                watch_objects(client, kind, WatchSink(view, kind, view.freshness, clock, metrics))
             )
             for kind in KINDS
         ]

@@ -127,7 +127,7 @@ def test_field_is_decoded_from_pod(field: str) -> None:
     if spec is not None:
         made = pod_object("p")
         made["spec"] |= spec
-        decoded = PODS.read(orjson.dumps(made))
+        decoded = PODS.decode(orjson.dumps(made))
         assert decoded is not None
         assert decoded.node_constraints == wanted, f"kube/decode does not set {field}"
 

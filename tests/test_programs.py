@@ -21,8 +21,8 @@ from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import API_VERSION, KIND
 from core.marks.wellknown import MARK_LABEL, SCALE_DOWN_DISABLED_ANNOTATION, TAINT_KEY
 from extender import wire
-from kube.names import NAMESPACE
 from kube.stores.ca_store import REGISTRATIONS
+from kube.target import NAMESPACE
 from tests.support.admission import node_json, patch_of, review_of
 from tests.support.fake_api import NODES, PODS, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object

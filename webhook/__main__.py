@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from kube.client import Client
-from kube.names import NAMESPACE
 from kube.stores import events
 from kube.stores.ca_store import Registration, SecretStore
 from kube.stores.events import Events
+from kube.target import NAMESPACE
 from runtime import program
 from runtime.clock import SystemClock
 from runtime.logs import fields
 from serving import http
 from serving.handshakes import Handshakes
-from serving.servers import PairFiles, Serving
+from serving.tls_contexts import ServingCertificate, ServingCertificateFiles
 from webhook import names
 from webhook.app import make_app
 from webhook.certs import Certificates, Reports, Stores
@@ -45,7 +45,7 @@ class _Webhook:
         self._config, self._client = start.config, client
         self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
         self._clock, self._health = SystemClock(), http.Health()
-        self._metrics, self._serving = Metrics(), Serving()
+        self._metrics, self._serving = Metrics(), ServingCertificate()
         self._events = Events(
             client,
             self._clock,
@@ -61,7 +61,9 @@ class _Webhook:
         config = self._config.webhook
         pair = None
         if config.cert_file and config.key_file:
-            pair = PairFiles(self._serving, config.cert_file, config.key_file, self._clock)
+            pair = ServingCertificateFiles(
+                self._serving, config.cert_file, config.key_file, self._clock
+            )
         plain = http.Server(
             http.base_app(self._health, self._clock, self._metrics),
             config.metrics_listen,
@@ -86,12 +88,12 @@ class _Webhook:
             for server in (admission, plain):
                 await server.stop()
 
-    async def _keep_certificates(self, pair: PairFiles | None) -> None:
+    async def _keep_certificates(self, pair: ServingCertificateFiles | None) -> None:
         if pair is not None:
             self._health.checks["certificate"] = lambda: self._serving.why_not_valid(
                 self._clock.unix_seconds()
             )
-            await pair.follow()
+            await pair.run()
             return
         secrets = SecretStore(self._client, self._namespace, names.SECRET)
         about = events.secret(self._namespace, names.SECRET)
@@ -108,7 +110,7 @@ class _Webhook:
         )
         self._health.checks["certificate"] = certificates.why_not_ready
         self._metrics.ca_until.set_function(lambda: certificates.ca_valid_until)
-        await certificates.keep()
+        await certificates.run()
 
 
 if __name__ == "__main__":

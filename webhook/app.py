@@ -6,9 +6,9 @@ from aiohttp import web
 
 from core.model.errors import InvalidInputError
 from runtime.clock import Clock
-from serving.fair_queue import FairQueue
 from serving.http import Health, base_app, json_response, read_body
 from webhook import wire
+from webhook.fair_queue import FairQueue
 from webhook.metrics import Metrics
 
 MUTATE_PATH: Final = "/mutate-node"

@@ -13,7 +13,7 @@ from typing import Final
 
 from core.marks.mark import SECONDS_DIGITS_MAX
 from core.model.errors import InvalidInputError
-from serving import servers, tls
+from serving import tls, tls_contexts
 from serving.tls import Pair
 
 OLD_SECONDS: Final = tls.LEAF_DAYS * 24 * 3600
@@ -62,7 +62,9 @@ class Trust:
         found = cls(_pair(data, "ca", now))
         with suppress(InvalidInputError):
             found = replace(found, next=_pair(data, "next", now, may_begin_later=True))
-        old = [one for one in tls.split(data.get("old.crt", b"")) if servers.is_root(one, now)]
+        old = [
+            one for one in tls.split(data.get("old.crt", b"")) if tls_contexts.is_root(one, now)
+        ]
         if old:
             latest = now + OLD_SECONDS
             until = _number(data.get("old.until"), latest, default=latest)
@@ -124,7 +126,7 @@ def _pair(
         # The clock of the replica that created this CA may be ahead. If this replica removed the
         # CA, the other replica would create another one, and so on.
         now = max(now, tls.life(found.certificate)[0])
-    servers.check_ca(found, now)
+    tls_contexts.check_ca(found, now)
     return found
 
 

@@ -24,9 +24,8 @@ from core.model.errors import ConflictError, EbbError, InvalidInputError, Unavai
 from kube.stores.ca_store import Registered, Registration, Secret, SecretStore
 from runtime.clock import Clock
 from runtime.logs import fields
-from serving import servers as wire
-from serving import tls
-from serving.servers import Serving
+from serving import tls, tls_contexts
+from serving.tls_contexts import ServingCertificate
 from webhook.authority import KEYS, OLD_SECONDS, Trust, adopt, advance, begin
 
 ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"
@@ -79,7 +78,7 @@ class Certificates:
     def __init__(
         self,
         stores: Stores,
-        serving: Serving,
+        serving: ServingCertificate,
         names: Sequence[str],
         clock: Clock,
         *,
@@ -110,7 +109,7 @@ class Certificates:
         """Return why the API server does not trust this replica, or None."""
         return self._serving.why_not_valid(self._clock.unix_seconds()) or self._untrusted
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Renew and repair the certificates until cancelled; errors are logged and retried."""
         while True:
             try:
@@ -176,7 +175,7 @@ class Certificates:
             # A rotation never leaves `ca` out of the caBundles. So someone else has replaced the
             # Secret, and other replicas may serve leaves of any CA in the caBundles.
             now = self._clock.unix_seconds()
-            ours += [ca for ca in found if tls.is_ours(ca) and wire.is_root(ca, now)]
+            ours += [ca for ca in found if tls.is_ours(ca) and tls_contexts.is_root(ca, now)]
         return ours
 
     def _advanced(self, trust: Trust, now: int, *, asked: bool) -> Trust:
@@ -228,7 +227,7 @@ class Certificates:
         """Return the caBundle: the CAs of Ebb, then those of others that have not expired."""
         now = self._clock.unix_seconds()
         found = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
-        others = [ca for ca in found if wire.lasts(ca, now) and not tls.is_ours(ca)]
+        others = [ca for ca in found if tls_contexts.lasts(ca, now) and not tls.is_ours(ca)]
         return b"".join([*dict.fromkeys((*trust.bundle(), *others))][:BUNDLE_MAX])
 
     def _note(self, trust: Trust, bundles: Sequence[bytes]) -> None:

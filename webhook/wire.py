@@ -20,7 +20,7 @@ from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.resources import Resources
-from kube.decode.fields import FAULTS, NULL, ApiName, Bounded
+from kube.decode.field_decoding import DECODE_ERRORS, NULL, ApiName, BoundedField
 from kube.decode.json_depth import decoded
 from kube.decode.objects import keyed
 
@@ -30,9 +30,11 @@ KUBELETS: Final = "system:nodes"
 _OBJECT: Final = "AdmissionReview: request.object"
 
 
-TAINTS: Final = Bounded[list[msgspec.Raw]](list[msgspec.Raw], bytes_max=64 * 1024, items_max=1024)
+TAINTS: Final = BoundedField[list[msgspec.Raw]](
+    list[msgspec.Raw], bytes_max=64 * 1024, items_max=1024
+)
 """Limit on taints. A review with more is rejected, and the controller writes the taint."""
-GROUPS: Final = Bounded[list[str]](list[str], bytes_max=256 * 1024)
+GROUPS: Final = BoundedField[list[str]](list[str], bytes_max=256 * 1024)
 
 
 class _Labels(msgspec.Struct, gc=False):
@@ -117,7 +119,7 @@ def review(body: bytes, taint_key: str) -> Answer:
     try:
         asked = decoded(_DECODER.decode, body, STEPS_MAX)
         patch = _patch(asked.request, taint_key)
-    except FAULTS as fault:
+    except DECODE_ERRORS as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
     if not asked.request.uid:
         raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: a UID")
@@ -146,7 +148,7 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
     # by a kubelet if this webhook added a change of the taints.
     if request.operation == "UPDATE" and KUBELETS in _groups(request.user_info):
         return None
-    taints = TAINTS.read(node.spec.taints, f"{_OBJECT}.spec.taints") if node.spec else ()
+    taints = TAINTS.decode(node.spec.taints, f"{_OBJECT}.spec.taints") if node.spec else ()
     sent = [bytes(taint) for taint in taints or ()]
     before = tuple(_taint(taint) for taint in sent)
     labels, annotations = node.metadata.labels, node.metadata.annotations
@@ -170,7 +172,7 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
 
 
 def _groups(user: _User) -> Sequence[str]:
-    return GROUPS.read(user.groups, "AdmissionReview: request.userInfo.groups") or ()
+    return GROUPS.decode(user.groups, "AdmissionReview: request.userInfo.groups") or ()
 
 
 def _texts(key: str, value: str | None) -> dict[str, str]:

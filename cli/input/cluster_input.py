@@ -9,8 +9,7 @@ from core.config.settings import Config
 from core.model.cluster import Cluster
 from core.moves.objects import SurgeObjects
 from kube.dump_time import DumpTime
-from kube.names import NAMESPACE
-from kube.target import Target
+from kube.target import NAMESPACE, Target
 from runtime.clock import Clock
 
 if TYPE_CHECKING:  # only a live cluster has a leader

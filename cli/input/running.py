@@ -13,7 +13,7 @@ from core.config.settings import Config
 from core.model.errors import ConfigError, UnavailableError
 from kube import port_forward
 from kube.client import ApiError, Client, answered
-from kube.decode.fields import unix_seconds
+from kube.decode.field_decoding import unix_seconds
 from kube.stores.lease import LeaseStore
 from runtime import files
 

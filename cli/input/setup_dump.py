@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from cli.input.setup import SETUP_KINDS, Read, Setup, SetupKind
-from kube.decode.fields import FAULTS, Bytes
+from kube.decode.field_decoding import DECODE_ERRORS, Bytes
 from kube.decode.json_depth import decoded
 from kube.decode.objects import HEAD_DECODER
 from kube.dump import items
@@ -25,7 +25,7 @@ def read(dumps: Sequence[tuple[str, bytes]]) -> Setup:
                 continue
             try:
                 _add(found, kind, one)
-            except FAULTS as fault:
+            except DECODE_ERRORS as fault:
                 faults[name] = f"{where}: {fault}"
     objects = {name: Read(tuple(ones)) for name, ones in found.items()}
     # A check must not conclude anything from a part of the objects.
@@ -34,7 +34,7 @@ def read(dumps: Sequence[tuple[str, bytes]]) -> Setup:
 
 
 def _add(found: dict[str, list[Any]], kind: SetupKind, raw: Bytes) -> None:
-    """Add an object of the kind. Raises: one of FAULTS."""
+    """Add an object of the kind. Raises: one of DECODE_ERRORS."""
     content = bytes(raw)
     objects = found.setdefault(kind.name, [])
     # Decoding all pods of a large cluster again would take longer than the plan.

@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from core.model.errors import InvalidInputError
-from kube.names import NAMESPACE
-from kube.target import Overrides
+from kube.target import NAMESPACE, Overrides
 
 # Help must be fast, so this module imports neither settings nor decoders.
 

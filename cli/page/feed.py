@@ -16,7 +16,7 @@ from kube.client import Client
 from kube.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, AnyKind
 from kube.freshness import Freshness, WatchSink
 from kube.listing import Part
-from kube.watch import follow
+from kube.watch import watch_objects
 from runtime.clock import Clock
 from runtime.metrics import WatchMetrics
 
@@ -93,7 +93,7 @@ class Feed:
     async def _follow(self, client: Client, kind: AnyKind) -> None:
         sink = WatchSink(self._inventory, kind, self._freshness, self._clock, self._metrics)
         part, known = Part.of(kind, self._input.config), self._lists.pop(kind)
-        await follow(client, kind, sink, part, known=known)
+        await watch_objects(client, kind, sink, part, known=known)
 
     async def _follow_leader(self, client: Client) -> None:
         """Read the Lease and the report of the leader; another replica may lead at any time."""

@@ -15,7 +15,7 @@ import msgspec
 
 from core.model.errors import ConfigError, InvalidInputError
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodeGroup, NodePool
-from kube.decode.fields import NULL, ApiName, Bounded, checked, unix_seconds
+from kube.decode.field_decoding import NULL, ApiName, BoundedField, checked_name, unix_seconds
 from kube.decode.objects import Name, Struct
 
 LIST_BYTES_MAX: Final = 64 * 1024
@@ -59,7 +59,7 @@ class NodePoolBudget(Struct):
     schedule: str | None = None
 
 
-BUDGETS: Final = Bounded[list[NodePoolBudget]](list[NodePoolBudget], bytes_max=LIST_BYTES_MAX)
+BUDGETS: Final = BoundedField[list[NodePoolBudget]](list[NodePoolBudget], bytes_max=LIST_BYTES_MAX)
 
 
 class Disruption(Struct):
@@ -84,7 +84,9 @@ class DatedCondition(Struct):
     last_transition_time: str | None = None
 
 
-CONDITIONS: Final = Bounded[list[DatedCondition]](list[DatedCondition], bytes_max=LIST_BYTES_MAX)
+CONDITIONS: Final = BoundedField[list[DatedCondition]](
+    list[DatedCondition], bytes_max=LIST_BYTES_MAX
+)
 
 
 class NodeClaimStatus(Struct):
@@ -114,7 +116,7 @@ _PARSED: Final[dict[bytes, Parsed]] = {}
 def node_pool(obj: NodePoolObject) -> NodePool:
     """Create a NodePool. Raises: InvalidInputError with the field."""
     spec = obj.spec or NodePoolSpec()
-    return NodePool(name=checked(obj.metadata.name, "metadata.name"), fixed=_fixed(spec))
+    return NodePool(name=checked_name(obj.metadata.name, "metadata.name"), fixed=_fixed(spec))
 
 
 def _fixed(spec: NodePoolSpec) -> str:
@@ -125,7 +127,7 @@ def _fixed(spec: NodePoolSpec) -> str:
     found = spec.disruption or Disruption()
     if found.consolidate_after == "Never":
         return "removes no empty nodes (spec.disruption.consolidateAfter: Never)"
-    budgets = BUDGETS.read(found.budgets, "spec.disruption.budgets")
+    budgets = BUDGETS.decode(found.budgets, "spec.disruption.budgets")
     blocked = set(_blocked(budgets or ()))
     # Karpenter removes an empty node for the reason Empty, or together with other nodes for the
     # reason Underutilized. With the policy WhenEmpty it has only the reason Empty.
@@ -145,7 +147,7 @@ def _blocked(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
 def node_claim(obj: NodeClaimObject) -> NodeClaim:
     """Create a NodeClaim. Raises: InvalidInputError with the field."""
     status = obj.status or NodeClaimStatus()
-    conditions = CONDITIONS.read(status.conditions, "status.conditions") or ()
+    conditions = CONDITIONS.decode(status.conditions, "status.conditions") or ()
     drifted = next((one for one in conditions if one.type == "Drifted"), None)
     since = None
     if drifted is not None and drifted.status == "True":
@@ -153,8 +155,8 @@ def node_claim(obj: NodeClaimObject) -> NodeClaim:
         # not delay the replacement of the node.
         since = unix_seconds(drifted.last_transition_time) or 0
     return NodeClaim(
-        name=checked(obj.metadata.name, "metadata.name"),
-        node=checked(status.node_name, "status.nodeName") if status.node_name else "",
+        name=checked_name(obj.metadata.name, "metadata.name"),
+        node=checked_name(status.node_name, "status.nodeName") if status.node_name else "",
         drifted_seconds=since,
     )
 
@@ -167,8 +169,8 @@ def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:
     meta, text = obj.metadata, (obj.data and obj.data.status) or ""
     groups, fault = _groups_in(text)
     return AutoscalerStatus(
-        namespace=checked(meta.namespace or "default", "metadata.namespace"),
-        name=checked(meta.name, "metadata.name"),
+        namespace=checked_name(meta.namespace or "default", "metadata.namespace"),
+        name=checked_name(meta.name, "metadata.name"),
         groups=groups,
         fault=fault,
     )

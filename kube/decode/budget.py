@@ -7,7 +7,14 @@ import msgspec
 from core.model.cluster import DisruptionBudget
 from core.model.constraints import PodSelector
 from core.model.errors import InvalidInputError
-from kube.decode.fields import NULL, ApiName, Bounded, checked, few_bytes, shared
+from kube.decode.field_decoding import (
+    NULL,
+    ApiName,
+    BoundedField,
+    check_memory,
+    checked_name,
+    shared_name,
+)
 from kube.decode.objects import LabelSelector, Meta, Struct
 from kube.decode.selectors import pods_of
 
@@ -15,7 +22,7 @@ ALWAYS_ALLOW: Final = "AlwaysAllow"
 """The unhealthyPodEvictionPolicy that always allows evicting pods that are not Ready."""
 
 
-SELECTOR: Final = Bounded[LabelSelector](LabelSelector, bytes_max=48 * 1024)
+SELECTOR: Final = BoundedField[LabelSelector](LabelSelector, bytes_max=48 * 1024)
 """Limit on a selector; a selector with 500 values of the maximum length has 33 kB."""
 KEPT_BYTES_MAX: Final = 62_000
 """Maximum memory of a decoded selector."""
@@ -51,12 +58,12 @@ def budget(obj: BudgetObject) -> DisruptionBudget:
 
     Raises: InvalidInputError with the field.
     """
-    namespace = shared(obj.metadata.namespace or "default", "metadata.namespace")
+    namespace = shared_name(obj.metadata.namespace or "default", "metadata.namespace")
     spec, status = obj.spec or BudgetSpec(), obj.status or BudgetStatus()
     selector, too_much = _selector(spec.selector, namespace)
     return DisruptionBudget(
         namespace=namespace,
-        name=checked(obj.metadata.name, "metadata.name"),
+        name=checked_name(obj.metadata.name, "metadata.name"),
         disruptions_allowed=status.disruptions_allowed,
         selector=selector,
         too_much=too_much,
@@ -75,10 +82,10 @@ def _selector(raw: msgspec.Raw, namespace: str) -> tuple[PodSelector, str]:
     """
     too_much = SELECTOR.why_too_large(raw)
     if not too_much:
-        found = pods_of(SELECTOR.read(raw, "spec.selector"), (namespace,))
+        found = pods_of(SELECTOR.decode(raw, "spec.selector"), (namespace,))
         try:
             if len(raw) > SMALL_BYTES:
-                few_bytes(found, KEPT_BYTES_MAX)
+                check_memory(found, KEPT_BYTES_MAX)
         except InvalidInputError as fault:
             too_much = fault.problem
         else:

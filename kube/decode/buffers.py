@@ -13,7 +13,7 @@ import msgspec
 from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer, PodTemplate
 from kube.decode import pod
-from kube.decode.fields import NULL, ApiName, checked, shared
+from kube.decode.field_decoding import NULL, ApiName, checked_name, shared_name
 from kube.decode.objects import (
     CONDITIONS,
     TEXTS,
@@ -91,11 +91,11 @@ def buffer(obj: BufferObject) -> Buffer:
     template, scalable = status.pod_template_ref, spec.scalable_ref
     ours = meta.labels is not None and meta.labels.ours is not None
     return Buffer(
-        namespace=shared(meta.namespace or "default", "metadata.namespace"),
-        name=checked(meta.name, "metadata.name"),
+        namespace=shared_name(meta.namespace or "default", "metadata.namespace"),
+        name=checked_name(meta.name, "metadata.name"),
         replicas=_replicas(status.replicas),
         ready=_replicas(status.ready_replicas),
-        template=checked(template.name, "status.podTemplateRef.name") if template else "",
+        template=checked_name(template.name, "status.podTemplateRef.name") if template else "",
         scalable=None if template or ours or not scalable else _scalable(scalable),
         fault=_fault(obj),
         published=_replicas(spec.replicas) if ours else None,
@@ -108,8 +108,8 @@ def _replicas(found: int | None) -> int:
 
 def _scalable(found: Reference) -> tuple[str, str]:
     return (
-        checked(found.kind, "spec.scalableRef.kind"),
-        checked(found.name, "spec.scalableRef.name"),
+        checked_name(found.kind, "spec.scalableRef.kind"),
+        checked_name(found.name, "spec.scalableRef.name"),
     )
 
 
@@ -121,7 +121,7 @@ def _fault(obj: BufferObject) -> str:
     strategy = status.provisioning_strategy or spec.provisioning_strategy or ACTIVE
     if strategy != ACTIVE:
         return f"its provisioning strategy {_shown(strategy)} keeps no room on existing nodes"
-    return _not_ready(CONDITIONS.read(status.conditions, "status.conditions") or ())
+    return _not_ready(CONDITIONS.decode(status.conditions, "status.conditions") or ())
 
 
 def _not_ready(conditions: Iterable[Condition]) -> str:

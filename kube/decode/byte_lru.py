@@ -23,7 +23,7 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
     """Values by key in two generations.
 
     When the young generation is full, it replaces the old one. `cache[key]` returns a young entry
-    or None, as fast as a dict; `made` also looks for an old entry.
+    or None, as fast as a dict; `compute` also looks for an old entry.
     """
 
     __slots__ = ("_charged", "_half", "_old")
@@ -37,7 +37,7 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
     def __missing__(self, key: Key_) -> None:
         return None
 
-    def made(self, key: Key_, make: Callable[[], Value_], size: int | None = None) -> Value_:
+    def compute(self, key: Key_, make: Callable[[], Value_], size: int | None = None) -> Value_:
         """Return the value of the old entry, or a new one, and store it as a young entry.
 
         *size*: size of the JSON of the value in bytes; None: the size of the key.
@@ -58,7 +58,7 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
 
     def same(self: "ByteBoundedCache[Key_, Key_]", value: Key_, size: int) -> Key_:
         """Return one shared object for equal values; *size*: size of its JSON in bytes."""
-        return self[value] or self.made(value, lambda: value, size)
+        return self[value] or self.compute(value, lambda: value, size)
 
 
 def bytes_in(key: object) -> int:

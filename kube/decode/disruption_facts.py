@@ -10,8 +10,7 @@ from core.eligibility.drainability import NOTES
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
 from kube.decode.byte_lru import ByteBoundedCache
-from kube.decode.containers import Containers
-from kube.decode.fields import NAME_MAX, unix_seconds
+from kube.decode.field_decoding import NAME_MAX, unix_seconds
 from kube.decode.in_tree import disk_of, mount_of
 from kube.decode.objects import (
     NO_ANNOTATIONS,
@@ -22,6 +21,7 @@ from kube.decode.objects import (
     Volume,
 )
 from kube.decode.pod_limits import VOLUMES_MAX
+from kube.decode.requests import Containers
 
 NOTE_CHARS_MAX: Final = 1024
 """Maximum length of an annotation that is kept with the pod; the rest is cut."""
@@ -121,7 +121,7 @@ def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFac
     if not (volumes or completes):
         return NO_DISRUPTION_FACTS
     key = volumes, completes
-    return _SAME[key] or _SAME.made(
+    return _SAME[key] or _SAME.compute(
         key,
         lambda: DisruptionFacts(
             local_volumes=tuple(sorted(map(intern, volumes))), completes=completes

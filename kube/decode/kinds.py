@@ -23,20 +23,24 @@ from core.model.pod import Pod
 from core.moves.listed import ListedDeployment, ListedReplicaSet
 from core.moves.objects import HorizontalAutoscaler, ResourceQuota
 from kube.decode import (
-    attachments,
     autoscalers,
     budget,
     buffers,
-    daemon_sets,
-    deployments,
     namespaces,
     node,
     placeholders,
     pod,
-    scaling,
     storage,
+    workloads,
 )
-from kube.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
+from kube.decode.field_decoding import (
+    DECODE_ERRORS,
+    TOO_DEEP,
+    Bytes,
+    decode_json,
+    join,
+    location_of,
+)
 from kube.decode.json_depth import decoded
 from kube.decode.objects import NAME_DECODER, PodObject
 from kube.decode.placeholders import Outline
@@ -80,7 +84,7 @@ class Kind(Generic[Wire_, Model_]):
     namespaced: bool = False
     nickname: str = ""
     """Name of the kind in kubectl; empty if it is that of the resource."""
-    blind: Callable[[Bytes, str], Model_ | None] = placeholders.nothing
+    make_placeholder: Callable[[Bytes, str], Model_ | None] = placeholders.nothing
     """Creates a placeholder from the bytes of an object that cannot be decoded, and the reason."""
 
     @cached_property
@@ -133,51 +137,51 @@ class Kind(Generic[Wire_, Model_]):
         namespace, _, name = key.rpartition("/")
         return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
 
-    def read(self, raw: Bytes, source: str = "") -> Model_:
+    def decode(self, raw: Bytes, source: str = "") -> Model_:
         """Decode an object; None if it does not count, such as a finished or gated pod.
 
         Raises: InvalidInputError that names source, object and field.
         """
-        return self.made(self._decoded(raw, source), source)
+        return self.model_of(self._wire_of(raw, source), source)
 
-    def made(self, obj: Wire_, source: str = "") -> Model_:
-        """Create an object from its wire format. Raises: as `read`."""
+    def model_of(self, obj: Wire_, source: str = "") -> Model_:
+        """Create an object from its wire format. Raises: as `decode`."""
         try:
             return self.make(obj)
         except InvalidInputError as fault:
             meta = obj.metadata  # type: ignore[attr-defined]
-            where = join(where_of(source, self.name, meta.namespace, meta.name), fault.where)
+            where = join(location_of(source, self.name, meta.namespace, meta.name), fault.where)
             raise InvalidInputError(where, fault.problem) from fault
 
-    def taken(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, bytes, or Outline
-        """Create an object or its placeholder. Raises: as `read` if there is no placeholder."""
+    def model_or_placeholder(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, bytes, or Outline
+        """Create an object or its placeholder. Raises: as `decode` if there is no placeholder."""
         if isinstance(item, Outline):
-            where = where_of("", self.name, item.metadata.namespace, item.metadata.name)
-            return self._instead(item.raw, InvalidInputError(where, TOO_DEEP))
+            where = location_of("", self.name, item.metadata.namespace, item.metadata.name)
+            return self._placeholder(item.raw, InvalidInputError(where, TOO_DEEP))
         try:
-            return self.read(item) if isinstance(item, msgspec.Raw) else self.made(item)
+            return self.decode(item) if isinstance(item, msgspec.Raw) else self.model_of(item)
         except InvalidInputError as fault:
             # Only the invalid field is known here: read the placeholder from the bytes.
             raw = item if isinstance(item, msgspec.Raw) else msgspec.json.encode(item)
-            return self._instead(raw, fault)
+            return self._placeholder(raw, fault)
 
-    def _instead(self, raw: Bytes, fault: InvalidInputError) -> Model_:
+    def _placeholder(self, raw: Bytes, fault: InvalidInputError) -> Model_:
         """Return the placeholder of an undecodable object. Raises: *fault* if there is none."""
-        found = self.blind(raw, str(fault))
+        found = self.make_placeholder(raw, str(fault))
         if found is None:
             raise fault
         return found
 
-    def _decoded(self, raw: Bytes, source: str) -> Wire_:
+    def _wire_of(self, raw: Bytes, source: str) -> Wire_:
         """Decode an object; its name is looked up only for errors."""
         try:
             return decoded(self.decoder.decode, raw)
-        except FAULTS:
+        except DECODE_ERRORS:
             where = join(source, self.name)
-            who = strictly(NAME_DECODER.decode, raw, where).metadata
+            who = decode_json(NAME_DECODER.decode, raw, where).metadata
             if who:
-                where = where_of(source, self.name, who.namespace, who.name)
-            return strictly(self.decoder.decode, raw, where)
+                where = location_of(source, self.name, who.namespace, who.name)
+            return decode_json(self.decoder.decode, raw, where)
 
 
 def in_namespace(path: str, namespace: str) -> str:
@@ -192,7 +196,7 @@ NODES: Final = Kind(
     path="/api/v1/nodes",
     wire=node.NodeObject,
     make=node.node,
-    blind=placeholders.node,
+    make_placeholder=placeholders.node,
     field="nodes",
 )
 NODES_WITH_ALL_KEYS: Final = Kind(
@@ -200,7 +204,7 @@ NODES_WITH_ALL_KEYS: Final = Kind(
     path=NODES.path,
     wire=node.AnyKeysObject,
     make=node.node_with_all_keys,
-    blind=placeholders.node,
+    make_placeholder=placeholders.node,
     field=NODES.field,
 )
 """Nodes with each annotation that a version of Ebb may have written, for `ebb cleanup`."""
@@ -210,7 +214,7 @@ PODS: Final[Kind[PodObject, Pod | None]] = Kind(
     namespaced=True,
     wire=PodObject,
     make=pod.pod,
-    blind=placeholders.pod,
+    make_placeholder=placeholders.pod,
     field="pods",
 )
 BUDGETS: Final = Kind(
@@ -259,8 +263,8 @@ NAMESPACES: Final = Kind(
 ATTACHMENTS: Final = Kind(
     name="VolumeAttachment",
     path="/apis/storage.k8s.io/v1/volumeattachments",
-    wire=attachments.AttachmentObject,
-    make=attachments.attachment,
+    wire=storage.AttachmentObject,
+    make=storage.attachment,
     field="attachments",
     optional=True,
 )
@@ -314,57 +318,59 @@ STATUSES: Final = Kind(
     in_dumps=False,
     only=lambda config: config.cluster_autoscaler.status_key,
 )
-DAEMON_SETS: Final[Kind[daemon_sets.DaemonSetObject, DaemonSet | None]] = Kind(
+DAEMON_SETS: Final[Kind[workloads.DaemonSetObject, DaemonSet | None]] = Kind(
     name="DaemonSet",
     path="/apis/apps/v1/daemonsets",
     nickname="ds",
     namespaced=True,
-    wire=daemon_sets.DaemonSetObject,
-    make=daemon_sets.daemon_set,
+    wire=workloads.DaemonSetObject,
+    make=workloads.daemon_set,
     field="daemon_sets",
     optional=True,
     in_dumps=False,
 )
-DEPLOYMENTS: Final[Kind[deployments.DeploymentObject, ListedDeployment | None]] = Kind(
+DEPLOYMENTS: Final[Kind[workloads.DeploymentObject, ListedDeployment | None]] = Kind(
     name="Deployment",
     path="/apis/apps/v1/deployments",
     nickname="deploy",
     namespaced=True,
-    wire=deployments.DeploymentObject,
-    make=deployments.deployment,
+    wire=workloads.DeploymentObject,
+    make=workloads.deployment,
     field="deployments",
     in_dumps=False,
     needed=lambda config: config.surges,
 )
-REPLICA_SETS: Final[Kind[deployments.ReplicaSetObject, ListedReplicaSet | None]] = Kind(
+REPLICA_SETS: Final[Kind[workloads.ReplicaSetObject, ListedReplicaSet | None]] = Kind(
     name="ReplicaSet",
     path="/apis/apps/v1/replicasets",
     nickname="rs",
     namespaced=True,
-    wire=deployments.ReplicaSetObject,
-    make=deployments.replica_set,
+    wire=workloads.ReplicaSetObject,
+    make=workloads.replica_set,
     field="replica_sets",
     in_dumps=False,
     needed=lambda config: config.surges,
 )
-HORIZONTAL_AUTOSCALERS: Final[Kind[scaling.AutoscalerObject, HorizontalAutoscaler | None]] = Kind(
-    name="HorizontalPodAutoscaler",
-    path="/apis/autoscaling/v2/horizontalpodautoscalers",
-    nickname="hpa",
-    namespaced=True,
-    wire=scaling.AutoscalerObject,
-    make=scaling.horizontal_autoscaler,
-    field="autoscalers",
-    in_dumps=False,
-    needed=lambda config: config.surges,
+HORIZONTAL_AUTOSCALERS: Final[Kind[workloads.AutoscalerObject, HorizontalAutoscaler | None]] = (
+    Kind(
+        name="HorizontalPodAutoscaler",
+        path="/apis/autoscaling/v2/horizontalpodautoscalers",
+        nickname="hpa",
+        namespaced=True,
+        wire=workloads.AutoscalerObject,
+        make=workloads.horizontal_autoscaler,
+        field="autoscalers",
+        in_dumps=False,
+        needed=lambda config: config.surges,
+    )
 )
 QUOTAS: Final = Kind(
     name="ResourceQuota",
     path="/api/v1/resourcequotas",
     nickname="quota",
     namespaced=True,
-    wire=scaling.QuotaObject,
-    make=scaling.resource_quota,
+    wire=workloads.QuotaObject,
+    make=workloads.resource_quota,
     field="quotas",
     in_dumps=False,
     needed=lambda config: config.surges,

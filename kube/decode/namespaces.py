@@ -6,7 +6,7 @@ import msgspec
 
 from core.cluster.namespaces import Namespace
 from kube.decode import templates
-from kube.decode.fields import NULL, shared
+from kube.decode.field_decoding import NULL, shared_name
 from kube.decode.objects import TEXTS, Name, Struct
 
 
@@ -22,6 +22,6 @@ def namespace(obj: NamespaceObject) -> Namespace:
     """Create a Namespace. Raises: InvalidInputError with the field."""
     labels = templates.labels(bytes(obj.metadata.labels))
     return Namespace(
-        name=shared(obj.metadata.name, "metadata.name"),
+        name=shared_name(obj.metadata.name, "metadata.name"),
         labels=None if labels is templates.TOO_MANY_LABELS else labels,
     )

@@ -24,13 +24,13 @@ from core.model.node import Node, Taint, is_virtual
 from core.model.requests import resources
 from core.model.resources import ATTACHABLE
 from kube.decode import pod_limits
-from kube.decode.fields import (
+from kube.decode.field_decoding import (
     NULL,
     ApiName,
-    Bounded,
-    few_bytes,
+    BoundedField,
+    check_memory,
     read_amounts,
-    shared,
+    shared_name,
     unix_seconds,
 )
 from kube.decode.objects import (
@@ -45,10 +45,10 @@ from kube.decode.objects import (
 
 PROVIDER_CHARS_MAX: Final = 32
 """Length to which the name of the provider is cut."""
-LABELS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=128 * 1024)
+LABELS: Final = BoundedField[dict[str, str]](dict[str, str], bytes_max=128 * 1024)
 """Limit on labels. Node Feature Discovery sets some hundreds of labels of up to 100 bytes."""
-AMOUNTS: Final = Bounded[Amounts](Amounts, bytes_max=128 * 1024)
-FEATURES: Final = Bounded[list[str]](list[str], bytes_max=64 * 1024)
+AMOUNTS: Final = BoundedField[Amounts](Amounts, bytes_max=128 * 1024)
+FEATURES: Final = BoundedField[list[str]](list[str], bytes_max=64 * 1024)
 KEPT_BYTES_MAX: Final = 250_000
 """Maximum memory that a Node takes; a Node that would take more is unreadable."""
 SMALL_BYTES: Final = 12 * 1024
@@ -72,7 +72,9 @@ class TaintObject(Struct):
     time_added: ApiName | None = None
 
 
-TAINTS: Final = Bounded[list[TaintObject]](list[TaintObject], bytes_max=64 * 1024, items_max=1024)
+TAINTS: Final = BoundedField[list[TaintObject]](
+    list[TaintObject], bytes_max=64 * 1024, items_max=1024
+)
 
 
 class NodeSpec(Struct):
@@ -113,7 +115,7 @@ class NodeObject(Struct):
     status: NodeStatus | None = None
 
 
-ANNOTATIONS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=2 * 256 * 1024)
+ANNOTATIONS: Final = BoundedField[dict[str, str]](dict[str, str], bytes_max=2 * 256 * 1024)
 """Limit on annotations; the API server allows 256 KiB, and JSON escapes some characters."""
 
 
@@ -145,14 +147,14 @@ def node(obj: NodeObject) -> Node:
         amounts = _allocatable(status)
     except InvalidInputError as fault:
         amounts, unreadable = {}, str(fault)
-    labels = LABELS.read(meta.labels, "metadata.labels") or {}
+    labels = LABELS.decode(meta.labels, "metadata.labels") or {}
     taints: tuple[Taint, ...] = ()
     if spec.taints is not NULL:
-        taints = tuple(map(_taint, TAINTS.read(spec.taints, "spec.taints") or ()))
+        taints = tuple(map(_taint, TAINTS.decode(spec.taints, "spec.taints") or ()))
     provider_id = spec.provider_id or ""
     ready, suspended = _ready_and_suspended(status.conditions)
     found = Node(
-        name=shared(meta.name, "metadata.name"),
+        name=shared_name(meta.name, "metadata.name"),
         uid=meta.uid,
         version=meta.resource_version,
         labels=labels,
@@ -171,7 +173,7 @@ def node(obj: NodeObject) -> Node:
     )
     sizes = len(meta.labels) + len(status.allocatable)
     if sizes > SMALL_BYTES or len(taints) > SMALL_ITEMS:
-        few_bytes(found, KEPT_BYTES_MAX)
+        check_memory(found, KEPT_BYTES_MAX)
     return found
 
 
@@ -181,7 +183,7 @@ def node_with_all_keys(obj: AnyKeysObject) -> Node:
     Raises: InvalidInputError with the field.
     """
     meta = obj.metadata
-    written = ANNOTATIONS.read(meta.annotations, "metadata.annotations") or {}
+    written = ANNOTATIONS.decode(meta.annotations, "metadata.annotations") or {}
     known = msgspec.convert(written, NodeAnnotations)
     found = node(
         NodeObject(
@@ -205,7 +207,7 @@ def node_with_all_keys(obj: AnyKeysObject) -> Node:
 def _features(raw: msgspec.Raw) -> tuple[str, ...]:
     if raw is NULL:
         return ()
-    declared = FEATURES.read(raw, "status.declaredFeatures") or ()
+    declared = FEATURES.decode(raw, "status.declaredFeatures") or ()
     return tuple(sorted(ASKED_FEATURES.intersection(declared)))
 
 
@@ -219,7 +221,7 @@ def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
     written = bytes(raw)
     if _SUSPENDED not in written and (ready := ready_as_sent(written)) is not None:
         return ready, False
-    conditions = CONDITIONS.read(raw, "status.conditions") or ()
+    conditions = CONDITIONS.decode(raw, "status.conditions") or ()
     true = {one.type for one in conditions if one.status == "True"}
     return not conditions or "Ready" in true, "Suspended" in true
 
@@ -241,10 +243,10 @@ def _taint(found: TaintObject) -> Taint:
 def _allocatable(status: NodeStatus) -> dict[str, int]:
     """Return the allocatable resources; without them the capacity, which is the API's default."""
     field = "status.allocatable"
-    found = AMOUNTS.read(status.allocatable, field)
+    found = AMOUNTS.decode(status.allocatable, field)
     if not found:
         field = "status.capacity"
-        found = AMOUNTS.read(status.capacity, field)
+        found = AMOUNTS.decode(status.capacity, field)
     if not found:
         problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
         raise InvalidInputError("status.allocatable", problem)

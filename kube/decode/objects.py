@@ -20,7 +20,7 @@ from core.eligibility.drainability import (
     SAFE_VOLUMES,
 )
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, REMOVAL_DISABLED
-from kube.decode.fields import NULL, ApiName, Bounded
+from kube.decode.field_decoding import NULL, ApiName, BoundedField
 
 Quantity = str | int | float
 Amounts = dict[str, Quantity]
@@ -37,9 +37,9 @@ RESOURCE_BYTES_MAX: Final = 128 * 1024
 """Maximum size of all resource blocks in spec and status; a container has some hundred bytes.
 
 A pod with more is unreadable; nothing of the blocks is decoded."""
-TEXTS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=BLOCK_BYTES_MAX)
+TEXTS: Final = BoundedField[dict[str, str]](dict[str, str], bytes_max=BLOCK_BYTES_MAX)
 """Limit on labels and nodeSelectors."""
-AMOUNTS: Final = Bounded[Amounts](Amounts, bytes_max=RESOURCE_BYTES_MAX)
+AMOUNTS: Final = BoundedField[Amounts](Amounts, bytes_max=RESOURCE_BYTES_MAX)
 
 
 class Struct(msgspec.Struct, gc=False, rename="camel"):
@@ -61,7 +61,7 @@ class Present(Struct):
     """A field of which only the presence matters."""
 
 
-PRESENT_LIST: Final = Bounded[list[Present]](list[Present], items_max=1024)
+PRESENT_LIST: Final = BoundedField[list[Present]](list[Present], items_max=1024)
 """A list of which only the length matters."""
 
 
@@ -71,7 +71,7 @@ class OwnerReference(Struct):
     controller: bool | None = None
 
 
-OWNERS: Final = Bounded[list[OwnerReference]](list[OwnerReference], items_max=1024)
+OWNERS: Final = BoundedField[list[OwnerReference]](list[OwnerReference], items_max=1024)
 
 
 class Name(Struct):
@@ -134,7 +134,7 @@ class Requests(Struct):
     requests: Amounts | None = None
 
 
-REQUESTS: Final = Bounded[Requests](Requests, bytes_max=RESOURCE_BYTES_MAX)
+REQUESTS: Final = BoundedField[Requests](Requests, bytes_max=RESOURCE_BYTES_MAX)
 
 
 class Port(Struct):
@@ -156,7 +156,7 @@ class Container(Struct):
     name: ApiName = ""
 
 
-CONTAINERS: Final = Bounded[list[Container]](list[Container], items_max=65_536)
+CONTAINERS: Final = BoundedField[list[Container]](list[Container], items_max=65_536)
 """Limit on containers. In real pods, most braces are in environment variables and scripts."""
 
 
@@ -209,7 +209,7 @@ class Volume(InTreeSources):
     host_path: Present | None = None
 
 
-VOLUMES: Final = Bounded[list[Volume]](list[Volume], items_max=16_384, bytes_max=512 * 1024)
+VOLUMES: Final = BoundedField[list[Volume]](list[Volume], items_max=16_384, bytes_max=512 * 1024)
 """Limit on volumes. In real pods, most braces are in projected volumes."""
 
 
@@ -293,9 +293,9 @@ class Spread(Struct):
     node_taints_policy: str | None = None
 
 
-AFFINITY: Final = Bounded[Affinity](Affinity, bytes_max=BLOCK_BYTES_MAX)
-TOLERATIONS: Final = Bounded[list[Toleration]](list[Toleration], bytes_max=BLOCK_BYTES_MAX)
-SPREADS: Final = Bounded[list[Spread]](list[Spread], bytes_max=BLOCK_BYTES_MAX)
+AFFINITY: Final = BoundedField[Affinity](Affinity, bytes_max=BLOCK_BYTES_MAX)
+TOLERATIONS: Final = BoundedField[list[Toleration]](list[Toleration], bytes_max=BLOCK_BYTES_MAX)
+SPREADS: Final = BoundedField[list[Spread]](list[Spread], bytes_max=BLOCK_BYTES_MAX)
 
 
 class System(Struct):
@@ -348,7 +348,7 @@ class ContainerStatus(Struct):
     resources: Annotated[msgspec.Raw, REQUESTS] = NULL
 
 
-STATUSES: Final = Bounded[list[ContainerStatus]](list[ContainerStatus], items_max=65_536)
+STATUSES: Final = BoundedField[list[ContainerStatus]](list[ContainerStatus], items_max=65_536)
 
 
 class Condition(Struct):
@@ -357,7 +357,7 @@ class Condition(Struct):
     reason: str | None = None
 
 
-CONDITIONS: Final = Bounded[list[Condition]](list[Condition], items_max=4096)
+CONDITIONS: Final = BoundedField[list[Condition]](list[Condition], items_max=4096)
 """Limit on conditions. Their messages contain braces too, because they quote taints."""
 
 

@@ -10,7 +10,7 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from kube.decode.fields import FAULTS, NULL, Bytes, checked
+from kube.decode.field_decoding import DECODE_ERRORS, NULL, Bytes, checked_name
 from kube.decode.json_depth import decoded
 from kube.decode.objects import FINISHED, Name, Struct
 
@@ -68,7 +68,7 @@ def outline(raw: bytes) -> Outline | None:
     whole = b'{"metadata":{%b}%b' % (who, raw[end:] if end >= 0 else b"}")
     try:
         _PARTS.decode(whole)
-    except FAULTS:
+    except DECODE_ERRORS:
         whole = b'{"metadata":{%b}}' % who
     return Outline(meta, whole)
 
@@ -108,7 +108,7 @@ def nothing(_: Bytes, __: str) -> None:
 
 def _name(text: str) -> str:
     try:
-        return checked(text, "")
+        return checked_name(text, "")
     except InvalidInputError:
         return ""
 
@@ -116,5 +116,5 @@ def _name(text: str) -> str:
 def _read(decoder: msgspec.json.Decoder[Wire_], raw: Bytes, otherwise: Wire_) -> Wire_:
     try:
         return decoded(decoder.decode, bytes(raw))
-    except FAULTS:
+    except DECODE_ERRORS:
         return otherwise

@@ -32,14 +32,13 @@ from core.model.pod import (
 )
 from kube.decode import pod_limits, templates
 from kube.decode.byte_lru import ByteBoundedCache
-from kube.decode.containers import Containers, containers_of
 from kube.decode.disruption_facts import disruption_facts_of
-from kube.decode.fields import (
+from kube.decode.field_decoding import (
     NULL,
     NULL_BYTES,
-    checked,
-    few_bytes,
-    shared,
+    check_memory,
+    checked_name,
+    shared_name,
     unix_seconds,
 )
 from kube.decode.objects import (
@@ -57,7 +56,7 @@ from kube.decode.objects import (
     PodStatus,
     ready_as_sent,
 )
-from kube.decode.requests import pending_resizes, requests_of
+from kube.decode.requests import Containers, containers_of, pending_resizes, requests_of
 
 COST_CHARS_MAX: Final = 32
 KUEUE_LABEL: Final = "kueue.x-k8s.io/tas"
@@ -100,7 +99,7 @@ def pod(obj: PodObject) -> Pod | None:
     # Most pods have no pending resize: their conditions are searched, not decoded.
     conditions = bytes(status.conditions)
     resizes = pending_resizes(conditions)
-    namespace = shared(meta.namespace or "default", "metadata.namespace")
+    namespace = shared_name(meta.namespace or "default", "metadata.namespace")
     owner_kind, owner_name = _owner(meta)
     annotations, containers = meta.annotations or NO_ANNOTATIONS, containers_of(spec)
     daemon = owner_kind == DAEMON_SET or annotations.daemon == "true"
@@ -112,9 +111,9 @@ def pod(obj: PodObject) -> Pod | None:
     )
     made = _Draft(
         namespace=namespace,
-        name=checked(meta.name, "metadata.name"),
+        name=checked_name(meta.name, "metadata.name"),
         uid=meta.uid,
-        node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
+        node=shared_name(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, containers, status, resizes),
         node_constraints=_for_kubelet(node_constraints, spec, containers),
         scheduler=_scheduler(spec.scheduler_name),
@@ -157,7 +156,7 @@ def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
             + len(disruption_facts.local_volumes)
         )
     if items > SMALL_ITEMS or (sum(map(len, blocks)) > SMALL_BYTES and _may_be_large(blocks)):
-        few_bytes(made, KEPT_BYTES_MAX)
+        check_memory(made, KEPT_BYTES_MAX)
     return made
 
 
@@ -170,14 +169,14 @@ def _may_be_large(blocks: Iterable[msgspec.Raw]) -> bool:
 def _nominated_node(spec: PodSpec, status: PodStatus) -> str:
     """Return the node that kube-scheduler has nominated for a Pending pod; usually empty."""
     name = status.nominated_node_name
-    return shared(name, "status.nominatedNodeName") if name and not spec.node_name else ""
+    return shared_name(name, "status.nominatedNodeName") if name and not spec.node_name else ""
 
 
 def _gated(spec: PodSpec) -> bool:
     """Return whether scheduling gates keep the pod from being scheduled (KEP-3521)."""
     if spec.scheduling_gates is NULL or spec.node_name:
         return False
-    return bool(PRESENT_LIST.read(spec.scheduling_gates, "spec.schedulingGates"))
+    return bool(PRESENT_LIST.decode(spec.scheduling_gates, "spec.schedulingGates"))
 
 
 def _scheduler(name: str | None) -> str:
@@ -206,11 +205,11 @@ def _owner(meta: PodMeta) -> tuple[str, str]:
     if meta.owner_references is NULL:
         return NO_OWNER
     raw = bytes(meta.owner_references)
-    return _CONTROLLERS[raw] or _CONTROLLERS.made(raw, lambda: _controller(raw))
+    return _CONTROLLERS[raw] or _CONTROLLERS.compute(raw, lambda: _controller(raw))
 
 
 def _controller(owners: bytes) -> tuple[str, str]:
-    for owner in OWNERS.read(owners, "metadata.ownerReferences") or ():
+    for owner in OWNERS.decode(owners, "metadata.ownerReferences") or ():
         if owner.controller:
             return intern(pod_limits.of_owner(owner.kind)), intern(pod_limits.of_owner(owner.name))
     return NO_OWNER
@@ -242,7 +241,7 @@ def _wants(
     too_much = template.too_much
     if labels is templates.TOO_MANY_LABELS:
         too_much = f"more than {pod_limits.LABELS_MAX} labels, or very long labels"
-    volumes = VOLUMES.read(spec.volumes, "spec.volumes") or ()
+    volumes = VOLUMES.decode(spec.volumes, "spec.volumes") or ()
     if len(volumes) > pod_limits.VOLUMES_MAX:
         too_much = pod_limits.over("volumes", len(volumes), pod_limits.VOLUMES_MAX)
     ports = containers.ports
@@ -268,7 +267,7 @@ def _unschedulable(conditions: bytes) -> bool:
     """Return whether the scheduler reported the pod as unschedulable."""
     return any(
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
-        for one in CONDITIONS.read(conditions, "status.conditions") or ()
+        for one in CONDITIONS.decode(conditions, "status.conditions") or ()
     )
 
 
@@ -279,7 +278,7 @@ def _ready(conditions: bytes) -> bool:
     if _READY not in conditions:
         return False
     try:
-        found = CONDITIONS.read(conditions, "") or ()
+        found = CONDITIONS.decode(conditions, "") or ()
     except InvalidInputError:
         return False
     return any(one.type == "Ready" and one.status == "True" for one in found)
@@ -301,7 +300,7 @@ def _for_kubelet(
     system = spec.os.name if spec.os else ""
     key = node_constraints, system, features
     size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(system)
-    return _OF_KUBELETS[key] or _OF_KUBELETS.made(
+    return _OF_KUBELETS[key] or _OF_KUBELETS.compute(
         key, lambda: replace(_on_system(node_constraints, system), features=features), size
     )
 
@@ -350,7 +349,7 @@ def _unsupported(
         found += (VOLUMES_FIELD,)
     if disruption_facts.claims:
         found += (CLAIMS_FIELD,)
-    if PRESENT_LIST.read(spec.resource_claims, "spec.resourceClaims"):
+    if PRESENT_LIST.decode(spec.resource_claims, "spec.resourceClaims"):
         found += (DEVICES_FIELD,)
     if spec.scheduler_name and spec.scheduler_name not in KNOWN_SCHEDULERS:
         found += (SCHEDULER_FIELD,)

@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from core.model.pod import Pod
-from kube.decode.fields import NULL, Bounded, Bytes, strictly, unix_seconds
+from kube.decode.field_decoding import NULL, BoundedField, Bytes, decode_json, unix_seconds
 from kube.decode.kinds import PODS, Kind
 from kube.decode.objects import FINISHED, PRESENT_LIST, PodObject, Struct
 from kube.decode.pod import pod
@@ -27,14 +27,14 @@ class Status(Struct):
     state: ContainerState | None = None
 
 
-STATES: Final = Bounded[list[Status]](list[Status], items_max=65_536)
+STATES: Final = BoundedField[list[Status]](list[Status], items_max=65_536)
 
 
 class NodeHeartbeat(Struct):
     last_heartbeat_time: str | None = None
 
 
-BEATS: Final = Bounded[list[NodeHeartbeat]](list[NodeHeartbeat], items_max=4096)
+BEATS: Final = BoundedField[list[NodeHeartbeat]](list[NodeHeartbeat], items_max=4096)
 
 
 class TimesMeta(Struct):
@@ -88,16 +88,16 @@ _DECODER: Final = msgspec.json.Decoder(TimesObject)
 
 def times(raw: Bytes, where: str) -> Times:
     """Read the times of an object. Raises: InvalidInputError."""
-    found = strictly(_DECODER.decode, bytes(raw), where)
+    found = decode_json(_DECODER.decode, bytes(raw), where)
     meta, status = found.metadata, found.status or TimesStatus()
     spec = found.spec or TimesSpec()
-    statuses = STATES.read(status.container_statuses, f"{where}: status.containerStatuses") or ()
+    statuses = STATES.decode(status.container_statuses, f"{where}: status.containerStatuses") or ()
     states = [one.state for one in statuses]
     ends = [unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated]
     finished = max((one for one in ends if one is not None), default=None)
-    conditions = BEATS.read(status.conditions, f"{where}: status.conditions") or ()
+    conditions = BEATS.decode(status.conditions, f"{where}: status.conditions") or ()
     beats = [unix_seconds(one.last_heartbeat_time) for one in conditions]
-    gates = PRESENT_LIST.read(spec.scheduling_gates, f"{where}: spec.schedulingGates")
+    gates = PRESENT_LIST.decode(spec.scheduling_gates, f"{where}: spec.schedulingGates")
     created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
     return Times(
         key=meta.uid or f"{meta.namespace or ''}/{meta.name}",
@@ -113,7 +113,7 @@ def times(raw: Bytes, where: str) -> Times:
 
 def pod_as_it_was(raw: Bytes, where: str) -> Pod:
     """Decode a pod as it was while running, even if it has finished. Raises: InvalidInputError."""
-    return FINISHED_TOO.made(strictly(PODS.decoder.decode, bytes(raw), where), where)
+    return FINISHED_TOO.model_of(decode_json(PODS.decoder.decode, bytes(raw), where), where)
 
 
 def _without_status(whole: PodObject) -> Pod:

@@ -1,22 +1,23 @@
-"""Decode the requests of pods; pods of one template are computed once.
+"""Decode the containers of pods, and compute the requests; once for the pods of one template.
 
 The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
+from core.model.constraints import ANY_IP, HostPort
 from core.model.requests import Amounts, Container, PodParts, pod_requests
 from core.model.resources import KNOWN, Resources
-from kube.decode import pod_limits
+from kube.decode import objects, pod_limits
 from kube.decode.byte_lru import ByteBoundedCache, bytes_in
-from kube.decode.containers import Block, Containers
-from kube.decode.fields import NULL, NULL_BYTES, read_amounts
+from kube.decode.field_decoding import NULL, NULL_BYTES, read_amounts
 from kube.decode.objects import (
     AMOUNTS,
     CONDITIONS,
+    CONTAINERS,
     NO_STATUS,
     REQUESTS,
     RESOURCE_BYTES_MAX,
@@ -24,8 +25,10 @@ from kube.decode.objects import (
     Condition,
     PodSpec,
     PodStatus,
+    RestartRule,
 )
 
+RESTART_ALL_ACTION: Final = "RestartAllContainers"
 RESIZE_PENDING: Final = "PodResizePending"
 _RESIZE_PENDING: Final = RESIZE_PENDING.encode()
 INFEASIBLE: Final = "Infeasible"
@@ -33,6 +36,8 @@ _RESOURCES: Final = b'esources":'
 """End of the keys `resources` and `allocatedResources`."""
 _NO_PAIR: Final = NULL_BYTES, NULL_BYTES
 
+Block = tuple[str, str | None, bytes]
+"""Name, restart policy and resources (JSON) of a container."""
 Allocation = tuple[str, bytes, bytes]
 """Name of a container, its actual resources, and its allocated resources, from the status."""
 Shape = tuple[
@@ -45,6 +50,53 @@ Shape = tuple[
 """Key of the cache: the arguments of `_counted`."""
 _SHAPES: Final = ByteBoundedCache[Shape, Resources]()
 _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
+
+
+class Containers(NamedTuple):
+    """The properties of a pod's containers that Ebb uses."""
+
+    main: tuple[Block, ...]
+    init: tuple[Block, ...]
+    ports: tuple[HostPort, ...]
+    """Host ports of the pod; most pods have none."""
+    restarts_all: bool
+    """The exit of a container can restart all containers of the pod."""
+
+
+def containers_of(spec: PodSpec) -> Containers:
+    """Decode the containers of a pod. Raises: InvalidInputError with the field."""
+    found = main = _read_containers(spec.containers, "spec.containers")
+    blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in main])
+    init_blocks: tuple[Block, ...] = ()
+    if spec.init_containers is not NULL:
+        init = _read_containers(spec.init_containers, "spec.initContainers")
+        init_blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in init])
+        found = [*main, *init]
+    ports: list[HostPort] = []
+    restarts_all = False
+    on_host = spec.host_network
+    for number, one in enumerate(found):
+        # kube-scheduler's NodePorts ignores the ports of ordinary init containers.
+        if one.ports and (number < len(main) or one.restart_policy == "Always"):
+            for port in one.ports:
+                # With hostNetwork the API server defaults hostPort to containerPort.
+                taken = port.host_port or (on_host and port.container_port)
+                if taken:
+                    ports.append(HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP))
+        if one.restart_policy_rules:
+            restarts_all |= _restarts_all(one.restart_policy_rules)
+    return Containers(blocks, init_blocks, tuple(ports), restarts_all)
+
+
+def _read_containers(raw: msgspec.Raw, field: str) -> Sequence[objects.Container]:
+    found = CONTAINERS.decode(raw, field) or ()
+    if len(found) > pod_limits.CONTAINERS_MAX:
+        pod_limits.few("containers", len(found), pod_limits.CONTAINERS_MAX, field)
+    return found
+
+
+def _restarts_all(rules: Iterable[RestartRule]) -> bool:
+    return any(rule.action == RESTART_ALL_ACTION for rule in rules)
 
 
 def requests_of(
@@ -77,7 +129,7 @@ def _pair(one: msgspec.Raw, other: msgspec.Raw) -> tuple[bytes, bytes]:
 def _made(key: Shape) -> Resources:
     size = bytes_in(key)
     pod_limits.few("bytes of resources", size, RESOURCE_BYTES_MAX, "spec.containers")
-    return _SHAPES.made(key, lambda: _SAME_AMOUNTS.same(_counted(*key), size), size)
+    return _SHAPES.compute(key, lambda: _SAME_AMOUNTS.same(_counted(*key), size), size)
 
 
 def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
@@ -86,7 +138,7 @@ def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
     return tuple(
         [
             (one.name, bytes(one.resources), bytes(one.allocated_resources))
-            for one in STATUSES.read(raw, field) or ()
+            for one in STATUSES.decode(raw, field) or ()
         ]
     )
 
@@ -98,7 +150,7 @@ def pending_resizes(conditions: bytes) -> Sequence[Condition]:
     """
     if _RESIZE_PENDING not in conditions:
         return ()
-    found = CONDITIONS.read(conditions, "status.conditions") or ()
+    found = CONDITIONS.decode(conditions, "status.conditions") or ()
     return [one for one in found if one.type == RESIZE_PENDING]
 
 
@@ -166,9 +218,9 @@ def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
 
 
 def _requests(raw: bytes, field: str) -> Amounts:
-    found = REQUESTS.read(raw, field)
+    found = REQUESTS.decode(raw, field)
     return read_amounts((found and found.requests) or {}, f"{field}.requests")
 
 
 def _amounts(raw: bytes, field: str) -> Amounts:
-    return read_amounts(AMOUNTS.read(raw, field) or {}, field)
+    return read_amounts(AMOUNTS.decode(raw, field) or {}, field)

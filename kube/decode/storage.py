@@ -1,4 +1,4 @@
-"""Decode PersistentVolumeClaims, PersistentVolumes and CSINodes into core.cluster.volumes.
+"""Decode volumes, claims, CSINodes and VolumeAttachments into core.cluster.volumes.
 
 Errors name the field; the caller adds the object.
 """
@@ -9,16 +9,24 @@ from typing import Annotated, Final
 
 import msgspec
 
-from core.cluster.volumes import Claim, CsiNode, Volume
+from core.cluster.volumes import Attachment, Claim, CsiNode, Volume
 from core.model.constraints import EVERYWHERE, Disk, InlineDisk, VolumeTopology
 from core.placement.filters import ZONE_LABELS
 from kube.decode.byte_lru import ByteBoundedCache
-from kube.decode.fields import NULL, ApiName, Bounded, checked, few_bytes
+from kube.decode.field_decoding import (
+    NULL,
+    ApiName,
+    BoundedField,
+    check_memory,
+    checked_name,
+    shared_name,
+)
 from kube.decode.in_tree import BETWEEN_ZONES, affinity_of, disk_of
 from kube.decode.objects import (
     BLOCK_BYTES_MAX,
     InTreeSources,
     Meta,
+    Name,
     NodeSelector,
     Present,
     Struct,
@@ -45,8 +53,8 @@ class ClaimOwner(Struct):
     uid: ApiName = ""
 
 
-OWNERS: Final = Bounded[list[ClaimOwner]](list[ClaimOwner], items_max=1024)
-MODES: Final = Bounded[list[str]](list[str], bytes_max=1024)
+OWNERS: Final = BoundedField[list[ClaimOwner]](list[ClaimOwner], items_max=1024)
+MODES: Final = BoundedField[list[str]](list[str], bytes_max=1024)
 
 
 class ClaimAnnotations(Struct):
@@ -84,7 +92,7 @@ class VolumeAffinity(Struct):
     required: NodeSelector | None = None
 
 
-AFFINITY: Final = Bounded[VolumeAffinity](VolumeAffinity, bytes_max=BLOCK_BYTES_MAX)
+AFFINITY: Final = BoundedField[VolumeAffinity](VolumeAffinity, bytes_max=BLOCK_BYTES_MAX)
 
 
 class VolumeSpec(InTreeSources):
@@ -129,7 +137,7 @@ class Driver(Struct):
     allocatable: Allocatable | None = None
 
 
-DRIVERS: Final = Bounded[list[Driver]](list[Driver], bytes_max=BLOCK_BYTES_MAX)
+DRIVERS: Final = BoundedField[list[Driver]](list[Driver], bytes_max=BLOCK_BYTES_MAX)
 
 
 class CsiNodeSpec(Struct):
@@ -141,6 +149,23 @@ class CsiNodeObject(Struct):
     spec: CsiNodeSpec | None = None
 
 
+class AttachmentSource(Struct):
+    """The volume; an inline volume of a pod has no name, and kube-scheduler does not count it."""
+
+    persistent_volume_name: ApiName | None = None
+
+
+class AttachmentSpec(Struct):
+    attacher: ApiName = ""
+    node_name: ApiName = ""
+    source: AttachmentSource | None = None
+
+
+class AttachmentObject(Struct):
+    metadata: Name
+    spec: AttachmentSpec | None = None
+
+
 _TOPOLOGIES: Final = ByteBoundedCache[VolumeTopology, VolumeTopology]()
 """Shared objects for equal topologies."""
 
@@ -150,12 +175,12 @@ def claim(obj: ClaimObject) -> Claim:
     meta, spec = obj.metadata, obj.spec or ClaimSpec()
     complete = meta.annotations is not None and meta.annotations.bind_completed is not None
     bound = complete and obj.status is not None and obj.status.phase == BOUND
-    owners = OWNERS.read(meta.owner_references, "metadata.ownerReferences") or ()
+    owners = OWNERS.decode(meta.owner_references, "metadata.ownerReferences") or ()
     owner = next((one for one in owners if one.controller), None)
-    modes = MODES.read(spec.access_modes, "spec.accessModes") or ()
+    modes = MODES.decode(spec.access_modes, "spec.accessModes") or ()
     return Claim(
-        namespace=checked(meta.namespace or "default", "metadata.namespace"),
-        name=checked(meta.name, "metadata.name"),
+        namespace=checked_name(meta.namespace or "default", "metadata.namespace"),
+        name=checked_name(meta.name, "metadata.name"),
         volume=(spec.volume_name or "") if bound else "",
         modes=tuple(sorted(map(intern, set(modes)))),
         deleting=meta.deletion_timestamp is not None,
@@ -166,19 +191,19 @@ def claim(obj: ClaimObject) -> Claim:
 def volume(obj: VolumeObject) -> Volume:
     """Create a Volume. Raises: InvalidInputError with the field."""
     spec, labels = obj.spec, set_keys(obj.metadata.labels or VolumeLabels())
-    found = AFFINITY.read(spec.node_affinity, "spec.nodeAffinity")
+    found = AFFINITY.decode(spec.node_affinity, "spec.nodeAffinity")
     required = found.required if found else None
     terms = None if required is None else node_terms(required)
     reach = VolumeTopology(affinity=affinity_of(spec, terms, labels), zones=_zones(labels))
     size = len(spec.node_affinity)
     if size > SMALL_BYTES:
-        few_bytes(reach, KEPT_BYTES_MAX)
+        check_memory(reach, KEPT_BYTES_MAX)
     in_tree = None if spec.csi else disk_of(spec, labels)
     disk = Disk(spec.csi.driver, spec.csi.volume_handle) if spec.csi else None
     if in_tree is not None and not in_tree.fault:
         disk = Disk(in_tree.driver, in_tree.handle)
     return Volume(
-        name=checked(obj.metadata.name, "metadata.name"),
+        name=checked_name(obj.metadata.name, "metadata.name"),
         disk=disk,
         reach=_TOPOLOGIES.same(reach, size) if reach != EVERYWHERE else EVERYWHERE,
         fault=_fault(spec, reach, in_tree),
@@ -214,11 +239,25 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 def csi_node(obj: CsiNodeObject) -> CsiNode:
     """Create a CsiNode. Raises: InvalidInputError with the field."""
     raw = obj.spec.drivers if obj.spec else NULL
-    drivers = DRIVERS.read(raw, "spec.drivers") or ()
+    drivers = DRIVERS.decode(raw, "spec.drivers") or ()
     found = CsiNode(
-        name=checked(obj.metadata.name, "metadata.name"),
+        name=checked_name(obj.metadata.name, "metadata.name"),
         limits={one.name: one.allocatable.count if one.allocatable else None for one in drivers},
     )
     if len(raw) > SMALL_BYTES:
-        few_bytes(found, KEPT_BYTES_MAX)
+        check_memory(found, KEPT_BYTES_MAX)
     return found
+
+
+def attachment(obj: AttachmentObject) -> Attachment:
+    """Create an Attachment; missing fields are empty. Raises: InvalidInputError."""
+    # kube-scheduler also counts a VolumeAttachment whose volume is not attached yet or is being
+    # detached, so the status is not read.
+    spec = obj.spec or AttachmentSpec()
+    volume = (spec.source and spec.source.persistent_volume_name) or ""
+    return Attachment(
+        name=checked_name(obj.metadata.name, "metadata.name"),
+        driver=spec.attacher and shared_name(spec.attacher, "spec.attacher"),
+        node=spec.node_name and shared_name(spec.node_name, "spec.nodeName"),
+        volume=volume and checked_name(volume, "spec.source.persistentVolumeName"),
+    )

@@ -22,7 +22,7 @@ from core.model.constraints import (
 )
 from kube.decode import pod_limits
 from kube.decode.byte_lru import ByteBoundedCache, bytes_in
-from kube.decode.fields import NULL_BYTES
+from kube.decode.field_decoding import NULL_BYTES
 from kube.decode.objects import (
     AFFINITY,
     SPREADS,
@@ -77,7 +77,7 @@ _SAME_POD_CONSTRAINTS: Final = ByteBoundedCache[PodConstraints, PodConstraints](
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
     key = selector, affinity, tolerations
-    return _TEMPLATES[key] or _TEMPLATES.made(key, lambda: _template(*key))
+    return _TEMPLATES[key] or _TEMPLATES.compute(key, lambda: _template(*key))
 
 
 def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
@@ -87,8 +87,8 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     if too_much:
         return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
     asked = _affinity(affinity)
-    texts = TEXTS.read(selector, "spec.nodeSelector") or {}
-    tolerated = TOLERATIONS.read(tolerations, "spec.tolerations") or ()
+    texts = TEXTS.decode(selector, "spec.nodeSelector") or {}
+    tolerated = TOLERATIONS.decode(tolerations, "spec.tolerations") or ()
     too_much = (
         pod_limits.too_many_terms(asked)
         or pod_limits.over("entries of nodeSelector", len(texts), pod_limits.SELECTORS_MAX)
@@ -115,7 +115,7 @@ def pod_constraints(
     if spreads == NULL_BYTES or b"matchLabelKeys" not in spreads:
         labels = NULL_BYTES  # pods that differ only in their labels share the entry
     key = affinity, spreads, ports, namespace, labels
-    return _POD_CONSTRAINTS[key] or _POD_CONSTRAINTS.made(key, lambda: _pod_constraints(*key))
+    return _POD_CONSTRAINTS[key] or _POD_CONSTRAINTS.compute(key, lambda: _pod_constraints(*key))
 
 
 def _pod_constraints(
@@ -126,7 +126,7 @@ def _pod_constraints(
         return ports_only(ports, too_much)
     asked, unsupported = _affinity(affinity), set[str]()
     where = "spec.topologySpreadConstraints"
-    constraints = SPREADS.read(spreads, where) or ()
+    constraints = SPREADS.decode(spreads, where) or ()
     too_much = pod_limits.over(
         "topology spread constraints", len(constraints), pod_limits.SPREADS_MAX
     )
@@ -177,20 +177,20 @@ def labels(raw: bytes) -> Mapping[str, str]:
     Labels that exceed the limits are TOO_MANY_LABELS.
     """
     found = _LABELS[raw]
-    return _LABELS.made(raw, lambda: _labels(raw)) if found is None else found
+    return _LABELS.compute(raw, lambda: _labels(raw)) if found is None else found
 
 
 def _labels(raw: bytes) -> Mapping[str, str]:
     if pod_limits.too_large(labels=raw):
         return TOO_MANY_LABELS
-    found = TEXTS.read(raw, "metadata.labels") or {}
+    found = TEXTS.decode(raw, "metadata.labels") or {}
     if len(found) > pod_limits.LABELS_MAX:
         return TOO_MANY_LABELS
     return {intern(key): intern(value) for key, value in found.items()}
 
 
 def _affinity(raw: bytes) -> Affinity:
-    return AFFINITY.read(raw, "spec.affinity") or NO_AFFINITY
+    return AFFINITY.decode(raw, "spec.affinity") or NO_AFFINITY
 
 
 def _pod_terms(

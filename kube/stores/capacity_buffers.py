@@ -149,7 +149,7 @@ def _existing(buffer: _Buffer) -> ExistingBuffer:
 def _pod_shape(template: msgspec.Raw) -> BufferShape | None:
     """Return the requests and node constraints of a template's pods; None if it is invalid."""
     try:
-        pod = TEMPLATES.read(template).pod
+        pod = TEMPLATES.decode(template).pod
     except InvalidInputError:
         return None
     return None if pod.too_much else (pod.requests, pod.node_constraints)

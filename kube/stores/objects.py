@@ -81,7 +81,7 @@ class Store(Generic[Object]):
     def _read(self, raw: bytes) -> Versioned[Object] | None:
         try:
             found = answered(self._kind.decoder, raw)
-            made = self._kind.made(found)
+            made = self._kind.model_of(found)
         except (GarbledError, InvalidInputError) as fault:
             problem = f"API server: not a {self._kind.name}: {one_line(str(fault))}"
             raise UnavailableError(problem) from fault

@@ -20,7 +20,7 @@ from typing import Final
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
-from kube.decode.fields import Bytes
+from kube.decode.field_decoding import Bytes
 from kube.decode.kinds import NODES, PODS
 from kube.decode.pod_times import Times, pod_as_it_was, times
 from kube.dump import items
@@ -191,7 +191,7 @@ def _update_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where:
     known = reading.nodes.get(found.key)
     if known is not None and known.settled:
         return
-    node = NODES.read(raw, where)
+    node = NODES.decode(raw, where)
     begins_ms = _begun(reading, at_ms, found) if known is None else known.begins_ms
     settled = node.ready and at_ms - begins_ms > SETTLES_MS
     reading.nodes[found.key] = _NodeTrack(node, begins_ms, settled)

@@ -20,7 +20,7 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint, is_virtual
 from core.model.pod import DAEMON_SET, Pod
 from core.model.requests import Container, PodParts, pod_requests, resources
-from kube.decode.fields import read_amounts, strictly
+from kube.decode.field_decoding import decode_json, read_amounts
 from runtime import files
 from sim.history.cluster_history import (
     ClusterHistory,
@@ -102,7 +102,7 @@ def read(
 
 def _take_file(reading: Reading, path: str) -> None:
     raw = files.read_dump(path, FILE_BYTES_MAX)
-    body = strictly(_BODY.decode, raw, path, HOW_TO)
+    body = decode_json(_BODY.decode, raw, path, HOW_TO)
     if body.status != "success" or body.data is None:
         problem = f"status: {body.status!r:.40}; allowed: 'success' {body.error:.200}".strip()
         raise InvalidInputError(path, problem)
@@ -131,7 +131,7 @@ def _take_series(reading: Reading, name: str, series: _MatrixSeries, where: str)
     take = READERS.get(name)
     if take is None:
         return 0
-    samples = strictly(_SAMPLES.decode, bytes(series.values), f"{where}.values")
+    samples = decode_json(_SAMPLES.decode, bytes(series.values), f"{where}.values")
     if not all(math.isfinite(at) and 0 <= at < 1e11 for at, _ in samples):
         raise InvalidInputError(f"{where}.values", "invalid time; allowed: Unix seconds")
     reading.metrics.add(name)

@@ -25,13 +25,13 @@ from core.marks.wellknown import TAINT_KEY
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from kube.client import PAGE_OBJECTS, Client
+from kube.client import client as package  # type: ignore[attr-defined]  # without the rest of it
 from kube.decode.kinds import NODES, PODS, Kind
 from kube.freshness import Freshness, WatchSink
 from kube.inventory import Inventory
 from kube.listing import WHOLE
-from kube.names import NAMESPACE
-from kube.package import client as package
-from kube.watch import _Follower, follow
+from kube.target import NAMESPACE
+from kube.watch import _Watcher, watch_objects
 from runtime.clock import SystemClock
 from runtime.metrics import WatchMetrics
 from tests.support.fake_objects import Json, event, node_object
@@ -196,7 +196,7 @@ class Synced(WatchSink):
 async def first_sync(client: Client, feed: Synced) -> tuple[float, float]:
     """Return wall and processor seconds from the first request to the complete view."""
     wall, used = time.perf_counter(), time.process_time()
-    task = asyncio.create_task(follow(client, PODS, feed))
+    task = asyncio.create_task(watch_objects(client, PODS, feed))
     await feed.done.wait()
     taken = time.perf_counter() - wall, time.process_time() - used
     task.cancel()
@@ -251,7 +251,7 @@ async def measure(port: int, views: Views) -> Rows:
             ),
         }
         for name, (kind, handler, lines) in cases.items():
-            micros = per_event_micros(_Follower(client, kind, handler, WHOLE)._event, lines)
+            micros = per_event_micros(_Watcher(client, kind, handler, WHOLE)._event, lines)
             note = f"{micros / k:.1f} us x K, budget 15"
             rows.append((f"{name}, decoded and indexed", f"{micros:.1f} us", note))
     return rows

@@ -33,7 +33,7 @@ from aiohttp import web
 from kube.client import PAGE_OBJECTS
 from kube.decode.kinds import PODS, Kind
 from serving import tls
-from serving.servers import trusting
+from serving.tls_contexts import client_context
 from tests.bench import programs, serving
 from tests.bench.bench_kube import PODS_PER_NODE, pod_object
 from tests.bench.bench_webhook import a_review
@@ -191,7 +191,7 @@ class Reviewer:
 
     def __init__(self, server: Server, ca: bytes) -> None:
         body = a_review(NODE_BYTES)
-        self._connection = serving.Connection(server.port, MUTATE_PATH, body, trusting(ca))
+        self._connection = serving.Connection(server.port, MUTATE_PATH, body, client_context(ca))
         self._tasks = [Path(f"/proc/{pid}/schedstat") for pid in (os.getpid(), server.pid)]
 
     def _waited(self) -> float:
@@ -351,7 +351,7 @@ class Memory(NamedTuple):
 
 def many_reviews(port: int, ca: bytes) -> None:
     """Send the reviews after which the webhook's memory is measured."""
-    body, trust = a_review(NODE_BYTES), trusting(ca)
+    body, trust = a_review(NODE_BYTES), client_context(ca)
     lines = [serving.Connection(port, MUTATE_PATH, body, trust) for _ in range(MEMORY_CONNECTIONS)]
     serving.measure({WEBHOOK: lines}, 1, MEMORY_REVIEWS)
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from serving import tls
-from serving.servers import trusting
+from serving.tls_contexts import client_context
 from tests.bench import programs, serving
 from tests.bench.machine import factor, show
 from webhook.app import MUTATE_PATH
@@ -60,7 +60,7 @@ class Servers:
         pair = tls.make_pair(["localhost"], int(time.time()))
         pem = folder / "pair.pem"
         pem.write_bytes(pair.certificate + pair.key)
-        self.trusting = trusting(pair.ca)
+        self.trusting = client_context(pair.ca)
         self.peer = serving.build_peer(folder)
         with serving.on_server_core():
             _, port = stack.enter_context(programs.webhook(folder, pair))

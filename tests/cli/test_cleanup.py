@@ -29,8 +29,8 @@ from core.marks.wellknown import (
 )
 from core.moves.records import CONFIG_MAP, MoveRecords, MoveStep, encode
 from kube.decode.kinds import BUFFERS
-from kube.names import NAMESPACE
 from kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
+from kube.target import NAMESPACE
 from tests.cli.test_source import run as run_any
 from tests.support.fake_api import FakeApi
 from tests.support.fake_deployments import NAMESPACE as MOVING

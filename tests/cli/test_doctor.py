@@ -14,7 +14,7 @@ from cli.doctor.checks import CHECKS, diagnose
 from cli.doctor.finding import CheckState, Diagnosis
 from cli.formats.text import doctor as text
 from core.marks.wellknown import TAINT_KEY
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, with_components
 from tests.support.plan_cli import ITEMS, dump
 from tests.support.setup_cluster import (

@@ -14,7 +14,7 @@ from cli.input.setup import SETUP_KINDS, SetupKind
 from extender.metrics import Metrics
 from kube.client import PAGE_OBJECTS
 from kube.decode.kinds import BY_NAME
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from runtime.clock import micro_time
 from tests.cli.test_running import LEASE_PATH, World
 from tests.manifests.kustomize import MANIFESTS

@@ -16,7 +16,7 @@ from core.config.settings import API_VERSION, KIND
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from core.model.humanize import HOUR
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.cli.test_plan_emptying import deployment, owned
 from tests.cli.test_running import HEAD, LEADER, NOW, World, world
 from tests.support.plan_cli import Json, dump, node, pod

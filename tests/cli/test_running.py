@@ -26,7 +26,7 @@ from controller.leader_report import (
 )
 from controller.names import CONFIG_MAP, LEASE
 from core.config.settings import API_VERSION, KIND
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.platforms.objects import autoscaler_status
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object

@@ -26,7 +26,7 @@ from kube.decode.kinds import (
     Kind,
 )
 from kube.listing import Listed
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from runtime.clock import micro_time
 from tests.core.engine.test_buffers import TEMPLATE, written
 from tests.platforms.objects import autoscaler_status

@@ -14,8 +14,8 @@ from core.model.cluster import DisruptionBudget
 from core.model.errors import UnavailableError
 from kube.decode.kinds import BUDGETS, KINDS
 from kube.freshness import WatchSink
-from kube.names import NAMESPACE
 from kube.stores.access_review import ANSWER_SECONDS, AccessReview
+from kube.target import NAMESPACE
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 
 BUDGET = DisruptionBudget(namespace="d", name="b", disruptions_allowed=1)

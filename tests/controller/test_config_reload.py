@@ -17,7 +17,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from kube.decode.kinds import NODES, PODS
 from kube.stores.events import EventType
-from runtime.changes import Changes
+from runtime.file_changes import FileChanges
 from runtime.program import Start
 from tests.support import builders
 from tests.support.admission import NodeApi
@@ -162,7 +162,7 @@ async def test_changed_file_is_retried_until_it_is_accepted(tmp_path: Path) -> N
         return answers.pop()
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(Changes([str(file)]).follow(act, every_seconds=0.001))
+        task = tasks.create_task(FileChanges([str(file)]).run(act, every_seconds=0.001))
         await asyncio.sleep(0)
         file.write_text("three")
         await tried.wait()
@@ -184,7 +184,7 @@ async def test_change_is_noticed_when_it_happens_before_watch_starts(
         return done
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(start.changes.follow(reload, every_seconds=0.001))
+        task = tasks.create_task(start.changes.run(reload, every_seconds=0.001))
         await reloaded.wait()
         task.cancel()
     assert running.controller.config.mode is Mode.ENFORCE
@@ -205,7 +205,7 @@ async def test_change_is_noticed_when_mounted_volume_is_swapped(tmp_path: Path) 
 
     async def watch() -> None:
         watching.set()
-        await Changes([str(link / "ebb.yaml")]).follow(act, every_seconds=0.001)
+        await FileChanges([str(link / "ebb.yaml")]).run(act, every_seconds=0.001)
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(watch())

@@ -131,7 +131,7 @@ class World:
         """Bring the view up to date, as the watches do."""
         for kind in (PODS, *SURGE_KINDS):
             stored = self.api.objects[kind.resource].values()
-            found = (kind.read(orjson.dumps(one)) for one in stored)
+            found = (kind.decode(orjson.dumps(one)) for one in stored)
             self.view.replaced(kind, [one for one in found if one is not None])
 
     async def turn(self, *, seconds: int = 1, reconciled: bool = True) -> None:

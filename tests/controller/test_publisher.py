@@ -269,7 +269,7 @@ def published_cpu_millis(api: FakeApi) -> int:
     total = 0
     for key, one in api.objects[BUFFERS.resource].items():
         raw = orjson.dumps(api.objects[TEMPLATES.resource][key])
-        total += one["spec"]["replicas"] * TEMPLATES.read(raw).pod.requests.cpu_millis
+        total += one["spec"]["replicas"] * TEMPLATES.decode(raw).pod.requests.cpu_millis
     return total
 
 

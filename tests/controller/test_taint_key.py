@@ -7,8 +7,8 @@ import pytest
 
 from controller.taint_key import KEEP_SECONDS, KEY_ANNOTATION, TaintKey
 from core.model.errors import InvalidInputError, UnavailableError
-from kube.names import NAMESPACE
 from kube.stores.lease import Lease
+from kube.target import NAMESPACE
 from tests.support.clock import in_virtual_time
 from tests.support.leases import Door, Store
 

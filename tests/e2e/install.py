@@ -12,7 +12,7 @@ import yaml
 
 from controller.names import LEASE as LEASE_NAME
 from core.config.settings import Mode
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Json
 from tests.e2e.objects import NODES, TAINT, add_nodes, mark, taints
 from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb, until

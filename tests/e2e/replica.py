@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Json, RefusedError
 from tests.e2e.install import ACCOUNTS, plain_url
 from tests.e2e.line import Line

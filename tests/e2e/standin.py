@@ -52,7 +52,7 @@ def read_state(observer: Observer, state: ClusterState) -> dict[str, float]:
     """Read nodes and pods into the state; return the creation times of the pods by name."""
     nodes, pods, since = observer.seen()
     places = {one.name: Place(one, 0, one.allocatable) for one in map(_decoded, nodes)}
-    found = (POD_KIND.read(json.dumps(one).encode()) for one in pods)
+    found = (POD_KIND.decode(json.dumps(one).encode()) for one in pods)
     state.pods = {pod.key: pod for pod in found if pod is not None}
     for pod in state.pods.values():
         if place := places.get(pod.node or ""):
@@ -63,7 +63,7 @@ def read_state(observer: Observer, state: ClusterState) -> dict[str, float]:
 
 
 def _decoded(node: Json) -> Node:
-    return NODE_KIND.read(json.dumps(node).encode())
+    return NODE_KIND.decode(json.dumps(node).encode())
 
 
 class CostWriter(threading.Thread):
@@ -160,7 +160,7 @@ class StandIn:
                 raise
             return []
         who = {"name": meta["name"], "namespace": meta["namespace"]}
-        pod = POD_KIND.read(json.dumps({"metadata": who, "spec": template["spec"]}).encode())
+        pod = POD_KIND.decode(json.dumps({"metadata": who, "spec": template["spec"]}).encode())
         assert pod is not None
         return [replace(pod, name=f"{pod.name}-{n}") for n in range(spec["replicas"])]
 

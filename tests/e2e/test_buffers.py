@@ -9,7 +9,7 @@ import pytest
 from core.config.settings import Mode
 from core.marks.wellknown import BUFFER_OURS_LABEL, MARK_LABEL
 from kube.decode.kinds import BUFFERS, TEMPLATES
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from kube.watch import ABSENT_SECONDS
 from tests.e2e.api import Api, Json
 from tests.e2e.buffers import DEFINITIONS, GROUP, NAME, define

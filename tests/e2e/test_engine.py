@@ -12,7 +12,7 @@ from core.marks.wellknown import (
     SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import CONTROLLER_ACCOUNT, Programs, in_force, installed, point, port_of
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints

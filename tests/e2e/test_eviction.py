@@ -17,8 +17,8 @@ from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.pod import Pod
 from kube.client import Client
 from kube.decode import kinds
-from kube.names import NAMESPACE
 from kube.stores.evictions import EvictionAnswer, EvictionResult, EvictionStore
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     CONTROLLER_ACCOUNT,
@@ -144,7 +144,7 @@ def test_eviction_api_answers_as_predicted_from_budgets(plane: Plane, pods: Api)
     add_nodes(api, "a")
     deploy(api, "web", 1)
     (found,) = api.get(PODS)["items"]
-    pod = kinds.PODS.read(json.dumps(found).encode())
+    pod = kinds.PODS.decode(json.dumps(found).encode())
     assert pod is not None
     assert pod.ready
 
@@ -154,7 +154,7 @@ def test_eviction_api_answers_as_predicted_from_budgets(plane: Plane, pods: Api)
 
     def ask(pod: Pod) -> tuple[EvictionResult, str | None]:
         raw = [json.dumps(one).encode() for one in api.get(BUDGETS)["items"]]
-        why = Allowances(map(kinds.BUDGETS.read, raw)).why_not(pod)
+        why = Allowances(map(kinds.BUDGETS.decode, raw)).why_not(pod)
         return asyncio.run(answered(pod)).result, why.code if why else None
 
     assert ask(replace(pod, uid="another"))[0] is EvictionResult.GONE

@@ -7,7 +7,7 @@ import pytest
 from core.config.settings import Mode
 from core.marks.wellknown import COST_ANNOTATION, DO_NOT_DISRUPT_ANNOTATION, TAINT_KEY
 from core.writes.costs import cost_of
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed, overlay
 from tests.e2e.karpenter import FINALIZER, TAKEN_SECONDS, add_empty, drop_pool, karpenter, set_pool

@@ -13,7 +13,7 @@ import pytest
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Mode
 from core.marks.wellknown import TAINT_KEY
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     LEASE,

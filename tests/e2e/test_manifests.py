@@ -10,7 +10,7 @@ import yaml
 
 from core.config.settings import Mode
 from core.marks.wellknown import MARK_LABEL
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     CONTROLLER_ACCOUNT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.config.settings import Mode
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import apply, config, ending, overlay, point, port_of, start_program
 from tests.e2e.objects import add_nodes

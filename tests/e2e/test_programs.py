@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from core.config.settings import Mode
-from serving.servers import trusting
+from serving.tls_contexts import client_context
 from tests.bench.bench_webhook import a_review
 from tests.bench.serving import Connection
 from tests.e2e.api import Api, Json
@@ -131,7 +131,9 @@ def reviews(three: Three, api: Api) -> Connection:
     """Return a connection that sends reviews of 48 kB to the webhook."""
     ca = base64.b64decode(api.get(SECRET)["data"]["ca.crt"])
     body = a_review(24_000)
-    return Connection(admission_port_of(three.webhook.settings), MUTATE_PATH, body, trusting(ca))
+    return Connection(
+        admission_port_of(three.webhook.settings), MUTATE_PATH, body, client_context(ca)
+    )
 
 
 def scrapes(three: Three, _: Api) -> Connection:

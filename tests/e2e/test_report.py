@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.config.settings import Mode
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Json
 from tests.e2e.install import apply, config, ending, remove, start_program
 from tests.e2e.objects import NODES, add_nodes, pod

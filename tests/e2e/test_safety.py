@@ -15,7 +15,7 @@ from core.marks.wellknown import (
     SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
-from runtime.changes import FILES_SECONDS
+from runtime.file_changes import FILES_SECONDS
 from tests.e2e.api import WAIT_SECONDS, Api, Json
 from tests.e2e.install import Programs, installed
 from tests.e2e.objects import NODES, PODS, THEIRS, add_nodes, pod, taints

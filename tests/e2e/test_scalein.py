@@ -10,7 +10,7 @@ import pytest
 from core.config.settings import Mode
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.writes.costs import NEXT_MIN
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     CONTROLLER_ACCOUNT,

@@ -19,7 +19,7 @@ import pytest
 from core.config.settings import Mode
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from core.moves.records import CONFIG_MAP
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import APPLY, Api, Json
 from tests.e2e.install import CONTROLLER_ACCOUNT, Start, apply, overlay, remove, starting
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, START, add_nodes

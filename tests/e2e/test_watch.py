@@ -7,7 +7,7 @@ import pytest
 
 from core.config.settings import Mode
 from core.marks.wellknown import MARK_LABEL
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     CONTROLLER_ACCOUNT,

@@ -31,7 +31,7 @@ from kube.decode.kinds import NODES, PODS
 from runtime.logs import LOG_INTERVAL_SECONDS
 from serving import http, tls
 from serving.limits import PortLimits
-from serving.servers import Serving, trusting
+from serving.tls_contexts import ServingCertificate, client_context
 from tests.hostile.objects import DEEP
 from tests.support.builders import marked, node, pod
 from tests.support.certificates import START, signed
@@ -378,7 +378,7 @@ async def test_call_needs_client_certificate_when_it_is_required(
 ) -> None:
     ca = tls.make_ca(START)
     (tmp_path / "ca").write_bytes(ca.certificate)
-    serving, trust = Serving(str(tmp_path / "ca")), trusting(ca.certificate)
+    serving, trust = ServingCertificate(str(tmp_path / "ca")), client_context(ca.certificate)
     serving.load(tls.make_leaf(ca, ["localhost"], START))
     if shown:
         caller = signed(ca, ec.generate_private_key(ec.SECP256R1()), name="caller", days=3650)

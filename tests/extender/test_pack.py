@@ -13,7 +13,7 @@ from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.pod import Pod
 from core.model.resources import Resources
 from extender import wire
-from extender.node_requests import NO_REQUESTS, RequestsByNode
+from extender.scores import NO_REQUESTS, RequestsByNode
 from extender.view import View
 from kube.decode.kinds import NODES, PODS
 from tests.support.builders import node

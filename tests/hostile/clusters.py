@@ -24,7 +24,7 @@ from kube.decode.kinds import BY_NAME, KINDS
 from kube.dump import from_dumps
 from kube.freshness import WatchSink
 from kube.listing import WHOLE, Listed
-from kube.watch import _Follower
+from kube.watch import _Watcher
 from tests.support.clock import FakeClock
 
 CONFIG = Config(
@@ -69,9 +69,9 @@ class Watched:
     def event(self, name: str, raw: bytes) -> bool:
         """Apply a watch event; return False if it is invalid and would lead to a new list."""
         kind = BY_NAME[name]
-        follower = _Follower(cast("Any", None), kind, self.feeds[kind], WHOLE)
+        watcher = _Watcher(cast("Any", None), kind, self.feeds[kind], WHOLE)
         try:
-            follower._event(b'{"type":"ADDED","object":%b}' % raw)
+            watcher._event(b'{"type":"ADDED","object":%b}' % raw)
         except GarbledError:
             return False
         return True

@@ -9,7 +9,7 @@ import pytest
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from extender import wire as extender
-from kube.decode.fields import NAME_MAX
+from kube.decode.field_decoding import NAME_MAX
 from tests.support.admission import patch_of
 from tests.support.large_bodies import CALLS, REVIEWS, review
 from tests.support.wire_types import FORMS, Form, Place, large, places

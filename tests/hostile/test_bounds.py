@@ -77,7 +77,7 @@ def kept(kind: AnyKind, raw: bytes) -> object:
 
 def _hear(inventory: Inventory, kind: AnyKind, raw: bytes) -> None:
     try:
-        found = kind.taken(msgspec.Raw(raw))
+        found = kind.model_or_placeholder(msgspec.Raw(raw))
     except InvalidInputError as fault:
         inventory.refused(kind, "d/a", str(fault))
     else:
@@ -216,7 +216,7 @@ def test_extender_takes_little_memory_when_a_kubelet_reports_new_resources_each_
         }
         status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110", **allocatable}}
         node = {"metadata": {"name": "evil"}, "status": status}
-        view.changed(NODES, NODES.read(orjson.dumps(node)))
+        view.changed(NODES, NODES.decode(orjson.dumps(node)))
         view.answer(call, 0.0)
 
     report(0)

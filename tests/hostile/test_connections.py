@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from controller.metrics import Metrics as ControllerMetrics
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from runtime.clock import SystemClock
-from serving import http, servers, tls
+from serving import http, tls, tls_contexts
 from serving.limits import PortLimits
 from tests.support.clock import FakeClock
 from webhook.metrics import Metrics as WebhookMetrics
@@ -85,7 +85,7 @@ class Port:
             http.answer_at_once(
                 app, "/length", BODY_BYTES_MAX, lambda body, *_: b"%d" % len(body), lambda: None
             )
-        context = servers.serving(PAIR) if self.secure else None
+        context = tls_contexts.server_context(PAIR) if self.secure else None
         server = http.Server(app, "127.0.0.1:0", context, limits)
         await server.start()
         self._stack.push_async_callback(server.stop)
@@ -102,7 +102,7 @@ class Port:
         """Connect from a local address."""
         context: ssl.SSLContext | None = None
         if self.secure if secure is None else secure:
-            context = servers.trusting(PAIR.ca)
+            context = tls_contexts.client_context(PAIR.ca)
         host = "localhost" if context else None
         async with asyncio.timeout(PATIENCE_SECONDS):
             reader, writer = await asyncio.open_connection(

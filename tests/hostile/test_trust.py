@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from kube.stores.ca_store import REGISTRATIONS, Registration, SecretStore
-from serving import servers, tls
-from serving.servers import Serving
+from serving import tls, tls_contexts
 from serving.tls import Pair
+from serving.tls_contexts import ServingCertificate
 from tests.support.certificates import (
     START,
     Cluster,
@@ -84,7 +84,7 @@ UNUSABLE: dict[str, Mapping[str, bytes]] = {
 }
 
 
-def ready(cluster: Cluster, server: Serving) -> bool:
+def ready(cluster: Cluster, server: ServingCertificate) -> bool:
     assert cluster.bundle is not None
     return all(connects(server.context, bundle) for bundle in cluster.bundle)
 
@@ -240,11 +240,11 @@ def test_mutated_pair_is_accepted_or_rejected_with_name(seed: int) -> None:
         changed = mutated(chance.choice([CA.certificate, CA.key, LEAF.certificate]), chance)
         pair = chance.choice([Pair(changed, CA.key), Pair(CA.certificate, changed)])
         for read in (
-            lambda: servers.check_ca(pair, START),  # noqa: B023 called at once
-            lambda: Serving().load(pair),  # noqa: B023
+            lambda: tls_contexts.check_ca(pair, START),  # noqa: B023 called at once
+            lambda: ServingCertificate().load(pair),  # noqa: B023
             lambda: tls.life(changed),  # noqa: B023
             lambda: tls.is_ours(changed),  # noqa: B023
-            lambda: servers.lasts(changed, START),  # noqa: B023
+            lambda: tls_contexts.lasts(changed, START),  # noqa: B023
             lambda: tls.split(changed),  # noqa: B023
         ):
             with suppress(InvalidInputError):
@@ -343,7 +343,7 @@ def test_previous_certificate_is_served_when_new_files_are_invalid(
     tmp_path: Path, crt: bytes, key: bytes
 ) -> None:
     files = str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
-    server = Serving()
+    server = ServingCertificate()
     (tmp_path / "tls.crt").write_bytes(LEAF.certificate)
     (tmp_path / "tls.key").write_bytes(LEAF.key)
     server.load_files(*files, START)
@@ -361,7 +361,7 @@ def test_previous_certificate_is_served_when_new_files_are_invalid(
 
 @pytest.mark.parametrize("order", [["EC", "RSA", "EC"], ["RSA", "EC", "RSA"]])
 def test_previous_certificate_is_not_served_when_key_type_changes(order: list[str]) -> None:
-    server = Serving()
+    server = ServingCertificate()
     for kind in order:
         server.load(kinds()[kind])
         assert connects(server.context, CA.certificate)
@@ -375,7 +375,7 @@ def test_client_certificate_is_required_with_every_server_certificate(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     (tmp_path / "ca").write_bytes(b"# Gr\xc3\xbc\xc3\x9fe\n" + OTHER.certificate)
-    server = Serving(str(tmp_path / "ca"))
+    server = ServingCertificate(str(tmp_path / "ca"))
     server.context.maximum_version = version
     for name, ca in (("good", OTHER), ("bad", CA)):
         key = ec.generate_private_key(ec.SECP256R1())
@@ -400,7 +400,7 @@ def test_changed_client_ca_applies_when_certificate_is_reloaded(
         shown = signed(signer, ec.generate_private_key(ec.SECP256R1()), name="caller", days=365)
         (tmp_path / name).write_bytes(shown.certificate + shown.key)
     ca.write_bytes(OTHER.certificate)
-    server = Serving(str(ca))
+    server = ServingCertificate(str(ca))
     server.context.maximum_version = version
 
     def gets_through() -> list[str]:
@@ -422,11 +422,11 @@ def test_changed_client_ca_applies_when_certificate_is_reloaded(
 def test_invalid_client_ca_is_rejected_with_its_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "ca").write_bytes(content)
     with pytest.raises(InvalidInputError, match="ca: not PEM certificates"):
-        Serving(str(tmp_path / "ca"))
+        ServingCertificate(str(tmp_path / "ca"))
 
 
 def test_connection_fails_when_server_has_no_certificate() -> None:
-    assert not connects(Serving().context, CA.certificate)
+    assert not connects(ServingCertificate().context, CA.certificate)
 
 
 def test_expired_certificate_is_loaded_when_served_certificate_has_expired(
@@ -434,7 +434,7 @@ def test_expired_certificate_is_loaded_when_served_certificate_has_expired(
 ) -> None:
     (tmp_path / "tls.crt").write_bytes(LEAF.certificate)
     (tmp_path / "tls.key").write_bytes(LEAF.key)
-    server = Serving()
+    server = ServingCertificate()
     files = str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
     server.load_files(*files, START + 30 * DAY)
     assert server.valid_until < START + 30 * DAY

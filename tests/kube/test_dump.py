@@ -181,7 +181,7 @@ def test_unusual_quantities_are_read_as_in_kubernetes(written: str | float, byte
     raw = changed(POD, **{QUANTITY_PATH: "@"}).replace(
         item, orjson.dumps(written) if not isinstance(written, int) else str(written).encode()
     )
-    found = kinds.PODS.read(raw)
+    found = kinds.PODS.decode(raw)
     assert found is not None
     assert found.requests.memory_bytes == bytes_
 

@@ -280,7 +280,7 @@ async def test_watch_restarts_when_line_is_not_event(api: FakeApi, line: bytes) 
     async with following(api) as bench:
         await bench.settled()
         api.raw(line)
-        api.hang()  # the follower leaves this one by itself
+        api.hang()  # the watch ends this connection by itself
         await api.watched(PODS)
         bench.put_pods("a")
         await bench.settled()

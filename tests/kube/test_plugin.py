@@ -15,7 +15,7 @@ from kube.client import Client
 from kube.credentials import EARLY_SECONDS, RUN_AFTER_SECONDS_MIN
 from kube.decode import kinds
 from kube.stores.objects import nodes
-from kube.watch import follow
+from kube.watch import watch_objects
 from tests.e2e.pki import Authority
 from tests.support.clock import START, FakeClock
 from tests.support.fake_api import NODES, FakeApi
@@ -151,7 +151,7 @@ async def test_new_certificate_of_plugin_is_used_for_new_connections(tmp_path: P
         file = plugin.kubeconfig(api, authority.certificate)
         async with await Client.connect(file, None, clock) as client:
             seen = Seen(kinds.NODES)
-            watching = asyncio.create_task(follow(client, kinds.NODES, seen))
+            watching = asyncio.create_task(watch_objects(client, kinds.NODES, seen))
             await api.watched(NODES)
             plugin.answers_certificate(authority.sign("second", "second"))
             clock.seconds = ENDS_SECONDS

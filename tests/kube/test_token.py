@@ -15,7 +15,7 @@ from kube.credentials import BEARER, follow_token
 from kube.kubeconfig import load
 from kube.stores.objects import nodes
 from serving import tls
-from serving.servers import serving
+from serving.tls_contexts import server_context
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 
@@ -101,7 +101,7 @@ async def test_in_cluster_token_is_renewed_over_tls(tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(pair.ca)
     (tmp_path / "token").write_text("first")
     api = FakeApi()
-    await api.start(tls=serving(pair))
+    await api.start(tls=server_context(pair))
     api.put(NODES, node_object("n"))
     loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
         token_filename=str(tmp_path / "token"),

@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from core.config.document import parse
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.manifests.kustomize import Json, find, of_kind, render, templates, with_components
 from webhook import names
 

@@ -24,7 +24,7 @@ from core.marks.wellknown import (
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.manifests.kustomize import (
     COMPONENTS,
     ROOT,

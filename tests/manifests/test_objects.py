@@ -9,7 +9,7 @@ from core.moves.records import CONFIG_MAP as RECORDS
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from runtime import files
 from runtime.clock import SystemClock
 from serving.http import Health

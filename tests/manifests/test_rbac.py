@@ -10,7 +10,7 @@ from controller.names import CONFIG_MAP as CONFIGURATION
 from controller.names import LEASE
 from core.moves.records import CONFIG_MAP
 from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names

@@ -5,7 +5,7 @@ import yaml
 
 from extender.formulas import SCORE_MARKED_PREFER_NO_SCHEDULE_MAX, SCORE_MAX
 from extender.scores import ANY_POD, SCORES
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from tests.manifests.kustomize import MANIFESTS, ROOT, Json, documents, find, render
 from tests.manifests.test_objects import extender_routes
 from tests.support.builders import node

@@ -11,7 +11,7 @@ import pytest
 from runtime.clock import SystemClock
 from runtime.logs import LOG_INTERVAL_SECONDS
 from runtime.metrics import TlsMetrics
-from serving import http, servers, tls
+from serving import http, tls, tls_contexts
 from serving.handshakes import Failure, Handshakes, classify
 from tests.support.clock import FakeClock
 
@@ -27,7 +27,7 @@ class Bench:
         self.faults: asyncio.Queue[OSError] = asyncio.Queue()
         self._handshakes = Handshakes(self.metrics, self.clock)
         app = http.base_app(http.Health(), self.clock)
-        context = servers.serving(PAIR)
+        context = tls_contexts.server_context(PAIR)
         self.server = http.Server(app, "127.0.0.1:0", context, failed=self._failed)
 
     def _failed(self, fault: OSError) -> None:
@@ -63,11 +63,11 @@ async def bench() -> AsyncIterator[Bench]:
 
 def distrust_certificate(bench: Bench) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
-        bench.connect(servers.trusting(ANOTHER.ca))
+        bench.connect(tls_contexts.client_context(ANOTHER.ca))
 
 
 def offer_no_common_cipher(bench: Bench) -> None:
-    context = servers.trusting(PAIR.ca)
+    context = tls_contexts.client_context(PAIR.ca)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("PSK-AES128-CBC-SHA256")
     with pytest.raises(ssl.SSLError):
@@ -99,7 +99,7 @@ async def test_failed_handshake_is_counted_by_reason(
     await asyncio.to_thread(connect, bench)
     await bench.faults.get()
     assert bench.counts() == {reason.value: 1}
-    await asyncio.to_thread(bench.connect, servers.trusting(PAIR.ca))
+    await asyncio.to_thread(bench.connect, tls_contexts.client_context(PAIR.ca))
     assert bench.counts() == {reason.value: 1}
 
 

@@ -96,7 +96,7 @@ class NodeApi:
         """Number of next writes that are answered with 429."""
 
     def node(self, name: str) -> Node:
-        return kinds.NODES.read(orjson.dumps(self.nodes[name]))
+        return kinds.NODES.decode(orjson.dumps(self.nodes[name]))
 
     async def get(self, key: str) -> tuple[Node, str]:
         return self.node(key), str(self.versions[key])

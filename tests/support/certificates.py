@@ -19,8 +19,8 @@ from cryptography.x509.oid import NameOID
 from core.model.errors import ConflictError, UnavailableError
 from kube.stores.ca_store import Registered, Registration, Secret, SecretStore
 from runtime.clock import Clock
-from serving.servers import Serving
 from serving.tls import Pair
+from serving.tls_contexts import ServingCertificate
 from webhook.certs import Certificates, Reports, Stores
 
 START = int(time.time()) - 3600
@@ -142,8 +142,8 @@ def replica(
     way: Way | None = None,
     *,
     count_repair: Callable[[], None] = lambda: None,
-) -> tuple[Certificates, Serving]:
-    serving, way = Serving(), way or Way()
+) -> tuple[Certificates, ServingCertificate]:
+    serving, way = ServingCertificate(), way or Way()
     made = Certificates(
         Stores(_Secrets(cluster, way), _Registration(cluster, way)),
         serving,
@@ -155,7 +155,7 @@ def replica(
     return made, serving
 
 
-async def trusted(serving: Serving, bundle: bytes) -> None:
+async def trusted(serving: ServingCertificate, bundle: bytes) -> None:
     """Connect to the server as a client that trusts the bundle. Raises: ssl.SSLError."""
     app = web.Application()
     runner = web.AppRunner(app)

@@ -12,7 +12,7 @@ from kube.decode.kinds import KINDS, AnyKind
 from kube.freshness import Freshness, WatchSink
 from kube.inventory import Inventory, Undecodable
 from kube.listing import WHOLE, Part
-from kube.watch import Pauses, follow
+from kube.watch import Pauses, watch_objects
 from runtime.clock import SystemClock
 from runtime.metrics import WatchMetrics
 from tests.support.fake_api import PODS, FakeApi
@@ -135,7 +135,7 @@ async def following(
     async with opened(api, silence_seconds_max=silence_seconds_max, waits=waits) as client:
         kind = next(kind for kind in KINDS if kind.resource == resource)
         bench = Bench(api, client, kind, waits)
-        following = follow(
+        following = watch_objects(
             client,
             kind,
             bench.seen,

@@ -83,11 +83,11 @@ def changed(document: Json, **changes: Any) -> bytes:
 
 
 def node(**changes: Any) -> Node:
-    return kinds.NODES.read(changed(NODE, **changes), "f")
+    return kinds.NODES.decode(changed(NODE, **changes), "f")
 
 
 def pod(**changes: Any) -> Pod:
-    found = kinds.PODS.read(changed(POD, **changes), "f")
+    found = kinds.PODS.decode(changed(POD, **changes), "f")
     assert found is not None
     return found
 

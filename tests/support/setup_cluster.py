@@ -16,7 +16,7 @@ from cli.input.setup import ApiTime, ExtenderCalls, Read, viewer_rights
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND
 from kube.dump import from_dumps
-from kube.names import NAMESPACE
+from kube.target import NAMESPACE
 from serving import tls
 from tests.manifests.kustomize import MANIFESTS, documents, with_components
 from tests.platforms.objects import autoscaler_status

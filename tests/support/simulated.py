@@ -64,7 +64,7 @@ def simulated(load: Load) -> SimulatedLoad:
 def _pod_constraints(event: Event) -> PodConstraints:
     one = pod("any", **event.pod_spec)
     one["metadata"]["namespace"] = NAMESPACE  # selectors select pods of the pod's namespace
-    found = PODS.read(json.dumps(one).encode())
+    found = PODS.decode(json.dumps(one).encode())
     assert found is not None
     return found.pod_constraints
 
@@ -73,7 +73,7 @@ def _groups(load: Load) -> dict[Resources, Node]:
     """Return the template of the nodes of each zone by its shape, which some bytes distinguish."""
     templates = {}
     for number in range(max(load.shape.zones, 1)):
-        node = NODES.read(json.dumps(load.shape.node(number)).encode())
+        node = NODES.decode(json.dumps(load.shape.node(number)).encode())
         shape = node.allocatable + DAEMON_REQUESTS
         shape = replace(shape, memory_bytes=shape.memory_bytes - number)
         labels = {key: value for key, value in node.labels.items() if key != HOST_LABEL}

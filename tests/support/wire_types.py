@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from kube.decode.fields import Bounded
+from kube.decode.field_decoding import BoundedField
 
 Path = tuple[str, ...]
 """Names of fields as in JSON; `[]` is an item of a list, `{}` a value of a map."""
@@ -32,7 +32,7 @@ def places(shape: Any, path: Path = (), *, bounded: bool = False) -> Iterator[Pl
     """Yield every text, list and map of a wire type. Raises: TypeError for bytes without limit."""
     origin, arguments = get_origin(shape), get_args(shape)
     if origin is Annotated:
-        limits = [one.shape for one in arguments[1:] if isinstance(one, Bounded)]
+        limits = [one.shape for one in arguments[1:] if isinstance(one, BoundedField)]
         inner = limits[0] if limits else arguments[0]
         yield from places(inner, path, bounded=bounded or bool(limits))
     elif origin in (Union, UnionType):

@@ -12,7 +12,12 @@ from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from runtime.clock import SystemClock
 from serving import http, tls
-from serving.servers import PairFiles, Serving, serving, trusting
+from serving.tls_contexts import (
+    ServingCertificate,
+    ServingCertificateFiles,
+    client_context,
+    server_context,
+)
 from tests.support.admission import patch_of
 from tests.support.clock import FakeClock
 from webhook.app import make_app
@@ -34,9 +39,9 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     metrics = Metrics()
     app = make_app(metrics, http.Health(), FakeClock(), TAINT_KEY)
-    server = http.Server(app, "127.0.0.1:0", serving(PAIR))
+    server = http.Server(app, "127.0.0.1:0", server_context(PAIR))
     await server.start()
-    connector = aiohttp.TCPConnector(ssl=trusting(PAIR.ca))
+    connector = aiohttp.TCPConnector(ssl=client_context(PAIR.ca))
     async with aiohttp.ClientSession(connector=connector) as session:
         yield Served(server.port, metrics, session)
     await server.stop()
@@ -85,18 +90,22 @@ async def test_metrics_are_not_served_on_webhook_port(served: Served) -> None:
 async def test_client_rejects_certificate_of_other_ca(served: Served) -> None:
     other = tls.make_pair(["localhost"], SystemClock().unix_seconds())
     with pytest.raises(aiohttp.ClientConnectorCertificateError):
-        await served.session.get(f"{served.url}/livez", ssl=trusting(other.ca))
+        await served.session.get(f"{served.url}/livez", ssl=client_context(other.ca))
 
 
 async def test_client_rejects_certificate_without_host_name() -> None:
     pair = tls.make_pair(["elsewhere.example"], SystemClock().unix_seconds())
     server = http.Server(
-        make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY), "127.0.0.1:0", serving(pair)
+        make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY),
+        "127.0.0.1:0",
+        server_context(pair),
     )
     await server.start()
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await session.get(f"https://localhost:{server.port}/livez", ssl=trusting(pair.ca))
+            await session.get(
+                f"https://localhost:{server.port}/livez", ssl=client_context(pair.ca)
+            )
     await server.stop()
 
 
@@ -104,7 +113,7 @@ async def test_certificate_is_served_from_files(tmp_path: Path) -> None:
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)
-    found = Serving()
+    found = ServingCertificate()
     found.load_files(str(cert), str(key), NOW)
     server = http.Server(
         make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY), "127.0.0.1:0", found.context
@@ -112,7 +121,7 @@ async def test_certificate_is_served_from_files(tmp_path: Path) -> None:
     await server.start()
     async with aiohttp.ClientSession() as session:
         url = f"https://localhost:{server.port}/livez"
-        async with session.get(url, ssl=trusting(PAIR.ca)) as response:
+        async with session.get(url, ssl=client_context(PAIR.ca)) as response:
             assert response.status == 200
     await server.stop()
 
@@ -125,19 +134,19 @@ async def test_certificate_and_client_ca_are_reloaded_when_files_change(tmp_path
     ca.write_bytes(PAIR.ca)
     loaded = asyncio.Event()
 
-    class Loading(Serving):
+    class Loading(ServingCertificate):
         def load_files(self, certificate: str, key: str, unix_seconds: int) -> None:
             super().load_files(certificate, key, unix_seconds)
             loaded.set()
 
-    pair = PairFiles(Loading(str(ca)), str(cert), str(key), SystemClock())
+    pair = ServingCertificateFiles(Loading(str(ca)), str(cert), str(key), SystemClock())
     before = pair.serving.valid_until
     loaded.clear()
     later = tls.make_pair(["localhost"], NOW + 1)
     cert.write_bytes(later.certificate)
     key.write_bytes(later.key)
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(pair.follow(every_seconds=0.001))
+        task = tasks.create_task(pair.run(every_seconds=0.001))
         await loaded.wait()
         assert pair.serving.valid_until == before + 1
         loaded.clear()
@@ -154,6 +163,6 @@ def test_invalid_certificate_file_is_rejected_with_its_name(
     cert.write_bytes(content)
     key.write_bytes(PAIR.key)
     with pytest.raises(InvalidInputError, match=r"tls\.crt"):
-        Serving().load_files(str(cert), str(key), NOW)
+        ServingCertificate().load_files(str(cert), str(key), NOW)
     with pytest.raises(InvalidInputError, match="missing"):
-        Serving().load_files(str(tmp_path / "missing"), str(key), NOW)
+        ServingCertificate().load_files(str(tmp_path / "missing"), str(key), NOW)

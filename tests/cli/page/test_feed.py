@@ -26,8 +26,7 @@ from core.config.settings import API_VERSION, KIND, Config
 from core.config.surge import SurgeConfig, SurgeMode
 from kube.credentials import RUN_AFTER_SECONDS_MIN
 from kube.decode.kinds import BUDGETS, CLUSTER_KINDS, NODES, SURGE_KINDS
-from kube.names import NAMESPACE
-from kube.target import Overrides
+from kube.target import NAMESPACE, Overrides
 from runtime.clock import SystemClock
 from tests.e2e.pki import Authority
 from tests.support.clock import START, FakeClock

@@ -171,24 +171,24 @@ def test_lookup_agrees_with_plain_rule() -> None:
 class TestDecoding:
     def test_namespace_is_decoded(self) -> None:
         raw = {"metadata": {"name": "shop", "labels": {"team": "a"}}}
-        assert NAMESPACES.read(orjson.dumps(raw)) == Namespace(name="shop", labels={"team": "a"})
-        assert NAMESPACES.read(b'{"metadata":{"name":"d"}}') == Namespace(name="d")
+        assert NAMESPACES.decode(orjson.dumps(raw)) == Namespace(name="shop", labels={"team": "a"})
+        assert NAMESPACES.decode(b'{"metadata":{"name":"d"}}') == Namespace(name="d")
 
     def test_labels_beyond_the_limits_are_unknown(self) -> None:
         labels = {f"k{number}": "x" * 60 for number in range(20_000)}
-        found = NAMESPACES.read(orjson.dumps({"metadata": {"name": "d", "labels": labels}}))
+        found = NAMESPACES.decode(orjson.dumps({"metadata": {"name": "d", "labels": labels}}))
         assert found.labels is None
 
     def test_volume_attachment_is_decoded(self) -> None:
         spec = {"attacher": "ebs", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}
         raw = {"metadata": {"name": "a"}, "spec": spec, "status": {"attached": False}}
         found = Attachment(name="a", driver="ebs", node="n", volume="pv")
-        assert ATTACHMENTS.read(orjson.dumps(raw)) == found
+        assert ATTACHMENTS.decode(orjson.dumps(raw)) == found
         inline = {"metadata": {"name": "a"}, "spec": {**spec, "source": {"inlineVolumeSpec": {}}}}
-        assert ATTACHMENTS.read(orjson.dumps(inline)) == replace(found, volume="")
+        assert ATTACHMENTS.decode(orjson.dumps(inline)) == replace(found, volume="")
 
     @pytest.mark.parametrize("field", ["attacher", "nodeName"])
     def test_invalid_name_is_rejected(self, field: str) -> None:
         raw = {"metadata": {"name": "a"}, "spec": {field: "x" * 1_300_000}}
         with pytest.raises(InvalidInputError, match=rf"spec\.{field}"):
-            ATTACHMENTS.read(orjson.dumps(raw))
+            ATTACHMENTS.decode(orjson.dumps(raw))

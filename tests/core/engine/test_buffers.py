@@ -175,7 +175,7 @@ class TestDecode:
 
     def test_replicas_are_clamped_to_api_maximum(self) -> None:
         raw = orjson.dumps(written({"replicas": "@"})).replace(b'"@"', b"9" * 70)
-        found = BUFFERS.read(raw)
+        found = BUFFERS.decode(raw)
         assert found is not None
         assert found.replicas == 2**31 - 1
 
@@ -183,10 +183,10 @@ class TestDecode:
     def test_invalid_buffer_is_rejected_with_its_field(self, many: object) -> None:
         raw = orjson.dumps(written({"replicas": many}))
         with pytest.raises(InvalidInputError, match=r"CapacityBuffer shop/b: status\.replicas"):
-            BUFFERS.read(raw)
+            BUFFERS.decode(raw)
 
     def test_empty_template_requests_one_pod(self) -> None:
-        found = TEMPLATES.read(orjson.dumps({"metadata": {"name": "t"}}))
+        found = TEMPLATES.decode(orjson.dumps({"metadata": {"name": "t"}}))
         assert found.pod.requests == Resources(pods=1)
 
 

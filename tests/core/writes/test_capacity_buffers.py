@@ -69,7 +69,7 @@ def test_template_pod_has_expected_requests_and_constraints(
 ) -> None:
     """Decode the template as the pod that an autoscaler would create from it."""
     raw = orjson.dumps({"metadata": {"name": "a"}, "spec": pod_spec(requests, node_constraints)})
-    found = PODS.read(raw)
+    found = PODS.decode(raw)
     assert found is not None
     names = tuple(name for name, _ in requests.extended)
     assert (found.requests, found.node_constraints) == (
@@ -271,7 +271,7 @@ def read(written: dict[str, Wanted]) -> Found:
     """Return the buffers as the next leader reads them."""
     templates = {}
     for name, one in written.items():
-        pod = PODS.read(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
+        pod = PODS.decode(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
         assert pod is not None
         templates[name] = pod.requests, pod.node_constraints
     return Found(

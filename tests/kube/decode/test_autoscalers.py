@@ -23,7 +23,7 @@ Json = dict[str, Any]
 def status(text: str | None, name: str = "cluster-autoscaler-status") -> AutoscalerStatus:
     data = {} if text is None else {"data": {"status": text, "other": "x"}}
     metadata = {"name": name, "namespace": "kube-system", "labels": {"a": "b"}}
-    return STATUSES.read(orjson.dumps({"metadata": metadata, **data}))
+    return STATUSES.decode(orjson.dumps({"metadata": metadata, **data}))
 
 
 def listed(*groups: tuple[str, object]) -> str:
@@ -37,7 +37,7 @@ class TestStatus:
     def test_groups_in_the_form_that_the_autoscaler_writes(self) -> None:
         url = "https://www.googleapis.com/compute/v1/projects/p/zones/eu-b/instanceGroups/gke-c-x-1-grp"
         written = autoscaler_status({"aks-user-1-vmss": (4, 6), url: (0, 2)})
-        found = STATUSES.read(orjson.dumps(written))
+        found = STATUSES.decode(orjson.dumps(written))
         assert found.fault == ""
         assert found.groups == (
             NodeGroup("aks-user-1-vmss", 4),
@@ -104,7 +104,7 @@ class TestStatus:
 
 
 def pool(**spec: Any) -> NodePool:
-    return NODE_POOLS.read(orjson.dumps({"metadata": {"name": "p"}, "spec": spec}))
+    return NODE_POOLS.decode(orjson.dumps({"metadata": {"name": "p"}, "spec": spec}))
 
 
 NEVER_EMPTY: Json = {"nodes": "0", "reasons": ["Empty"]}
@@ -148,7 +148,7 @@ class TestNodePool:
         assert bool(found) is bool(fixed)
 
     def test_object_with_only_a_name_is_decoded(self) -> None:
-        assert NODE_POOLS.read(b'{"metadata":{"name":"p"}}') == NodePool(name="p")
+        assert NODE_POOLS.decode(b'{"metadata":{"name":"p"}}') == NodePool(name="p")
 
     def test_list_above_its_limit_is_rejected(self) -> None:
         many = [{"nodes": "1", "reasons": ["x" * 100]}] * (LIST_BYTES_MAX // 100)
@@ -158,7 +158,7 @@ class TestNodePool:
 
 def claim(*conditions: Json, **more: Any) -> NodeClaim:
     state = {"nodeName": "n", "conditions": conditions, **more}
-    return NODE_CLAIMS.read(orjson.dumps({"metadata": {"name": "c"}, "status": state}))
+    return NODE_CLAIMS.decode(orjson.dumps({"metadata": {"name": "c"}, "status": state}))
 
 
 DRIFTED: Json = {
@@ -177,7 +177,7 @@ class TestNodeClaim:
         assert claim(DRIFTED | {"lastTransitionTime": "soon"}).drifted_seconds == 0
 
     def test_object_with_only_a_name_is_decoded(self) -> None:
-        assert NODE_CLAIMS.read(b'{"metadata":{"name":"c"}}') == NodeClaim(name="c")
+        assert NODE_CLAIMS.decode(b'{"metadata":{"name":"c"}}') == NodeClaim(name="c")
 
     def test_list_above_its_limit_is_rejected(self) -> None:
         with pytest.raises(InvalidInputError, match=r"status\.conditions: [0-9,]+ bytes"):

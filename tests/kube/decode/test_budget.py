@@ -14,7 +14,7 @@ from kube.decode.kinds import BUDGETS
 def read(selector: Any, **status: Any) -> DisruptionBudget:
     metadata = {"name": "b", "namespace": "d"}
     body = {"metadata": metadata, "spec": {"selector": selector}, "status": status}
-    return BUDGETS.read(orjson.dumps(body))
+    return BUDGETS.decode(orjson.dumps(body))
 
 
 @pytest.mark.parametrize(

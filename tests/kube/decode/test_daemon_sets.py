@@ -7,10 +7,10 @@ import pytest
 
 from core.model.cluster import DaemonSet
 from core.model.constraints import NodeConstraints, Toleration
-from kube.decode.daemon_sets import ADDED, ADDED_ON_HOST
 from kube.decode.kinds import DAEMON_SETS
 from kube.decode.pod_limits import TOLERATIONS_MAX
 from kube.decode.selectors import ordered
+from kube.decode.workloads import ADDED, ADDED_ON_HOST
 
 
 def read(metadata: dict[str, Any] | None = None, **spec: Any) -> DaemonSet | None:
@@ -18,7 +18,7 @@ def read(metadata: dict[str, Any] | None = None, **spec: Any) -> DaemonSet | Non
         "metadata": {"name": "agent", "namespace": "d", **(metadata or {})},
         "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"spec": spec}},
     }
-    return DAEMON_SETS.read(orjson.dumps(body))
+    return DAEMON_SETS.decode(orjson.dumps(body))
 
 
 def test_daemon_set_has_the_constraints_of_its_pods() -> None:

@@ -82,7 +82,7 @@ class TestPod:
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
     def test_finished_pod_is_dropped(self, phase: str) -> None:
-        assert kinds.PODS.read(changed(POD, status__phase=phase)) is None
+        assert kinds.PODS.decode(changed(POD, status__phase=phase)) is None
 
     def test_terminating_pod_keeps_its_requests(self) -> None:
         assert pod(metadata__deletionTimestamp="2026-01-01T00:00:00Z").requests.cpu_millis == 250
@@ -94,7 +94,7 @@ class TestPod:
         assert pod(spec__containers=containers).requests == Resources(pods=1)
 
     def test_pod_is_pending_when_spec_and_status_are_missing(self) -> None:
-        found = kinds.PODS.read(b'{"metadata":{"name":"a"}}')
+        found = kinds.PODS.decode(b'{"metadata":{"name":"a"}}')
         assert found == Pod(namespace="default", name="a")
 
     @pytest.mark.parametrize("bad", ["-1", "abc", "", "1 Gi", "1e9999"])
@@ -217,7 +217,7 @@ def test_readiness_does_not_depend_on_json_layout(
     document = json.loads(changed(POD, status__conditions=written))
     raw = json.dumps(document, separators=(",", ":") if compact else None, indent=None)
     expected = {one["type"]: one.get("status") for one in conditions}.get("Ready") == "True"
-    found = kinds.PODS.read(raw.encode())
+    found = kinds.PODS.decode(raw.encode())
     assert found is not None
     assert found.ready is expected
 
@@ -239,5 +239,5 @@ def test_disruption_budget_is_decoded(
     changes: dict[str, object], field: str, value: object
 ) -> None:
     raw = {"metadata": {"namespace": "d", "name": "b"}, "spec": {}, "status": {}}
-    found = kinds.BUDGETS.read(changed(raw, **changes))
+    found = kinds.BUDGETS.decode(changed(raw, **changes))
     assert getattr(found, field) == value

@@ -8,14 +8,13 @@ import pytest
 from core.model.errors import InvalidInputError
 from core.moves.listed import surge_objects
 from core.moves.objects import HorizontalAutoscaler, ObservedDeployment
-from kube.decode.deployments import CONDITIONS_BYTES_MAX, MANAGED_BYTES_MAX
 from kube.decode.kinds import (
     DEPLOYMENTS,
     HORIZONTAL_AUTOSCALERS,
     QUOTAS,
     REPLICA_SETS,
 )
-from kube.decode.scaling import QUOTA_BYTES_MAX
+from kube.decode.workloads import CONDITIONS_BYTES_MAX, MANAGED_BYTES_MAX, QUOTA_BYTES_MAX
 from tests.support.fake_objects import Json, merged
 
 META: Json = {"name": "web", "namespace": "d", "uid": "u", "resourceVersion": "7"}
@@ -28,7 +27,7 @@ def owned(*managers: str | tuple[str, str]) -> list[Json]:
 
 
 def deployment(**patch: Any) -> ObservedDeployment:
-    found = DEPLOYMENTS.read(orjson.dumps(merged({"metadata": META}, patch)))
+    found = DEPLOYMENTS.decode(orjson.dumps(merged({"metadata": META}, patch)))
     assert found is not None
     return found.observed
 
@@ -119,7 +118,7 @@ def test_deployment_is_unreadable_when_its_conditions_are_too_large() -> None:
 
 def test_deployment_that_is_being_deleted_does_not_count() -> None:
     gone = {"metadata": {**META, "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    assert DEPLOYMENTS.read(orjson.dumps(gone)) is None
+    assert DEPLOYMENTS.decode(orjson.dumps(gone)) is None
 
 
 def replica_set(name: str, revision: str, *, owner: Json | None = None, **patch: Any) -> Any:
@@ -130,7 +129,7 @@ def replica_set(name: str, revision: str, *, owner: Json | None = None, **patch:
         "annotations": {"deployment.kubernetes.io/revision": revision},
         "ownerReferences": [{"kind": "Thing", "name": "t"}, {**usual, **(owner or {})}],
     }
-    return REPLICA_SETS.read(orjson.dumps(merged({"metadata": meta}, patch)))
+    return REPLICA_SETS.decode(orjson.dumps(merged({"metadata": meta}, patch)))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_replica_set_does_not_count_without_deployment_or_pods(owner: Json, patc
 
 def test_current_replica_set_has_revision_of_deployment() -> None:
     meta = {**META, "annotations": {"deployment.kubernetes.io/revision": "2"}}
-    found = DEPLOYMENTS.read(orjson.dumps({"metadata": meta}))
+    found = DEPLOYMENTS.decode(orjson.dumps({"metadata": meta}))
     assert found is not None
     made = surge_objects(
         [found],
@@ -167,7 +166,7 @@ def autoscaler(**spec: Any) -> HorizontalAutoscaler | None:
     usual = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
     meta = {"name": "h", "namespace": "d"}
     found = {"metadata": meta, "spec": merged({**usual, "maxReplicas": 5}, spec)}
-    return HORIZONTAL_AUTOSCALERS.read(orjson.dumps(found))
+    return HORIZONTAL_AUTOSCALERS.decode(orjson.dumps(found))
 
 
 def test_autoscaler_is_decoded() -> None:
@@ -193,7 +192,7 @@ def test_strictest_autoscaler_of_deployment_applies() -> None:
 
 
 def quota(**found: Any) -> Any:
-    return QUOTAS.read(orjson.dumps({"metadata": {"name": "q", "namespace": "d"}, **found}))
+    return QUOTAS.decode(orjson.dumps({"metadata": {"name": "q", "namespace": "d"}, **found}))
 
 
 def test_amounts_of_quota_are_decoded() -> None:

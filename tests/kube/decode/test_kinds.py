@@ -19,7 +19,6 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from core.moves.listed import ListedDeployment, ListedReplicaSet
 from core.moves.objects import HorizontalAutoscaler, ObservedDeployment, ResourceQuota
-from kube.decode.daemon_sets import ADDED
 from kube.decode.kinds import (
     ATTACHMENTS,
     BUDGETS,
@@ -44,6 +43,7 @@ from kube.decode.kinds import (
 )
 from kube.decode.pod_times import FINISHED_TOO
 from kube.decode.selectors import ordered
+from kube.decode.workloads import ADDED
 from kube.inventory import Inventory
 from kube.listing import Listed
 from tests.support.fake_api import FakeApi
@@ -155,7 +155,7 @@ BAD = changed(POD, metadata__name="bad", spec__containers=7)
 def test_list_passes_on_finished_pods(beside: tuple[bytes, ...]) -> None:
     done = changed(POD, metadata__name="done", status__phase="Succeeded")
     found = []
-    listed = Listed(finished=lambda item: found.append(FINISHED_TOO.taken(item)))
+    listed = Listed(finished=lambda item: found.append(FINISHED_TOO.model_or_placeholder(item)))
     page = b'{"metadata":{},"items":[%b]}' % b",".join((orjson.dumps(POD), *beside, done))
     listed.take(PODS, page)
     assert [one.name for one in found] == ["done"]

@@ -160,8 +160,8 @@ CASES: Mapping[str, tuple[int, Any, str]] = {
 
 @pytest.mark.parametrize(("most", "fields", "message"), CASES.values(), ids=CASES)
 def test_pod_is_evaluable_up_to_limit(most: int, fields: Any, message: str) -> None:
-    within = kinds.PODS.read(changed(POD, **fields(most)))
-    beyond = kinds.PODS.read(changed(POD, **fields(most + 1)))
+    within = kinds.PODS.decode(changed(POD, **fields(most)))
+    beyond = kinds.PODS.decode(changed(POD, **fields(most + 1)))
     assert within is not None
     assert beyond is not None
     assert within.evaluable
@@ -186,7 +186,7 @@ def test_pod_beyond_limit_keeps_ports_and_disks(case: str, *, daemon: bool) -> N
     requested["spec__volumes"] = [OWN_CLAIM, OWN_DISK, *requested.get("spec__volumes", ())]
     if daemon:
         requested["metadata__ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
-    found = kinds.PODS.read(changed(POD, **OWN_PORT, **requested))
+    found = kinds.PODS.decode(changed(POD, **OWN_PORT, **requested))
     assert found is not None
     assert found.too_much
     assert found.pod_constraints == PodConstraints(host_ports=(HostPort(80),))
@@ -197,7 +197,7 @@ def test_pod_beyond_limit_keeps_ports_and_disks(case: str, *, daemon: bool) -> N
 @pytest.mark.parametrize("case", ["apart", "spread"])
 def test_pod_keeps_ports_when_its_pod_constraints_are_beyond_limit(case: str) -> None:
     most, fields, _ = CASES[case]
-    found = kinds.PODS.read(changed(POD, **OWN_PORT, **fields(most + 1)))
+    found = kinds.PODS.decode(changed(POD, **OWN_PORT, **fields(most + 1)))
     assert found is not None
     assert found.pod_constraints == PodConstraints(host_ports=(HostPort(80),))
 
@@ -208,7 +208,9 @@ def test_ports_and_claims_are_cut_at_limit() -> None:
         {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}}
         for n in range(2 * pod_limits.VOLUMES_MAX)
     ]
-    found = kinds.PODS.read(changed(POD, spec__containers__0__ports=ports, spec__volumes=volumes))
+    found = kinds.PODS.decode(
+        changed(POD, spec__containers__0__ports=ports, spec__volumes=volumes)
+    )
     assert found is not None
     assert {one.port for one in found.pod_constraints.host_ports} == set(
         range(1, 1 + pod_limits.HOST_PORTS_MAX)
@@ -244,7 +246,7 @@ def test_plan_avoids_host_port_of_pod_beyond_limit() -> None:
     ],
 )
 def test_pod_is_beyond_limit_when_one_field_is_too_long(path: str, value: Any) -> None:
-    found = kinds.PODS.read(changed(POD, **{path: value}))
+    found = kinds.PODS.decode(changed(POD, **{path: value}))
     assert found is not None
     assert found.too_much
 
@@ -252,7 +254,7 @@ def test_pod_is_beyond_limit_when_one_field_is_too_long(path: str, value: Any) -
 @pytest.mark.parametrize("path", ["spec__affinity__podAntiAffinity"])
 def test_daemon_pod_beyond_limit_has_no_pod_constraints(path: str) -> None:
     owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
-    found = kinds.PODS.read(
+    found = kinds.PODS.decode(
         changed(POD, metadata__ownerReferences=owner, **{path: {REQUIRED: _terms(5000)}})
     )
     assert found is not None
@@ -266,7 +268,7 @@ def _devices(count: int) -> dict[str, str]:
 def test_pod_is_unreadable_when_it_requests_too_many_resources() -> None:
     def read(count: int) -> Pod:
         requested = {"cpu": "1", "memory": "1Gi", "x.y/none": "0", **_devices(count)}
-        found = kinds.PODS.taken(
+        found = kinds.PODS.model_or_placeholder(
             msgspec.Raw(changed(POD, spec__containers__0__resources={"requests": requested}))
         )
         assert found is not None
@@ -297,12 +299,12 @@ def test_sidecar_requests_are_counted_before_they_are_summed(
         for number in range(many)
     ]
     with pytest.raises(InvalidInputError, match=message):
-        kinds.PODS.read(changed(POD, spec__initContainers=sidecars))
+        kinds.PODS.decode(changed(POD, spec__initContainers=sidecars))
 
 
 def test_node_is_unreadable_when_it_offers_too_many_resources() -> None:
     def read(count: int) -> Node:
-        found = kinds.NODES.taken(
+        found = kinds.NODES.model_or_placeholder(
             msgspec.Raw(changed(NODE, status__allocatable={"cpu": "4", **_devices(count)}))
         )
         assert found is not None
@@ -320,7 +322,7 @@ def test_stored_annotations_are_truncated() -> None:
         "controller.kubernetes.io/pod-deletion-cost": "9" * 10**5,
         "kube-ebb.io/deletion-cost": "9" * 10**5,
     }
-    found = kinds.PODS.read(changed(POD, metadata__annotations=notes))
+    found = kinds.PODS.decode(changed(POD, metadata__annotations=notes))
     assert found is not None
     assert [len(value) for _, value in found.disruption_facts.notes] == [NOTE_CHARS_MAX]
     assert found.deletion_cost == found.deletion_cost_ours == "9" * 32
@@ -339,7 +341,7 @@ def _own_term(namespace: str, number: int) -> PodAffinityTerm:
 def test_long_owner_is_truncated_and_equal_owners_remain_equal(part: str) -> None:
     def owner(text: str) -> Pod:
         refs = [{"kind": "ReplicaSet", "name": "web", "controller": True, part: text}]
-        found = kinds.PODS.read(changed(POD, metadata__ownerReferences=refs))
+        found = kinds.PODS.decode(changed(POD, metadata__ownerReferences=refs))
         assert found is not None
         return found
 
@@ -844,13 +846,13 @@ class TestByteBoundedCache:
 
         for turn in range(100):
             for key in (-1, turn):
-                assert (cache[key] or cache.made(key, make, 0)) == 7
+                assert (cache[key] or cache.compute(key, make, 0)) == 7
             assert len(cache) <= 10
         assert made == 101, "the key that was read every time was made once"
 
     def test_large_key_is_not_cached(self) -> None:
         cache = ByteBoundedCache[int, int]()
-        assert cache.made(1, lambda: 7, KEY_BYTES_MAX + 1) == 7
+        assert cache.compute(1, lambda: 7, KEY_BYTES_MAX + 1) == 7
         assert cache[1] is None
         assert ENTRY_BYTES + KEY_BYTES_MAX * MADE_OF_BYTE < KEPT_BYTES_MAX // 2
 
@@ -858,7 +860,7 @@ class TestByteBoundedCache:
 @pytest.mark.parametrize("chars", [254, 1_300_000])
 def test_pod_is_unreadable_when_a_claim_name_is_too_long(chars: int) -> None:
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c" * chars}}
-    found = kinds.PODS.taken(msgspec.Raw(changed(POD, spec__volumes=[volume])))
+    found = kinds.PODS.model_or_placeholder(msgspec.Raw(changed(POD, spec__volumes=[volume])))
     assert found is not None
     assert "spec.volumes" in found.unreadable
     assert (found.node, found.disruption_facts.claims) == ("n1", ())
@@ -867,12 +869,14 @@ def test_pod_is_unreadable_when_a_claim_name_is_too_long(chars: int) -> None:
 def test_pod_is_unreadable_when_its_fields_take_much_memory_together() -> None:
     texts = {f"k{n}": "x" * 100 for n in range(118)}
     part = {"metadata__labels": texts, "spec__tolerations": [{"key": key} for key in texts]}
-    within = kinds.PODS.taken(msgspec.Raw(changed(POD, **part)))
+    within = kinds.PODS.model_or_placeholder(msgspec.Raw(changed(POD, **part)))
     volumes = [
         {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"{n}{'c' * 100}"}}
         for n in range(200)
     ]
-    beyond = kinds.PODS.taken(msgspec.Raw(changed(POD, spec__volumes=volumes, **part)))
+    beyond = kinds.PODS.model_or_placeholder(
+        msgspec.Raw(changed(POD, spec__volumes=volumes, **part))
+    )
     assert within is not None
     assert beyond is not None
     assert within.evaluable

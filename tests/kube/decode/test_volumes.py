@@ -83,11 +83,11 @@ TERMS = "spec__nodeAffinity__required__nodeSelectorTerms"
 
 
 def claim(**changes: Any) -> Claim:
-    return kinds.CLAIMS.read(changed(CLAIM, **changes), "f")
+    return kinds.CLAIMS.decode(changed(CLAIM, **changes), "f")
 
 
 def volume(**changes: Any) -> Volume:
-    return kinds.VOLUMES.read(changed(VOLUME, **changes), "f")
+    return kinds.VOLUMES.decode(changed(VOLUME, **changes), "f")
 
 
 class TestClaim:
@@ -254,8 +254,8 @@ class TestVolume:
 
 def test_csi_node_limits_are_decoded() -> None:
     limits = {"ebs.csi.aws.com": 25, "efs.csi.aws.com": None, "full.example": 0}
-    assert kinds.CSI_NODES.read(changed(CSI_NODE)) == CsiNode(name="n1", limits=limits)
-    assert kinds.CSI_NODES.read(changed(CSI_NODE, spec=None)) == CsiNode(name="n1")
+    assert kinds.CSI_NODES.decode(changed(CSI_NODE)) == CsiNode(name="n1", limits=limits)
+    assert kinds.CSI_NODES.decode(changed(CSI_NODE, spec=None)) == CsiNode(name="n1")
 
 
 class TestPod:
@@ -415,7 +415,7 @@ def test_disruption_budget_selector_is_decoded(
     selector: Json | None, read: tuple[Any, Any]
 ) -> None:
     raw = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"selector": selector}}
-    found = kinds.BUDGETS.read(changed(raw))
+    found = kinds.BUDGETS.decode(changed(raw))
     assert found == DisruptionBudget(
         namespace="shop", name="b", disruptions_allowed=0, selector=PodSelector(*read)
     )

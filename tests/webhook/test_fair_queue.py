@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from serving.fair_queue import FairQueue
 from tests.support.clock import FakeClock
+from webhook.fair_queue import FairQueue
 
 
 class Calls:

@@ -19,7 +19,7 @@ NAMES_MAX: Final = 65_536
 SHOWN_MAX: Final = 80
 """Maximum length of a name in an error."""
 TOO_DEEP: Final = "is nested too deeply"
-FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions of decoders for invalid input."""
 
 NULL_BYTES: Final = b"null"
@@ -33,11 +33,11 @@ ApiName = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 """A name, or another short text. Decoders reject a longer text before it is stored."""
 
 
-class Bounded(Generic[Value_]):
+class BoundedField(Generic[Value_]):
     """A limit for a field whose size the API does not limit.
 
     The struct of an object keeps such a field as JSON:
-    `taints: Annotated[msgspec.Raw, TAINTS] = NULL`. `read` rejects JSON with too many bytes or
+    `taints: Annotated[msgspec.Raw, TAINTS] = NULL`. `decode` rejects JSON with too many bytes or
     items before it decodes anything. msgspec's own `max_length` would be checked only after the
     whole list has been built.
     """
@@ -56,11 +56,11 @@ class Bounded(Generic[Value_]):
         opening braces, so it limits the number of objects.
         """
         self.shape, self.bytes_max, self.items_max, self._of = shape, bytes_max, items_max, of
-        # A field with at most so many bytes cannot exceed a limit, so `read` does not check it.
+        # A field with at most so many bytes cannot exceed a limit, so `decode` does not check it.
         self._surely_few = min(most for most in (bytes_max, items_max) if most is not None)
         self._decode: Callable[[Any], Value_ | None] = msgspec.json.Decoder(shape | None).decode
 
-    def read(self, raw: Bytes, field: str) -> Value_ | None:
+    def decode(self, raw: Bytes, field: str) -> Value_ | None:
         """Decode the JSON of a field; None if the field is null or missing.
 
         Raises: InvalidInputError with the path of the fault, also if the field exceeds the limit.
@@ -71,7 +71,7 @@ class Bounded(Generic[Value_]):
             raise InvalidInputError(field, problem)
         try:
             return self._decode(raw)
-        except FAULTS as fault:
+        except DECODE_ERRORS as fault:
             raise _invalid(fault, field) from fault
 
     def why_too_large(self, raw: Bytes) -> str:
@@ -83,7 +83,7 @@ class Bounded(Generic[Value_]):
         return ""
 
 
-def strictly(
+def decode_json(
     decode: Callable[[bytes], Value_],
     raw: Bytes,
     where: str,
@@ -96,7 +96,7 @@ def strictly(
     """
     try:
         return decoded(decode, raw, steps_max)
-    except FAULTS as fault:
+    except DECODE_ERRORS as fault:
         problem, path = _problem_and_path(fault)
         if isinstance(fault, msgspec.DecodeError) and not isinstance(
             fault, msgspec.ValidationError
@@ -121,13 +121,13 @@ def _problem_and_path(fault: Exception) -> tuple[str, str]:
     return "is not UTF-8" if isinstance(fault, UnicodeDecodeError) else TOO_DEEP, ""
 
 
-def where_of(source: str, kind: str, namespace: str | None, name: str) -> str:
+def location_of(source: str, kind: str, namespace: str | None, name: str) -> str:
     """Return source, kind and name of an object for a message, printable and short."""
     shown = (f"{namespace}/{name}" if namespace else name)[:SHOWN_MAX]
     return join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
 
 
-def few_bytes(value: object, most: int) -> None:
+def check_memory(value: object, most: int) -> None:
     """Check that a value takes at most *most* bytes of memory. Raises: InvalidInputError."""
     taken = memory_of(value)
     if taken > most:
@@ -183,7 +183,7 @@ def unix_seconds(written: str | None) -> int | None:
         return None
 
 
-def checked(text: str, field: str) -> str:
+def checked_name(text: str, field: str) -> str:
     """Return a name after a rough check: printable ASCII without spaces, not too long.
 
     So Ebb can print names and sort by them. Raises: InvalidInputError with the field.
@@ -196,6 +196,6 @@ def checked(text: str, field: str) -> str:
 
 
 @lru_cache(maxsize=NAMES_MAX)
-def shared(text: str, field: str) -> str:
+def shared_name(text: str, field: str) -> str:
     """Check a name that many objects have, and return one shared object for equal names."""
-    return intern(checked(text, field))
+    return intern(checked_name(text, field))

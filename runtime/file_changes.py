@@ -16,18 +16,18 @@ Act = Callable[[], Awaitable[bool]]
 """Handles a change and returns whether it has succeeded; if not, it is called again."""
 
 
-class Changes:
+class FileChanges:
     """Detect changes of files since this object was created.
 
     Create the object before the files are first read. Otherwise it misses a change between that
-    read and the call of `follow`, while the program connects to the cluster.
+    read and the call of `run`, while the program connects to the cluster.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._paths = [Path(path) for path in paths]
         self._seen = _state(self._paths)
 
-    async def follow(self, act: Act, every_seconds: float = FILES_SECONDS) -> None:
+    async def run(self, act: Act, every_seconds: float = FILES_SECONDS) -> None:
         """Call *act* when a file changes, and again until it has handled the change.
 
         Runs until cancelled.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from core.model.errors import InvalidInputError
-from runtime.changes import FILES_SECONDS, Changes
 from runtime.clock import Clock
+from runtime.file_changes import FILES_SECONDS, FileChanges
 from runtime.logs import fields
 from serving import tls
 from serving.tls import Pair, reading
@@ -28,7 +28,7 @@ _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 log = logging.getLogger("ebb.http")
 
 
-class Serving:
+class ServingCertificate:
     """TLS of a server whose certificate can change while it listens.
 
     New handshakes use the new certificate; open connections continue.
@@ -100,24 +100,26 @@ class Serving:
             raise InvalidInputError(certificate, "is not valid now")
 
 
-class PairFiles:
+class ServingCertificateFiles:
     """A certificate and its key in files, and the optional CA of client certificates."""
 
-    def __init__(self, serving: Serving, certificate: str, key: str, clock: Clock) -> None:
+    def __init__(
+        self, serving: ServingCertificate, certificate: str, key: str, clock: Clock
+    ) -> None:
         """Load the files. Raises: InvalidInputError."""
         self.serving, self._files, self._clock = serving, (certificate, key), clock
-        self._changes = Changes(filter(None, (*self._files, serving.client_ca)))
+        self._changes = FileChanges(filter(None, (*self._files, serving.client_ca)))
         self._load()
 
     def _load(self) -> None:
         self.serving.load_files(*self._files, self._clock.unix_seconds())
 
-    async def follow(self, every_seconds: float = FILES_SECONDS) -> None:
+    async def run(self, every_seconds: float = FILES_SECONDS) -> None:
         """Reload the files when they change, until cancelled.
 
         An invalid pair is logged and loaded again later; the previous pair stays in use.
         """
-        await self._changes.follow(self._reload, every_seconds)
+        await self._changes.run(self._reload, every_seconds)
 
     async def _reload(self) -> bool:
         try:
@@ -133,14 +135,14 @@ class PairFiles:
         return True
 
 
-def serving(pair: Pair) -> ssl.SSLContext:
+def server_context(pair: Pair) -> ssl.SSLContext:
     """Return a server context for a certificate that does not change."""
-    server = Serving()
+    server = ServingCertificate()
     server.load(pair)
     return server.context
 
 
-def trusting(ca: bytes) -> ssl.SSLContext:
+def client_context(ca: bytes) -> ssl.SSLContext:
     """Return a client context that trusts only this CA. Raises: InvalidInputError."""
     with reading("CA"):
         return ssl.create_default_context(cadata=ca.decode("ascii"))
@@ -187,18 +189,18 @@ def is_root(certificate: bytes, unix_seconds: int) -> bool:
 @lru_cache(CHECKED_MAX)
 def _check_readable(certificate: bytes) -> None:
     """Check that TLS can read a certificate; cache a success. Raises: InvalidInputError."""
-    trusting(certificate)
+    client_context(certificate)
 
 
 def _shake_hands(leaf: Pair, name: str) -> None:
     """Make a TLS handshake in memory; the client trusts only the CA. Raises: InvalidInputError."""
-    trust = trusting(leaf.ca)
+    trust = client_context(leaf.ca)
     trust.verify_flags |= _NO_CHECK_TIME
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     with reading("CA"):
         waiting = [
             trust.wrap_bio(to_client, to_server, server_hostname=name),
-            serving(leaf).wrap_bio(to_server, to_client, server_side=True),
+            server_context(leaf).wrap_bio(to_server, to_client, server_side=True),
         ]
         for _ in range(TURNS_MAX):
             for end in tuple(waiting):

@@ -1,0 +1,418 @@
+"""Decode DaemonSets, Deployments, ReplicaSets, HorizontalPodAutoscalers and ResourceQuotas.
+
+Errors name the field. Sources: k8s.io/api apps/v1, autoscaling/v2 and core/v1; managedFields of
+k8s.io/apimachinery meta/v1; NodeShouldRunDaemonPod and AddOrUpdateDaemonPodTolerations of the
+DaemonSet controller.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from sys import intern
+from typing import Annotated, Final
+
+import msgspec
+
+from core.marks.wellknown import KEEP_ANNOTATION
+from core.model.cluster import DaemonSet
+from core.model.constraints import Toleration
+from core.model.errors import InvalidInputError
+from core.moves.listed import ListedDeployment, ListedReplicaSet
+from core.moves.objects import (
+    HPA_WINDOW_SECONDS,
+    MANAGER,
+    ROLLING_UPDATE,
+    HorizontalAutoscaler,
+    ObservedDeployment,
+    ResourceQuota,
+    resolved_surge,
+)
+from kube.decode import templates
+from kube.decode.buffers import PodTemplateSpec
+from kube.decode.field_decoding import (
+    NULL,
+    ApiName,
+    BoundedField,
+    check_memory,
+    checked_name,
+    read_quantity,
+    shared_name,
+)
+from kube.decode.objects import Amounts, Meta, Name, PodSpec, Present, Struct, keyed
+from kube.decode.selectors import ordered
+
+REVISION_ANNOTATION: Final = "deployment.kubernetes.io/revision"
+REPLICAS_MAX: Final = 2**31 - 1
+"""Maximum of a 32-bit number, as in the API."""
+MANAGED_BYTES_MAX: Final = 256 * 1024
+"""Maximum size of managedFields, in JSON; with more, the manager of the replicas is unknown."""
+CONDITIONS_BYTES_MAX: Final = 64 * 1024
+MESSAGE_CHARACTERS_MAX: Final = 200
+DEFAULT_SURGE: Final = "25%"
+DEPLOYMENT: Final = "Deployment"
+QUOTA_BYTES_MAX: Final = 32 * 1024
+"""Maximum size of each map of amounts in a ResourceQuota, in JSON."""
+QUOTA_MEMORY_MAX: Final = 60_000
+"""Maximum memory that a ResourceQuota takes; one that would take more is unreadable."""
+APPS: Final = "apps/"
+CPU_NAMES: Final = frozenset({"cpu", "requests.cpu", "limits.cpu"})
+QUOTA_AMOUNTS: Final = BoundedField[Amounts](Amounts, bytes_max=QUOTA_BYTES_MAX)
+DAEMON_SET_MEMORY_MAX: Final = 62_000
+"""Maximum memory that a DaemonSet takes; a DaemonSet that would take more is unreadable."""
+SMALL_BYTES: Final = 4 * 1024
+"""Size in JSON up to which the amounts of a ResourceQuota and the constraints of a DaemonSet take
+less memory than QUOTA_MEMORY_MAX and DAEMON_SET_MEMORY_MAX."""
+
+
+def _tolerates(condition: str, effect: str) -> Toleration:
+    return Toleration(f"node.kubernetes.io/{condition}", "Exists", effect=effect)
+
+
+ADDED: Final = (
+    _tolerates("not-ready", "NoExecute"),
+    _tolerates("unreachable", "NoExecute"),
+    _tolerates("disk-pressure", "NoSchedule"),
+    _tolerates("memory-pressure", "NoSchedule"),
+    _tolerates("pid-pressure", "NoSchedule"),
+    _tolerates("unschedulable", "NoSchedule"),
+)
+"""Tolerations that the DaemonSet controller adds to each pod."""
+ADDED_ON_HOST: Final = _tolerates("network-unavailable", "NoSchedule")
+"""Toleration that the DaemonSet controller adds to each pod with hostNetwork."""
+
+
+class DaemonSetSpec(Struct):
+    template: PodTemplateSpec | None = None
+
+
+class DaemonSetObject(Struct):
+    metadata: Meta
+    spec: DaemonSetSpec | None = None
+
+
+class SpecFields(Struct):
+    """The fields of a spec that a manager owns, as far as Ebb needs to know."""
+
+    replicas: Present | None = msgspec.field(default=None, name="f:replicas")
+
+
+class Fields(Struct):
+    spec: SpecFields | None = msgspec.field(default=None, name="f:spec")
+
+
+class ManagedFields(Struct):
+    """The fields that a manager has set, and when."""
+
+    manager: ApiName = ""
+    time: ApiName = ""
+    fields: Fields | None = msgspec.field(default=None, name="fieldsV1")
+
+
+MANAGED: Final = BoundedField[list[ManagedFields]](
+    list[ManagedFields], bytes_max=MANAGED_BYTES_MAX
+)
+
+
+class DeploymentAnnotations(Struct):
+    """The annotations of a Deployment or its pod template that Ebb reads."""
+
+    keep: str | None = keyed(KEEP_ANNOTATION)
+    revision: ApiName | None = keyed(REVISION_ANNOTATION)
+
+
+class DeploymentMeta(Meta):
+    generation: int = 0
+    annotations: DeploymentAnnotations | None = None
+    managed_fields: Annotated[msgspec.Raw, MANAGED] = NULL
+
+
+class RollingUpdate(Struct):
+    max_surge: int | ApiName | None = None
+
+
+class DeploymentStrategy(Struct):
+    type: ApiName = ROLLING_UPDATE
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentTemplateMeta(Struct):
+    annotations: DeploymentAnnotations | None = None
+
+
+class DeploymentTemplate(Struct):
+    metadata: DeploymentTemplateMeta | None = None
+
+
+class DeploymentSpec(Struct):
+    replicas: int | None = None
+    strategy: DeploymentStrategy | None = None
+    paused: bool | None = None
+    min_ready_seconds: int | None = None
+    progress_deadline_seconds: int | None = None
+    template: DeploymentTemplate | None = None
+
+
+class FailureCondition(Struct):
+    type: str = ""
+    status: str = ""
+    message: str | None = None
+
+
+CONDITIONS: Final = BoundedField[list[FailureCondition]](
+    list[FailureCondition], bytes_max=CONDITIONS_BYTES_MAX
+)
+
+
+class DeploymentStatus(Struct):
+    observed_generation: int | None = None
+    replicas: int | None = None
+    updated_replicas: int | None = None
+    available_replicas: int | None = None
+    conditions: Annotated[msgspec.Raw, CONDITIONS] = NULL
+
+
+class DeploymentObject(Struct):
+    metadata: DeploymentMeta
+    spec: DeploymentSpec | None = None
+    status: DeploymentStatus | None = None
+
+
+class ControllerOwner(Struct):
+    """An owner reference, with its UID."""
+
+    kind: ApiName = ""
+    name: ApiName = ""
+    uid: ApiName = ""
+    controller: bool | None = None
+
+
+CONTROLLER_OWNERS: Final = BoundedField[list[ControllerOwner]](
+    list[ControllerOwner], items_max=1024
+)
+
+
+class ReplicaSetMeta(Meta):
+    annotations: DeploymentAnnotations | None = None
+    owner_references: Annotated[msgspec.Raw, CONTROLLER_OWNERS] = NULL
+
+
+class ReplicaSetSpec(Struct):
+    replicas: int | None = None
+
+
+class ReplicaSetStatus(Struct):
+    replicas: int | None = None
+
+
+class ReplicaSetObject(Struct):
+    metadata: ReplicaSetMeta
+    spec: ReplicaSetSpec | None = None
+    status: ReplicaSetStatus | None = None
+
+
+class ScaleTarget(Struct):
+    api_version: ApiName | None = None
+    kind: ApiName = ""
+    name: ApiName = ""
+
+
+class ScaleDownRules(Struct):
+    stabilization_window_seconds: int | None = None
+
+
+class Behavior(Struct):
+    scale_down: ScaleDownRules | None = None
+
+
+class AutoscalerSpec(Struct):
+    scale_target_ref: ScaleTarget | None = None
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    behavior: Behavior | None = None
+
+
+class AutoscalerObject(Struct):
+    metadata: Name
+    spec: AutoscalerSpec | None = None
+
+
+class QuotaSpec(Struct):
+    hard: Annotated[msgspec.Raw, QUOTA_AMOUNTS] = NULL
+
+
+class QuotaStatus(Struct):
+    hard: Annotated[msgspec.Raw, QUOTA_AMOUNTS] = NULL
+    used: Annotated[msgspec.Raw, QUOTA_AMOUNTS] = NULL
+
+
+class QuotaObject(Struct):
+    metadata: Name
+    spec: QuotaSpec | None = None
+    status: QuotaStatus | None = None
+
+
+def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
+    """Create a DaemonSet; None if it is being deleted. Raises: InvalidInputError with the field.
+
+    If the constraints of its pods exceed a limit, Ebb reads only the tolerations that the
+    DaemonSet controller adds.
+    """
+    meta = obj.metadata
+    if meta.deletion_timestamp is not None:
+        return None
+    found = obj.spec.template if obj.spec else None
+    spec = (found.spec if found else None) or PodSpec()
+    blocks = spec.node_selector, spec.affinity, spec.tolerations
+    node_constraints = templates.template(*map(bytes, blocks)).node_constraints
+    added = (*ADDED, ADDED_ON_HOST) if spec.host_network else ADDED
+    tolerations = ordered((*node_constraints.tolerations, *added))
+    made = DaemonSet(
+        namespace=shared_name(meta.namespace or "default", "metadata.namespace"),
+        name=checked_name(meta.name, "metadata.name"),
+        node_constraints=replace(node_constraints, tolerations=tolerations),
+    )
+    if sum(map(len, blocks)) > SMALL_BYTES:
+        check_memory(made, DAEMON_SET_MEMORY_MAX)
+    return made
+
+
+def deployment(obj: DeploymentObject) -> ListedDeployment | None:
+    """Create a Deployment; None if it is being deleted. Raises: InvalidInputError."""
+    meta = obj.metadata
+    if meta.deletion_timestamp is not None:
+        return None
+    spec, status = obj.spec or DeploymentSpec(), obj.status or DeploymentStatus()
+    template = spec.template.metadata if spec.template else None
+    strategy = spec.strategy or DeploymentStrategy()
+    replicas = number(spec.replicas, 1)
+    observed = ObservedDeployment(
+        namespace=shared_name(meta.namespace or "default", "metadata.namespace"),
+        name=checked_name(meta.name, "metadata.name"),
+        uid=meta.uid,
+        version=meta.resource_version,
+        replicas=replicas,
+        replicas_manager=_manager(meta.managed_fields),
+        strategy=strategy.type,
+        max_surge=_surge(strategy, replicas),
+        paused=bool(spec.paused),
+        keep=any(
+            one.annotations is not None and one.annotations.keep == "true"
+            for one in (meta, template)
+            if one is not None
+        ),
+        generation=meta.generation,
+        observed_generation=number(status.observed_generation, 0),
+        pods=number(status.replicas, 0),
+        updated=number(status.updated_replicas, 0),
+        available=number(status.available_replicas, 0),
+        min_ready_seconds=number(spec.min_ready_seconds, 0),
+        progress_deadline_seconds=number(spec.progress_deadline_seconds, 600),
+        replica_set="",
+        replica_failure=_failure(CONDITIONS.decode(status.conditions, "status.conditions") or ()),
+    )
+    return ListedDeployment(observed=observed, revision=_revision(meta.annotations))
+
+
+def replica_set(obj: ReplicaSetObject) -> ListedReplicaSet | None:
+    """Create a ReplicaSet; None if no Deployment controls it, or if it has no pods.
+
+    A Deployment keeps ten old ReplicaSets without pods by default. Raises: InvalidInputError.
+    """
+    meta = obj.metadata
+    spec, status = obj.spec or ReplicaSetSpec(), obj.status or ReplicaSetStatus()
+    if spec.replicas == 0 and not status.replicas:
+        return None
+    owners = CONTROLLER_OWNERS.decode(meta.owner_references, "metadata.ownerReferences") or ()
+    owner = next((one for one in owners if one.controller), None)
+    if owner is None or owner.kind != DEPLOYMENT:
+        return None
+    return ListedReplicaSet(
+        namespace=shared_name(meta.namespace or "default", "metadata.namespace"),
+        name=checked_name(meta.name, "metadata.name"),
+        deployment=checked_name(owner.name, "metadata.ownerReferences.name"),
+        deployment_uid=owner.uid,
+        revision=_revision(meta.annotations),
+    )
+
+
+def number(found: int | None, default: int) -> int:
+    """Return a number of the API within its bounds."""
+    return default if found is None else min(max(found, 0), REPLICAS_MAX)
+
+
+def _surge(strategy: DeploymentStrategy, replicas: int) -> int:
+    found = strategy.rolling_update.max_surge if strategy.rolling_update else None
+    surge = resolved_surge(DEFAULT_SURGE if found is None else found, replicas)
+    return min(surge, REPLICAS_MAX)
+
+
+def _revision(annotations: DeploymentAnnotations | None) -> str:
+    return (annotations.revision if annotations else None) or ""
+
+
+def _manager(raw: msgspec.Raw) -> str:
+    """Return the last field manager of `replicas`; of several, one that is not Ebb."""
+    try:
+        entries = MANAGED.decode(raw, "metadata.managedFields") or ()
+    except InvalidInputError:
+        return ""
+    owning = [
+        (one.manager != MANAGER, one.time, one.manager)
+        for one in entries
+        if one.fields and one.fields.spec and one.fields.spec.replicas is not None
+    ]
+    return max(owning)[2] if owning else ""
+
+
+def _failure(conditions: Iterable[FailureCondition]) -> str:
+    """Return why pods could not be created; empty if they could."""
+    for one in conditions:
+        if one.type == "ReplicaFailure" and one.status == "True":
+            return (one.message or "pods cannot be created")[:MESSAGE_CHARACTERS_MAX]
+    return ""
+
+
+def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
+    """Create a HorizontalAutoscaler; None if it scales no Deployment.
+
+    Raises: InvalidInputError with the field.
+    """
+    spec = obj.spec or AutoscalerSpec()
+    target = spec.scale_target_ref or ScaleTarget()
+    if target.kind != DEPLOYMENT or not (target.api_version or APPS).startswith(APPS):
+        return None
+    rules = (spec.behavior.scale_down if spec.behavior else None) or ScaleDownRules()
+    return HorizontalAutoscaler(
+        namespace=shared_name(obj.metadata.namespace or "default", "metadata.namespace"),
+        name=checked_name(obj.metadata.name, "metadata.name"),
+        target=checked_name(target.name, "spec.scaleTargetRef.name"),
+        replicas_min=number(spec.min_replicas, 1),
+        replicas_max=number(spec.max_replicas, 0),
+        window_seconds=number(rules.stabilization_window_seconds, HPA_WINDOW_SECONDS),
+    )
+
+
+def resource_quota(obj: QuotaObject) -> ResourceQuota:
+    """Create a ResourceQuota. Raises: InvalidInputError with the field."""
+    spec, status = obj.spec or QuotaSpec(), obj.status or QuotaStatus()
+    made = ResourceQuota(
+        namespace=shared_name(obj.metadata.namespace or "default", "metadata.namespace"),
+        name=checked_name(obj.metadata.name, "metadata.name"),
+        # The API server checks new pods against the status. It has no limits until the
+        # controller has counted for the first time.
+        hard=_amounts(status.hard, "status.hard") or _amounts(spec.hard, "spec.hard"),
+        used=_amounts(status.used, "status.used"),
+    )
+    if len(spec.hard) + len(status.hard) + len(status.used) > SMALL_BYTES:
+        check_memory(made, QUOTA_MEMORY_MAX)
+    return made
+
+
+def _amounts(raw: msgspec.Raw, field: str) -> dict[str, int]:
+    """Return amounts by resource; those of requests.cpu and limits.cpu are in millicores too."""
+    found = QUOTA_AMOUNTS.decode(raw, field) or {}
+    return {
+        intern(name): read_quantity(
+            "cpu" if name in CPU_NAMES else name, written, f"{field}.{name}"
+        )
+        for name, written in found.items()
+    }
