@@ -231,7 +231,7 @@ class _Controller:
                 part = Part.of(kind, self._config)
                 following: Follow = partial(follow, self._client, kind, sink, part)
                 if kind.needed is not None:
-                    following = self._conditional(kind, sink, following).keep
+                    following = self._conditional(kind, sink, following).run
                 running.append(tasks.create_task(following()))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
@@ -278,9 +278,9 @@ class _Controller:
         await self._taint_key.record()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
-            tasks.create_task(self._taint_key.keep())
-            tasks.create_task(self._publisher.keep(self._loop.why_stale))
-            tasks.create_task(self._mover.keep(self._loop.why_stale))
+            tasks.create_task(self._taint_key.run())
+            tasks.create_task(self._publisher.run(self._loop.why_stale))
+            tasks.create_task(self._mover.run(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:
         freshness = self._view.freshness_of(kind)

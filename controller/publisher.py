@@ -78,7 +78,7 @@ class Publisher:
         self._inherited: Mapping[BufferShape, int] = {}
         """Pods in the buffers that existed when this leader started to count."""
 
-    async def keep(self, why_stale: Callable[[], str | None]) -> None:
+    async def run(self, why_stale: Callable[[], str | None]) -> None:
         """Update the buffers until cancelled; *why_stale*: why the view is outdated, or None."""
         self._cleared = False
         update = partial(self.turn, why_stale)

@@ -123,7 +123,7 @@ class Reconciler:
         beginning = self._last.rate_limits.beginning if self._last else ALWAYS
         return beginning.until if isinstance(beginning, Refusal) else None
 
-    async def tick(self, cluster: Cluster, now_seconds: int) -> ReconcileReport:
+    async def reconcile(self, cluster: Cluster, now_seconds: int) -> ReconcileReport:
         """Evaluate the cluster at *now_seconds* (Unix time) and write the changes."""
         return await self.carry_out(self.evaluate(cluster, now_seconds))
 

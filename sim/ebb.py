@@ -241,7 +241,7 @@ class Ebb:
         self._news.wake.clear()
         self._state, self._store = state, write
         cluster = self.outdated_cluster or state.snapshot()
-        self._loop.run_until_complete(self._reconciler.tick(cluster, now_ms // 1000))
+        self._loop.run_until_complete(self._reconciler.reconcile(cluster, now_ms // 1000))
         self._loop.run_until_complete(self._publisher.turn())
 
     # The API server, as the controller sees it

@@ -52,7 +52,7 @@ from core.model.node import Node, Taint
 from core.model.node_lifecycle import being_deleted, why_leaving
 from core.model.now import Now
 from core.model.reason import Blocker
-from core.writes.cleanup import ours
+from core.writes.cleanup import annotation_keys_of_ebb
 from core.writes.life_cycle import LAST, TABLE, Event, Transition, states
 from core.writes.write import URGENT, Keys, Write, WriteKind
 
@@ -571,7 +571,7 @@ def _without_protection(node: Node) -> dict[str, str | None]:
 
 def _without_ours(node: Node) -> dict[str, str | None]:
     """Return the annotations that remove those of Ebb from a leaving node, except its backoff."""
-    return dict.fromkeys(one for one in ours(node) if one != BACKOFF_ANNOTATION)
+    return dict.fromkeys(one for one in annotation_keys_of_ebb(node) if one != BACKOFF_ANNOTATION)
 
 
 def _reasons(blockers: Iterable[Blocker]) -> str:
