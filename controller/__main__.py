@@ -24,7 +24,7 @@ from controller.metrics import Metrics
 from controller.move_book import MoveRecordCache
 from controller.mover import Mover, MoverDependencies, MoveStores
 from controller.publisher import Publisher
-from controller.reconciler import PodActions, Reconciler
+from controller.reconciler import Reconciler
 from controller.report_server import ReportServer
 from controller.taint_key import TaintKey
 from controller.view import ClusterView
@@ -100,7 +100,8 @@ class _Controller:
             owner=name,
             metrics=self._metrics,
             record_event=self._record_decision,
-            pod_actions=PodActions(self._deletion_costs(steady), self._evictor(steady)),
+            deletion_costs=self._deletion_costs(steady),
+            evictor=self._evictor(steady),
         )
         self._reconciler.observe_writes = self._decisions.observe
         self._watches: dict[AnyKind, ConditionalWatch] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
 from controller.metrics import Metrics, WriteResult
-from controller.reconciler import PodActions, Reconciler
+from controller.reconciler import Reconciler
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
@@ -408,7 +408,7 @@ async def test_pass_ends_with_deletion_costs_of_marks() -> None:
         pods, metrics, AccessReview(pods.may, FakeClock(), "patch pods")
     )
     controller = Reconciler(
-        config, nodes, owner="me", metrics=metrics, pod_actions=PodActions(deletion_costs)
+        config, nodes, owner="me", metrics=metrics, deletion_costs=deletion_costs
     )
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
     assert (await controller.reconcile(cluster, NOW)).costs == (), (

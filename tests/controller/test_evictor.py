@@ -9,7 +9,7 @@ import pytest
 
 from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
-from controller.reconciler import PodActions, Reconciler
+from controller.reconciler import Reconciler
 from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
 from core.config.schedule import Window
@@ -108,7 +108,7 @@ class World:
             owner="me",
             metrics=self.metrics,
             record_event=lambda _, reason, note: self.told.append((reason, note)),
-            pod_actions=PodActions(evictor=self.evictor),
+            evictor=self.evictor,
         )
 
     def move(self, pod: Pod) -> None:
