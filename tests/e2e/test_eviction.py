@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.config.settings import Mode
-from core.eviction.budgets import Allowances
+from core.eviction.context import Allowances
 from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.pod import Pod
 from kube.client import Client
