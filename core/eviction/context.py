@@ -14,7 +14,7 @@ from core.config.settings import Config
 from core.eligibility.drainability import disruption_cost
 from core.eligibility.emptiness import occupying
 from core.engine.maintenance_gate import Beginning, may_begin
-from core.engine.no_schedule import Against
+from core.engine.no_schedule import NoScheduleBlockers
 from core.engine.plan import Plan
 from core.eviction.pods import Owner, leaves, owner_of, why_never, why_waited_for
 from core.eviction.reasons import (
@@ -48,7 +48,7 @@ class EvictionInput:
     plan: Plan
     """The plan for this cluster."""
     config: Config
-    no_schedule_blockers: Against
+    no_schedule_blockers: NoScheduleBlockers
     watched_seconds: int
     """Time for which this leader has observed the cluster, in seconds."""
     now_seconds: int

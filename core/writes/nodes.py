@@ -74,7 +74,7 @@ class LeaderObservations:
 
     seconds: int
     """Time for which it has observed, in seconds."""
-    no_schedule_blockers: no_schedule.Against
+    no_schedule_blockers: no_schedule.NoScheduleBlockers
     """Reasons against a NoSchedule mark, by marked node."""
     no_schedule: frozenset[str] = frozenset()
     """Nodes that are being drained; their mark must be NoSchedule regardless of its age."""
@@ -108,7 +108,7 @@ def decide(
     """
     if watch is None:
         watch = LeaderObservations(
-            WATCH_SECONDS, no_schedule.reasons_against(ClusterSnapshot(cluster, config))
+            WATCH_SECONDS, no_schedule.blockers_by_node(ClusterSnapshot(cluster, config))
         )
     planner = NodePatchPlanner(
         cluster, plan, config, now_seconds=now_seconds, owner=owner, watch=watch
@@ -327,7 +327,7 @@ class NodePatchPlanner:
         if details is None or not self._dated(details):
             yield Event.INVALID_DETAILS
         elif (
-            no_schedule.wanted(self._against(node), after, self._age(details))
+            no_schedule.wanted_mark(self._against(node), after, self._age(details))
             is Mark.PREFER_NO_SCHEDULE
         ):
             softened = mark_of(node.labels) is Mark.NO_SCHEDULE
