@@ -28,7 +28,7 @@ def assume(
 ) -> tuple[ClusterPods, Assumed]:
     """Return the pods with their assumed operating system and node.
 
-    *before*: the second value of the previous call.
+    The second value is *before* of the next call, so that unchanged pods remain the same objects.
     """
     systems = _systems(nodes)
     nominees = any(pod.nominated_node for pod in pods.special)
@@ -59,9 +59,9 @@ def assume(
 
 
 def _systems(nodes: Sequence[Node]) -> Mapping[str, str]:
-    """Return the operating system by node, or nothing if all nodes have the same."""
-    found = {node.name: node.labels[OS_LABEL] for node in nodes if OS_LABEL in node.labels}
-    return found if len(set(found.values())) > 1 else {}
+    """Return the operating system by node; empty if all nodes have the same."""
+    systems = {node.name: node.labels[OS_LABEL] for node in nodes if OS_LABEL in node.labels}
+    return systems if len(set(systems.values())) > 1 else {}
 
 
 def _nominated(pod: Pod, nodes: Mapping[str, Node]) -> str | None:

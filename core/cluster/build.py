@@ -11,11 +11,10 @@ default.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from core.cluster.namespaces import Namespace
-from core.cluster.namespaces import looked_up as by_namespace
+from core.cluster.namespaces import Namespace, with_namespaces
 from core.cluster.tenant_limits import within_budget
 from core.cluster.volumes import Attachment, Claim, CsiNode, Volume, VolumeLookup
-from core.model.buffers import Buffer, PodTemplate, looked_up
+from core.model.buffers import Buffer, PodTemplate, with_placeholders
 from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
 from core.model.cluster_pods import ClusterPods
 from core.model.node import Node
@@ -48,14 +47,14 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     """
     pods = within_budget(pods)
     lookup = VolumeLookup.of(nodes, pods, claims, volumes, csi_nodes)
-    pods = by_namespace(pods, namespaces)
+    pods = with_namespaces(pods, namespaces)
     return Cluster(
         tuple(nodes),
         _completed(pods, lookup, offered(nodes)).all,
         tuple(budgets),
         attach_limits=lookup.attach_limits,
         attachments=lookup.attached(attachments),
-        buffers=looked_up(buffers, templates, pods.all),
+        buffers=with_placeholders(buffers, templates, pods.all),
         node_pools=tuple(node_pools),
         node_claims=tuple(node_claims),
         autoscaler_statuses=tuple(statuses),

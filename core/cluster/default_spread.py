@@ -38,21 +38,22 @@ Spread = Mapping[int, tuple[Pod, Pod]]
 def with_default_spread(
     constraints: Sequence[DefaultSpread], pods: ClusterPods, before: Spread
 ) -> tuple[ClusterPods, Spread]:
-    """Add the constraints to the pods that they apply to.
+    """Return the pods, with the default constraints where these apply.
 
-    *before*: the second value of the previous call.
+    They apply to pods of a known controller without spread constraints of their own. The second
+    value is *before* of the next call, so that unchanged pods remain the same objects.
     """
     if not constraints:
         return pods, {}
     shared: dict[tuple[PodConstraints, PodSelector], PodConstraints] = {}
     # Return the same objects as before: callers compare pods by identity from one reconciliation
     # to the next.
-    found = {
+    converted = {
         id(pod): before.get(id(pod)) or (pod, _spread(constraints, pod, shared))
         for pod in pods.all
         if _applies(pod)
     }
-    return pods.replacing({key: pod for key, (_, pod) in found.items()}), found
+    return pods.replacing({key: pod for key, (_, pod) in converted.items()}), converted
 
 
 def _applies(pod: Pod) -> bool:
@@ -80,7 +81,8 @@ def _spread(
     pod_constraints = pod.pod_constraints, selector
     if pod_constraints not in shared:
         spread = {
-            SpreadConstraint(selector, one.topology_key, one.max_skew) for one in constraints
+            SpreadConstraint(selector, constraint.topology_key, constraint.max_skew)
+            for constraint in constraints
         }
         shared[pod_constraints] = replace(
             pod.pod_constraints, spread=tuple(sorted(spread, key=repr))

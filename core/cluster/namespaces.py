@@ -37,14 +37,15 @@ class Namespace:
 
 
 class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has computed
-    """Names of the namespaces that a selector matches, ascending; there may be thousands."""
+    """Names of the namespaces that a selector matches, ascending; up to thousands.
+
+    `in` does not compare each name, and the hash is computed once.
+    """
 
     def __contains__(self, name: object) -> bool:
-        """Return whether the name is one of the names, without comparing it with each."""
         return name in self._names
 
     def __hash__(self) -> int:
-        """Return the hash of the tuple, computed once."""
         return self._hash
 
     @cached_property
@@ -56,8 +57,11 @@ class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has com
         return tuple.__hash__(self)
 
 
-def looked_up(pods: ClusterPods, namespaces: Sequence[Namespace]) -> ClusterPods:
-    """Return the pods with the namespace selectors of their terms replaced by namespaces."""
+def with_namespaces(pods: ClusterPods, namespaces: Sequence[Namespace]) -> ClusterPods:
+    """Return the pods; in their affinity terms, names of namespaces replace namespaceSelectors.
+
+    Without *namespaces* nothing is replaced.
+    """
     if not namespaces:
         return pods
     lookup = _NamespaceLookup(pods.counts, namespaces)
@@ -66,36 +70,36 @@ def looked_up(pods: ClusterPods, namespaces: Sequence[Namespace]) -> ClusterPods
 
 
 def _is_valid(chosen: NamespaceChoice) -> bool:
-    """Return whether all operators are valid in label selectors."""
-    return all(one.operator in _OPERATORS for one in chosen.requirements)
+    return all(requirement.operator in _OPERATORS for requirement in chosen.requirements)
 
 
 class _NamespaceLookup:
-    """Looks up namespace selectors; each selector and each set of terms once."""
+    """Looks up each namespace selector and each set of terms only once.
+
+    *with_pods*: names of all namespaces that have pods.
+    """
 
     def __init__(self, with_pods: Collection[str], namespaces: Sequence[Namespace]) -> None:
-        """Store the *namespaces*, and the names of all namespaces that have pods."""
         self._with_pods, self._namespaces = with_pods, namespaces
-        self._companies: dict[int, tuple[PodConstraints, PodConstraints]] = {}
+        self._looked_up: dict[int, tuple[PodConstraints, PodConstraints]] = {}
         """Constraints as decoded and as looked up, by the `id` of the decoded ones, which must not
         be freed."""
         self._chosen: dict[tuple[NamespaceChoice, bool], NamespaceNames] = {}
 
     def pod(self, pod: Pod) -> Pod:
-        """Return the pod with its terms looked up; the same pod if nothing is looked up."""
         key = id(pod.pod_constraints)
-        if key not in self._companies:
-            self._companies[key] = pod.pod_constraints, self._pod_constraints(pod.pod_constraints)
-        pod_constraints = self._companies[key][1]
+        if key not in self._looked_up:
+            self._looked_up[key] = pod.pod_constraints, self._pod_constraints(pod.pod_constraints)
+        pod_constraints = self._looked_up[key][1]
         if pod_constraints is pod.pod_constraints:
             return pod
-        kept = tuple(one for one in pod.unsupported if one not in _FIELDS)
-        return replace(pod, pod_constraints=pod_constraints, unsupported=kept)
+        unsupported = tuple(field for field in pod.unsupported if field not in _FIELDS)
+        return replace(pod, pod_constraints=pod_constraints, unsupported=unsupported)
 
     def _pod_constraints(self, pod_constraints: PodConstraints) -> PodConstraints:
         """Return the constraints with namespaces for selectors, or the same ones if that fails."""
         chosen = [
-            one.chosen for one in (*pod_constraints.near, *pod_constraints.apart) if one.chosen
+            term.chosen for term in (*pod_constraints.near, *pod_constraints.apart) if term.chosen
         ]
         if not chosen or not all(map(_is_valid, chosen)):
             return pod_constraints
@@ -108,8 +112,8 @@ class _NamespaceLookup:
     def _terms(
         self, terms: Iterable[PodAffinityTerm], *, doubtful: bool
     ) -> tuple[PodAffinityTerm, ...]:
-        found = {self._term(term, doubtful=doubtful) for term in terms}
-        return tuple(sorted(found, key=repr))
+        looked_up_terms = {self._term(term, doubtful=doubtful) for term in terms}
+        return tuple(sorted(looked_up_terms, key=repr))
 
     def _term(self, term: PodAffinityTerm, *, doubtful: bool) -> PodAffinityTerm:
         if term.chosen is None:
@@ -126,28 +130,28 @@ class _NamespaceLookup:
         )
 
     def _matching(self, requirements: Iterable[Requirement]) -> set[str]:
-        found = set(self._all)
-        for one in requirements:
-            by_value = self._by_label.get(one.key, {})
-            asked = one.values if one.operator in ("In", "NotIn") else by_value
-            having = set[str]().union(*(by_value.get(value, ()) for value in asked))
-            found = found & having if one.operator in ("In", "Exists") else found - having
-        return found
+        names = set(self._all)
+        for requirement in requirements:
+            by_value = self._by_label.get(requirement.key, {})
+            values = requirement.values if requirement.operator in ("In", "NotIn") else by_value
+            having = set[str]().union(*(by_value.get(value, ()) for value in values))
+            names = names & having if requirement.operator in ("In", "Exists") else names - having
+        return names
 
     @cached_property
     def _all(self) -> set[str]:
-        return {one.name for one in self._namespaces if one.labels is not None}
+        return {namespace.name for namespace in self._namespaces if namespace.labels is not None}
 
     @cached_property
     def _unknown(self) -> set[str]:
-        """Return the namespaces that have pods and unknown labels."""
+        """The namespaces that have pods and unknown labels."""
         return set(self._with_pods) - self._all
 
     @cached_property
     def _by_label(self) -> Mapping[str, Mapping[str, set[str]]]:
-        """Return the names of the namespaces by label key and value."""
-        found: dict[str, dict[str, set[str]]] = {}
-        for one in self._namespaces:
-            for key, value in (one.labels or {}).items():
-                found.setdefault(key, {}).setdefault(value, set()).add(one.name)
-        return found
+        """The names of the namespaces by label key and value."""
+        names: dict[str, dict[str, set[str]]] = {}
+        for namespace in self._namespaces:
+            for key, value in (namespace.labels or {}).items():
+                names.setdefault(key, {}).setdefault(value, set()).add(namespace.name)
+        return names

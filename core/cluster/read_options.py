@@ -43,21 +43,22 @@ READ_DEFAULTS: Final = ReadOptions()
 def judged_by(
     schedulers: Collection[str], pods: ClusterPods, before: Judged
 ) -> tuple[ClusterPods, Judged]:
-    """Adapt `unsupported` of pods, decoded for the default schedulers, to *schedulers*.
+    """Return the pods with `unsupported` adapted to the setting *schedulers*.
 
-    *before*: the second value of the previous call.
+    The pods were decoded for KNOWN_SCHEDULERS. The second value is *before* of the next call, so
+    that unchanged pods remain the same objects.
     """
     changed = frozenset(schedulers).symmetric_difference(KNOWN_SCHEDULERS)
     if not changed:
         return pods, {}
     # Return the same objects as before: callers compare pods by identity from one reconciliation
     # to the next.
-    found = {
+    converted = {
         id(pod): before.get(id(pod)) or (pod, _converted(pod))
         for pod in (pods.all if DEFAULT_SCHEDULER in changed else pods.special)
         if pod.scheduler in changed and not pod.unreadable
     }
-    return pods.replacing({key: pod for key, (_, pod) in found.items()}), found
+    return pods.replacing({key: pod for key, (_, pod) in converted.items()}), converted
 
 
 def _converted(pod: Pod) -> Pod:

@@ -55,7 +55,7 @@ REQUIREMENTS_PER_COUNTED_POD: Final = 16
 
 Tenant = str | None
 """The namespace whose budget a pod is charged to. None: the budget of all mirror pods."""
-Holder = tuple[int, str]
+Payer = tuple[int, str]
 """The stage in which pods are charged, and the node of mirror pods."""
 PLACED: Final = 0
 """Stage of pods that need a place."""
@@ -66,11 +66,12 @@ BOUND: Final = 2
 
 
 def within_budget(pods: ClusterPods, budget: int = BUDGET) -> ClusterPods:
-    """Return the pods; set `too_much` on pods that their evaluation budget does not cover.
+    """Return the pods; set `too_much` on pods that the budget of their namespace does not cover.
 
-    Pods that need a place are charged before pods that stay with their node. Constraints that more
-    pods share are charged earlier; names decide between equal numbers. All mirror pods share one
-    budget, in which the node whose mirror pods cost least is charged first.
+    *budget*: units for each namespace. Pods that need a place are charged before pods that stay
+    with their node. Constraints that more pods share are charged earlier; names decide between
+    equal numbers. All mirror pods share one budget, in which the node whose mirror pods cost least
+    is charged first.
     """
     sizes = _Sizes(pods)
     suspects = _suspects(pods, sizes, budget)
@@ -80,11 +81,11 @@ def within_budget(pods: ClusterPods, budget: int = BUDGET) -> ClusterPods:
     for number, pod in enumerate(pods.all):
         if (tenant := _tenant(pod)) in suspects:
             charged.setdefault(tenant, []).append(number)
-    found: dict[int, Pod] = {}
+    beyond: dict[int, Pod] = {}
     for numbers in charged.values():
         groups = _in_order(pods.all, numbers, sizes)
-        found |= {id(pods.all[number]): pod for number, pod in _beyond(pods.all, groups, budget)}
-    return pods.replacing(found)
+        beyond |= {id(pods.all[number]): pod for number, pod in _beyond(pods.all, groups, budget)}
+    return pods.replacing(beyond)
 
 
 def _tenant(pod: Pod | SharedConstraints) -> Tenant:
@@ -94,8 +95,8 @@ def _tenant(pod: Pod | SharedConstraints) -> Tenant:
 
 
 def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Tenant]:
-    """Return the accounts that may be over the budget, by an estimate that is never too low."""
-    # In nearly all clusters no account is suspect, so this must be fast: pods that share their
+    """Return the tenants that may be over the budget, by an estimate that is never too low."""
+    # In nearly all clusters no tenant is suspect, so this must be fast: pods that share their
     # constraints are charged once.
     spent: Counter[Tenant] = Counter()
     for shared in pods.shared.values():
@@ -109,7 +110,7 @@ def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Tenant]:
 class _ChargedGroup:
     """Pods that have equal constraints on nodes and on other pods."""
 
-    holder: Holder
+    payer: Payer
     members: list[int]
     """Numbers of the pods, those with the fewest claims first, then by name."""
     costs: Mapping[object, int]
@@ -117,39 +118,39 @@ class _ChargedGroup:
 
 
 def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> list[_ChargedGroup]:
-    """Return the groups of one account in the order in which they are charged."""
+    """Return the groups of one tenant's pods in the order in which they are charged."""
     # Group by object first, then by value: most equal constraints are one object, and hashing
     # values is slow.
     same: dict[object, list[int]] = {}
     for number in numbers:
         pod = pods[number]
         same.setdefault(
-            (_holder(pod), id(pod.node_constraints), id(pod.pod_constraints)), []
+            (_payer(pod), id(pod.node_constraints), id(pod.pod_constraints)), []
         ).append(number)
-    equal: dict[tuple[Holder, NodeConstraints, PodConstraints], list[int]] = {}
-    for alike in same.values():
-        pod = pods[alike[0]]
+    equal: dict[tuple[Payer, NodeConstraints, PodConstraints], list[int]] = {}
+    for sharing in same.values():
+        pod = pods[sharing[0]]
         equal.setdefault(
-            (_holder(pod), without_volumes(pod.node_constraints), pod.pod_constraints), []
-        ).extend(alike)
+            (_payer(pod), without_volumes(pod.node_constraints), pod.pod_constraints), []
+        ).extend(sharing)
     groups: list[_ChargedGroup] = []
-    of_node: Counter[Holder] = Counter()
-    for (holder, _, _), members in equal.items():
-        members.sort(key=lambda one: (_cost_of_claims(pods[one]), _name(pods[one])))
-        costs = _costs(pods[members[0]], holder[0], sizes.of_labels)
-        groups.append(_ChargedGroup(holder, members, costs))
-        if holder[1]:
-            of_node[holder] += sum(costs.values())
-            of_node[holder] += sum(_cost_of_claims(pods[one]) for one in members)
+    of_node: Counter[Payer] = Counter()
+    for (payer, _, _), members in equal.items():
+        members.sort(key=lambda number: (_cost_of_claims(pods[number]), _name(pods[number])))
+        costs = _costs(pods[members[0]], payer[0], sizes.of_labels)
+        groups.append(_ChargedGroup(payer, members, costs))
+        if payer[1]:
+            of_node[payer] += sum(costs.values())
+            of_node[payer] += sum(_cost_of_claims(pods[number]) for number in members)
     groups.sort(
         key=lambda group: (
-            of_node[group.holder], group.holder, -len(group.members), _name(pods[group.members[0]])
+            of_node[group.payer], group.payer, -len(group.members), _name(pods[group.members[0]])
         )
     )  # fmt: skip
     return groups
 
 
-def _holder(pod: Pod) -> Holder:
+def _payer(pod: Pod) -> Payer:
     if not pod.stays_with_node:
         return PLACED, ""
     if pod.node is None:
@@ -172,7 +173,7 @@ def _beyond(
     left, paid = budget, set[object]()
     for group in groups:
         new = group.costs.keys() - paid
-        cost = sum(group.costs[one] for one in new)
+        cost = sum(group.costs[constraint] for constraint in new)
         covered = cost <= left
         if covered:
             left -= cost
@@ -190,7 +191,7 @@ def _beyond(
 def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
     """Return the pod without constraints that cost time, except for host ports and volumes."""
     # The tolerations of a bound DaemonSet pod cost nothing, and NoSchedule marks depend on them.
-    node_constraints = pod.node_constraints if _holder(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
+    node_constraints = pod.node_constraints if _payer(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
     pod_constraints = pod.pod_constraints
     if pod_constraints is not NO_POD_CONSTRAINTS:
         pod_constraints = replace(pod_constraints, near=(), apart=(), spread=())
@@ -228,28 +229,28 @@ def _cost_of_claims(pod: Pod) -> int:
 def _costs(
     pod: Pod | SharedConstraints, stage: int, counted: Callable[[Sequence[PodSelector]], int]
 ) -> dict[object, int]:
-    """Return the units by constraint of a pod; an account pays once for equal constraints.
+    """Return the units by constraint of a pod; a tenant pays once for equal constraints.
 
-    *stage*: see Holder. *counted*: returns how many pods match all given selectors.
+    *stage*: see Payer. *counted*: returns how many pods match all given selectors.
     """
-    found: dict[object, int] = {}
+    costs: dict[object, int] = {}
     pod_constraints = pod.pod_constraints
     if stage != BOUND:  # a pod that is bound to its node is not placed elsewhere
-        asked = without_volumes(pod.node_constraints)
-        requirements = NODE_REQUIREMENT_COST * _requirements_of_nodes(asked)
-        found[asked] = NODE_TEMPLATE_COST + requirements
+        on_nodes = without_volumes(pod.node_constraints)
+        requirements = NODE_REQUIREMENT_COST * _requirements_of_nodes(on_nodes)
+        costs[on_nodes] = NODE_TEMPLATE_COST + requirements
         if pod_constraints.host_ports:
-            found[pod_constraints.host_ports] = HOST_PORT_COST * len(pod_constraints.host_ports)
+            costs[pod_constraints.host_ports] = HOST_PORT_COST * len(pod_constraints.host_ports)
     for term, selectors, of_namespaces in (
         _terms(pod) if pod_constraints is not NO_POD_CONSTRAINTS else ()
     ):
-        requirements = sum(max(1, _number_of(one.requirements)) for one in selectors)
+        requirements = sum(max(1, _number_of(selector.requirements)) for selector in selectors)
         requirements += of_namespaces
-        foreign = any(one.namespaces not in ((), (pod.namespace,)) for one in selectors)
+        foreign = any(selector.namespaces not in ((), (pod.namespace,)) for selector in selectors)
         each = POD_REQUIREMENT_COST + (FOREIGN_COST if foreign else 0)
         per_pod = COUNTED_POD_COST * (1 + requirements // REQUIREMENTS_PER_COUNTED_POD)
-        found[term] = each * requirements + per_pod * counted(selectors)
-    return found
+        costs[term] = each * requirements + per_pod * counted(selectors)
+    return costs
 
 
 def _terms(pod: Pod | SharedConstraints) -> Iterator[tuple[object, Sequence[PodSelector], int]]:
@@ -276,17 +277,19 @@ def _of_namespaces(term: PodAffinityTerm) -> int:
 
 def _requirements_of_nodes(node_constraints: NodeConstraints) -> int:
     terms = node_constraints.affinity or ()
-    found = sum(_number_of(term.labels) + _number_of(term.fields) for term in terms)
+    in_terms = sum(_number_of(term.labels) + _number_of(term.fields) for term in terms)
     tolerations = len(node_constraints.tolerations) // VALUES_PER_REQUIREMENT
-    return found + len(node_constraints.labels) + tolerations
+    return in_terms + len(node_constraints.labels) + tolerations
 
 
 def _number_of(requirements: Iterable[Requirement]) -> int:
-    return sum(1 + len(one.values) // VALUES_PER_REQUIREMENT for one in requirements)
+    return sum(
+        1 + len(requirement.values) // VALUES_PER_REQUIREMENT for requirement in requirements
+    )
 
 
 class _Sizes:
-    """Upper bounds for the number of pods that match selectors; computed on first use."""
+    """Upper bounds for the number of pods that match selectors."""
 
     def __init__(self, pods: ClusterPods) -> None:
         self._pods, self._counts = pods.all, pods.counts
@@ -294,41 +297,41 @@ class _Sizes:
 
     def of_namespaces(self, selectors: Sequence[PodSelector]) -> int:
         """Return the number of pods in the namespaces of the selector with the fewest."""
-        return min(map(self._there, selectors), default=0)
+        return min(map(self._pods_in, selectors), default=0)
 
     def of_labels(self, selectors: Sequence[PodSelector]) -> int:
-        """Return the same, or less: the number of pods with a label that an `In` requires."""
-        found = [self.of_namespaces(selectors)]
+        """Return at most `of_namespaces`; less if few pods have a label that an `In` requires."""
+        bounds = [self.of_namespaces(selectors)]
         for selector in selectors:
             named = selector.namespaces or ()
             labelled = self._labels_in(named[0] if len(named) == 1 else None)
-            found += (
-                sum(labelled[asked.key, value] for value in asked.values)
-                for asked in selector.requirements
-                if asked.operator == "In"
+            bounds += (
+                sum(labelled[requirement.key, value] for value in requirement.values)
+                for requirement in selector.requirements
+                if requirement.operator == "In"
             )
-        return min(found)
+        return min(bounds)
 
-    def _there(self, selector: PodSelector) -> int:
+    def _pods_in(self, selector: PodSelector) -> int:
         if selector.namespaces is None:
             return len(self._pods)
         return sum(self._counts.get(name, 0) for name in selector.namespaces)
 
     @cached_property
     def _members(self) -> Mapping[str, Sequence[Pod]]:
-        found: dict[str, list[Pod]] = {}
+        pods: dict[str, list[Pod]] = {}
         for pod in self._pods:
-            found.setdefault(pod.namespace, []).append(pod)
-        return found
+            pods.setdefault(pod.namespace, []).append(pod)
+        return pods
 
     def _labels_in(self, namespace: str | None) -> Counter[tuple[str, str]]:
         """Return the number of pods by label key and value; None: in all namespaces."""
         if namespace not in self._labelled:
             pods = self._pods if namespace is None else self._members.get(namespace, ())
             labels = {id(pod.labels): pod.labels for pod in pods}
-            found: Counter[tuple[str, str]] = Counter()
+            counts: Counter[tuple[str, str]] = Counter()
             for which, many in Counter(id(pod.labels) for pod in pods).items():
                 for label in labels[which].items():
-                    found[label] += many
-            self._labelled[namespace] = found
+                    counts[label] += many
+            self._labelled[namespace] = counts
         return self._labelled[namespace]

@@ -91,7 +91,6 @@ class Attachment:
 def _unlimited(
     nodes: Sequence[Node], limits: Mapping[str, Mapping[str, int | None]]
 ) -> frozenset[str]:
-    """Return the drivers that have no attach limit on any node: they need no count."""
     drivers = {driver for of_node in limits.values() for driver in of_node}
     return frozenset(
         driver
@@ -113,7 +112,6 @@ def _pod_constraints(
 def _disruption_facts(
     disruption_facts: DisruptionFacts, faults: tuple[str, ...], one_node: tuple[str, ...]
 ) -> DisruptionFacts:
-    """Return the facts with those that a lookup of volumes has found."""
     if (disruption_facts.faults, disruption_facts.one_node_volumes) == (faults, one_node):
         return disruption_facts
     return replace(disruption_facts, faults=faults, one_node_volumes=one_node)
@@ -187,34 +185,39 @@ class VolumeLookup:
         return {node: frozenset(disks) for node, disks in by_node.items()}
 
     def pod(self, pod: Pod) -> Pod:
-        """Return the pod with the properties of its volumes, as far as they are known."""
+        """Return the pod with the topologies, disks and faults of its volumes.
+
+        If Ebb knows too little about a volume, the pod remains unsupported, with the fault.
+        """
         faults: list[str] = []
         volumes: list[Volume] = []
         unknown: set[Disk] = set()
         sole: list[str] = []
         for use in pod.disruption_facts.claims:
             key = f"{pod.namespace}/{use.name}"
-            found = self._volume(pod, use, key)
-            if isinstance(found, str):
-                faults.append(f"claim {key}: {found}")
+            volume = self._volume(pod, use, key)
+            if isinstance(volume, str):
+                faults.append(f"claim {key}: {volume}")
                 unknown.add(Disk(ANY_DRIVER, key))
             else:
-                volumes.append(found)
+                volumes.append(volume)
             if key in self.claims and SOLE_MODE in self.claims[key].modes:
                 sole.append(key)
-        known = {one.disk for one in volumes if one.disk is not None}
+        known = {volume.disk for volume in volumes if volume.disk is not None}
         looked_up = set() if faults else {CLAIMS_FIELD}
         if VOLUMES_FIELD in pod.unsupported:
-            own = [one for one in map(self._disk_fault, pod.disruption_facts.disks) if one]
-            faults += own
-            if own or not pod.disruption_facts.disks:
+            disk_faults = [
+                fault for fault in map(self._disk_fault, pod.disruption_facts.disks) if fault
+            ]
+            faults += disk_faults
+            if disk_faults or not pod.disruption_facts.disks:
                 unknown.add(Disk(ANY_DRIVER, f"{pod.key} {VOLUMES_FIELD}"))
             else:
                 looked_up.add(VOLUMES_FIELD)
             known |= {
-                Disk(one.driver, one.handle)
-                for one in pod.disruption_facts.disks
-                if one.counted and not one.fault
+                Disk(disk.driver, disk.handle)
+                for disk in pod.disruption_facts.disks
+                if disk.counted and not disk.fault
             }
         if not volumes and not unknown and not looked_up.intersection(pod.unsupported):
             return pod
@@ -233,7 +236,6 @@ class VolumeLookup:
         )
 
     def _one_node_volumes(self, pod: Pod) -> tuple[str, ...]:
-        """Return the names of the claims and disks that the pods of one node alone can use."""
         keys = ((use.name, f"{pod.namespace}/{use.name}") for use in pod.disruption_facts.claims)
         claims = ((name, self.claims.get(key)) for name, key in keys)
         names = [
@@ -241,11 +243,11 @@ class VolumeLookup:
             for name, claim in claims
             if claim is None or ONE_NODE_MODES.issuperset(claim.modes)
         ]
-        names += (one.handle for one in pod.disruption_facts.disks if not one.read_only)
+        names += (disk.handle for disk in pod.disruption_facts.disks if not disk.read_only)
         return tuple(sorted(set(names)))
 
     def _disk_fault(self, disk: InlineDisk) -> str:
-        """Return why a disk that a pod names itself is not known well enough; empty if it is."""
+        """Return why Ebb cannot evaluate a disk that a pod names itself; empty if it can."""
         where = f"the disk {disk.driver} {disk.handle} in its own volumes"
         if disk.fault:
             return f"{where} {disk.fault}"
@@ -294,13 +296,13 @@ class VolumeLookup:
         self, node_constraints: NodeConstraints, volumes: Iterable[Volume]
     ) -> NodeConstraints:
         """Return the constraints with the volumes' topologies; equal ones share one object."""
-        reaches = {one.reach for one in volumes if one.reach != EVERYWHERE}
-        if not reaches:
+        topologies = {volume.reach for volume in volumes if volume.reach != EVERYWHERE}
+        if not topologies:
             return node_constraints
-        ordered = tuple(sorted(reaches, key=repr)) if len(reaches) > 1 else tuple(reaches)
-        found = self.node_constraints_of.get((node_constraints, ordered))
-        if found is None:
-            found = self.node_constraints_of[node_constraints, ordered] = replace(
+        ordered = tuple(sorted(topologies, key=repr)) if len(topologies) > 1 else tuple(topologies)
+        shared = self.node_constraints_of.get((node_constraints, ordered))
+        if shared is None:
+            shared = self.node_constraints_of[node_constraints, ordered] = replace(
                 node_constraints, volumes=ordered
             )
-        return found
+        return shared

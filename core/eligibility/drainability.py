@@ -212,7 +212,7 @@ def _expendable(pod: Pod, _: Now | None) -> str | None:
 
 
 def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
-    """Return why Karpenter would not disrupt the pod, or None.
+    """Return the message why Karpenter would not disrupt the pod, or None if it would.
 
     The value of the annotation is "true", or a duration that starts with the pod. Karpenter
     ignores other values.
@@ -234,8 +234,8 @@ def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
 
 
 def _removal_disabled(pod: Pod, _: Now | None) -> str | None:
-    asked = _note(pod, REMOVAL_DISABLED) == "true"
-    return f"has {REMOVAL_DISABLED}: 'true'" if asked else None
+    disabled = _note(pod, REMOVAL_DISABLED) == "true"
+    return f"has {REMOVAL_DISABLED}: 'true'" if disabled else None
 
 
 def disruption_cost(pod: Pod) -> int:
@@ -263,9 +263,10 @@ def _gang(pod: Pod, _: Now | None) -> str | None:
 
 
 def _resize_deferred(pod: Pod, _: Now | None) -> str | None:
-    # No other node can help: a resize happens in place. So the pod releases no mark and starts no
-    # cooldown. It does not keep its node from being removed either: the pod moves with the
-    # requests that it is to have, and a mark keeps new pods from the room that it waits for.
+    # No other node can help: a resize happens in place. So Ebb removes no mark because of the pod,
+    # and starts no cooldown. The pod does not keep its node from being removed either: it moves
+    # with the requests that it is to have, and a mark keeps new pods from the room that it waits
+    # for.
     waits = f"waits for room on node {pod.node}, to be resized in place"
     return waits if pod.disruption_facts.resize_deferred else None
 
@@ -300,7 +301,6 @@ def _safe_to_evict(value: str) -> Callable[[Pod, Now | None], str | None]:
 
 
 def _local_storage(pod: Pod, _: Now | None) -> str | None:
-    """Report local volumes that are not listed in the annotation SAFE_VOLUMES."""
     if not pod.disruption_facts.local_volumes:
         return None
     safe = (_note(pod, SAFE_VOLUMES) or "").split(",")
@@ -351,8 +351,11 @@ REASONS: Final = tuple(rule.reason for rule in RULES)
 
 
 def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocker]]:
-    """Return all findings about the pod; a finding with the verdict LAST ends the list."""
-    found: list[tuple[Consequence, Blocker]] = []
+    """Return the consequence and the reason of each rule that applies to the pod, in rule order.
+
+    A rule with the consequence LAST ends the list. *now*: None means that no deadline has passed.
+    """
+    blockers: list[tuple[Consequence, Blocker]] = []
     for reason, check, verdict in RULES:
         why = check(pod, now)
         if why is not None:
@@ -362,14 +365,18 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocke
             # pod leaves its node like a pod of a Job, whoever created it. Whether a controller
             # recreates it matters for evictions only.
             by_itself = reason in UNKNOWN_OWNER and pod.disruption_facts.completes
-            found.append((Consequence.INFO if by_itself else verdict, blocker))
+            blockers.append((Consequence.INFO if by_itself else verdict, blocker))
             if verdict is Consequence.LAST:
                 break
-    return found
+    return blockers
 
 
 def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Blocker]:
-    """Return every reason why a pod rarely terminates by itself; these reasons block nothing."""
+    """Return every reason why one of the pods rarely terminates by itself.
+
+    These reasons do not keep a node from being marked. *now*: None means that no deadline has
+    passed.
+    """
     return [
         blocker
         for pod in pods
@@ -379,7 +386,10 @@ def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Bloc
 
 
 def surely_short_lived(pod: Pod) -> bool:
-    """Return whether no rule for long-lived pods can apply; a quick check, true for most pods."""
+    """Return whether surely no rule for long-lived pods applies; False means unknown.
+
+    A quick check, True for most pods.
+    """
     return (
         pod.owner_kind == REPLICA_SET
         and pod.disruption_facts is NO_DISRUPTION_FACTS

@@ -16,7 +16,10 @@ drifted."""
 
 
 def unprotectable(cluster: Cluster, now: Now | None) -> frozenset[str]:
-    """Return the nodes that drifted so long ago that Ebb no longer protects them."""
+    """Return the names of the nodes that drifted so long ago that Ebb no longer protects them.
+
+    No nodes if *now* is None.
+    """
     if now is None:
         return frozenset()
     return frozenset(

@@ -22,18 +22,18 @@ from core.model.pod import DAEMON_SET, DEVICES_FIELD, STATEFUL_SET, Pod
 
 
 def occupying(
-    cluster: Cluster, now: Now | None, asked: Collection[str] | None = None
+    cluster: Cluster, now: Now | None, names: Collection[str] | None = None
 ) -> Iterator[tuple[str, Pod]]:
     """Yield the pods that keep their nodes from being empty, each with the name of its node.
 
-    *now*: None means that no deadline has passed. *asked*: only pods on these nodes.
+    *now*: None means that no deadline has passed. *names*: only pods on these nodes; None: on all.
     """
-    if asked is not None and not asked:
+    if names is not None and not names:
         return
     karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
     for pod in cluster.pods:
         name = pod.node
-        if name is None or (asked is not None and name not in asked):
+        if name is None or (names is not None and name not in names):
             continue
         rule = occupies_karpenter_node if name in karpenters else occupies_node
         if rule(pod, now):
@@ -41,14 +41,17 @@ def occupying(
 
 
 def occupants(
-    cluster: Cluster, now: Now | None, asked: Collection[str] | None = None
+    cluster: Cluster, now: Now | None, names: Collection[str] | None = None
 ) -> Counter[str]:
     """Return the number of pods that keep each node from being empty; see `occupying`."""
-    return Counter(name for name, _ in occupying(cluster, now, asked))
+    return Counter(name for name, _ in occupying(cluster, now, names))
 
 
 def holds(pod: Pod, node: Node, now: Now | None) -> bool:
-    """Return whether the pod keeps the node from being empty; without *now* no deadline counts."""
+    """Return whether the pod keeps the node from being empty for the node's autoscaler.
+
+    *now*: None means that no deadline has passed.
+    """
     rule = occupies_karpenter_node if KARPENTER_LABEL in node.labels else occupies_node
     return rule(pod, now)
 
@@ -59,12 +62,18 @@ def holds_karpenters_alone(pod: Pod) -> bool:
 
 
 def occupies_node(pod: Pod, now: Now | None) -> bool:
-    """Return whether the pod keeps a node of Cluster Autoscaler from being empty."""
+    """Return whether the pod keeps a node of Cluster Autoscaler from being empty.
+
+    *now*: None means that no deadline has passed.
+    """
     return pod.occupies and not pod.overdue(now)
 
 
 def occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
-    """Return whether the pod keeps a node of Karpenter from being empty."""
+    """Return whether the pod keeps a node of Karpenter from being empty.
+
+    *now*: None means that no deadline has passed.
+    """
     # Karpenter ignores terminating pods, except those of a StatefulSet. Ebb counts them until they
     # should have ended, so that the node stays protected meanwhile.
     if pod.overdue(now):
@@ -74,14 +83,14 @@ def occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
 
 
 def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
-    """Return the protected, unmarked nodes that are too busy for Cluster Autoscaler to remove.
+    """Return the names of protected, unmarked nodes too busy for Cluster Autoscaler to remove.
 
     *share*: Cluster Autoscaler's threshold for the utilization of a node. Source: its
     CalculateUtilizationOfResource, which ignores pods that should have ended long ago.
     """
     # Karpenter has no utilization threshold. On nodes with GPUs or with resource claims Cluster
     # Autoscaler compares these devices only.
-    released = [
+    protected = [
         node
         for node in cluster.nodes
         if mark_of(node.labels) is None
@@ -89,14 +98,14 @@ def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
         and KARPENTER_LABEL not in node.labels
         if not gpus(node.allocatable)
     ]
-    if not released:
+    if not protected:
         return frozenset()
     claiming = {pod.node for pod in cluster.pods if DEVICES_FIELD in pod.unsupported}
     counted = tuple(pod for pod in cluster.pods if not pod.overdue(now))
     used = replace(cluster, pods=counted).used()
     return frozenset(
         node.name
-        for node in released
+        for node in protected
         if node.name not in claiming
         for have, whole in (
             (used[node.name].cpu_millis, node.allocatable.cpu_millis),

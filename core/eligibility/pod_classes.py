@@ -66,20 +66,20 @@ def class_of(pod: Pod) -> Hashable:
 
 
 def classes_of(pods: Iterable[Pod]) -> dict[Hashable, PodClass]:
-    """Return the classes of the pods that have a node."""
-    found: dict[Hashable, PodClass] = {}
+    """Return the classes of the pods that have a node, by the key of `class_of`."""
+    classes: dict[Hashable, PodClass] = {}
     for pod in pods:
         if pod.node is not None:
             key = class_of(pod)
-            if key not in found:
-                found[key] = PodClass(pod, Counter())
-            found[key].by_node[pod.node] += 1
-    return found
+            if key not in classes:
+                classes[key] = PodClass(pod, Counter())
+            classes[key].by_node[pod.node] += 1
+    return classes
 
 
 def updated_classes(before: PodClasses, removed: PodClasses, added: PodClasses) -> PodClasses:
     """Return the classes without the pods of *removed* and with the pods of *added*."""
-    found = dict(before)
+    updated = dict(before)
     for key in {**removed, **added}:
         known = before.get(key) or added[key]
         by_node = updated_counts(
@@ -89,20 +89,20 @@ def updated_classes(before: PodClasses, removed: PodClasses, added: PodClasses) 
             )
         )
         if by_node:
-            found[key] = PodClass(known.example, by_node)
+            updated[key] = PodClass(known.example, by_node)
         else:
-            found.pop(key, None)
-    return found
+            updated.pop(key, None)
+    return updated
 
 
 def updated_counts(
     before: Mapping[Key_, int], removed: Mapping[Key_, int], added: Mapping[Key_, int]
 ) -> Counter[Key_]:
     """Return the counts without *removed* and with *added*; keys without any are absent."""
-    found = Counter(before)
-    found.update(added)
-    found.subtract(removed)
-    return +found
+    counts = Counter(before)
+    counts.update(added)
+    counts.subtract(removed)
+    return +counts
 
 
 def count_long_lived_pods(classes: PodClasses, now: Now | None = None) -> Counter[str]:
@@ -115,7 +115,7 @@ def count_long_lived_pods(classes: PodClasses, now: Now | None = None) -> Counte
 
 
 def occupied_nodes(nodes: Iterable[Node], classes: PodClasses, now: Now | None) -> frozenset[str]:
-    """Return the nodes that their autoscaler does not consider empty (emptiness).
+    """Return the names of the nodes that their autoscaler does not consider empty (emptiness).
 
     *now*: None means that no deadline has passed.
     """
@@ -123,9 +123,9 @@ def occupied_nodes(nodes: Iterable[Node], classes: PodClasses, now: Now | None) 
     names: tuple[set[str], set[str]] = set(), set()
     for node in nodes:
         names[KARPENTER_LABEL in node.labels].add(node.name)
-    found = set[str]()
+    occupied = set[str]()
     for example, by_node in classes.values():
         for own, occupies in zip(names, (occupies_node, occupies_karpenter_node), strict=True):
             if own and occupies(example, now):
-                found |= own & by_node.keys()
-    return frozenset(found)
+                occupied |= own & by_node.keys()
+    return frozenset(occupied)

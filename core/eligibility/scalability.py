@@ -77,32 +77,31 @@ class Autoscalers:
     @staticmethod
     def of(cluster: Cluster, status_key: str) -> "Autoscalers":
         """Return the autoscalers of a cluster; *status_key*: namespace/name of the ConfigMap."""
-        statuses = (one for one in cluster.autoscaler_statuses if one.key == status_key)
-        pools = {one.name: one for one in cluster.node_pools}
+        statuses = (status for status in cluster.autoscaler_statuses if status.key == status_key)
+        pools = {pool.name: pool for pool in cluster.node_pools}
         return Autoscalers(next(statuses, None), pools)
 
     @property
     def found(self) -> bool:
-        """Report whether there is any autoscaler."""
+        """Report whether an autoscaler publishes which nodes it manages."""
         return self.status is not None or bool(self.node_pools)
 
     def verdicts(self, nodes: Iterable[Node]) -> Mapping[str, NodeScalability]:
-        """Return by name whether an autoscaler removes the node."""
+        """Return by node name whether an autoscaler removes the node if it is empty."""
         known: dict[tuple[str | None, ...], NodeScalability] = {}
-        found = {}
+        verdicts = {}
         for node in nodes:
             traits = (node.provider, *map(node.labels.get, _LABELS_READ))
             if traits not in known:
                 known[traits] = self.verdict(node)
-            found[node.name] = known[traits]
-        return found
+            verdicts[node.name] = known[traits]
+        return verdicts
 
     def verdict(self, node: Node) -> NodeScalability:
-        """Return whether an autoscaler removes the node."""
+        """Return whether an autoscaler removes the node if it is empty, with the evidence."""
         return _of_platform(node) or self._of_karpenter(node) or self._of_group(node)
 
     def _of_karpenter(self, node: Node) -> NodeScalability | None:
-        """Return the verdict on a node of Karpenter; None for other nodes."""
         name = node.labels.get(KARPENTER_LABEL)
         if name is None:
             return None
@@ -114,7 +113,6 @@ class Autoscalers:
         return NodeScalability(Scalability.SCALABLE, f"Karpenter manages it (NodePool {name})")
 
     def _of_group(self, node: Node) -> NodeScalability:
-        """Return the verdict on a node that Karpenter does not manage."""
         label = next((key for key in GROUP_LABELS if key in node.labels), None)
         if label is None:
             return _unknown("no label names its node group")
@@ -130,7 +128,6 @@ class Autoscalers:
 
 
 def _of_platform(node: Node) -> NodeScalability | None:
-    """Return the verdict on a node of a system pool or of k3s; None for other nodes."""
     key, value = SYSTEM_LABEL
     if node.labels.get(key) == value:
         return _not(f"label {key}={value} says that it is in a system pool")
@@ -148,15 +145,14 @@ def _unknown(evidence: str) -> NodeScalability:
 
 
 def _in_group(node: Node, label: str, status: AutoscalerStatus) -> NodeScalability:
-    """Return the verdict on a node by the node groups in the status of Cluster Autoscaler."""
     if status.fault:
         return _unknown(f"ConfigMap {status.key}: {status.fault}")
-    found = _groups_of(node, label, status.groups)
+    candidates = _groups_of(node, label, status.groups)
     named = f"{label}={node.labels[label]}"
-    if len(found) != 1:
-        many = f"{len(found)} node groups" if found else "no node group"
+    if len(candidates) != 1:
+        many = f"{len(candidates)} node groups" if candidates else "no node group"
         return _unknown(f"{many} in ConfigMap {status.key} may be the node's ({named})")
-    (group,) = found
+    (group,) = candidates
     return NodeScalability(
         Scalability.SCALABLE,
         f"Cluster Autoscaler manages its node group {group.name} (minimum {group.min_size})",

@@ -43,7 +43,11 @@ NEVER: Final = frozenset(
 
 
 def why_not_replaced(pod: Pod, now: Now | None, *, keep_local_storage: bool) -> Blocker | None:
-    """Return why a surge move must not replace the pod, or None."""
+    """Return why a surge move must not replace the pod, or None if it may.
+
+    *now*: None means that no deadline has passed. *keep_local_storage*: also refuse a pod that
+    stores data on the node itself.
+    """
     if volumes := pod.disruption_facts.one_node_volumes:
         message = f"uses {', '.join(volumes)}, which the pods of one node alone can use"
         return Blocker(VOLUME, message, pod.key)
@@ -54,8 +58,8 @@ def why_not_replaced(pod: Pod, now: Now | None, *, keep_local_storage: bool) -> 
     ):
         return None
     never = NEVER | {drainability.LOCAL_STORAGE} if keep_local_storage else NEVER
-    found = (blocker for _, blocker in findings(pod, now))
-    return next((one for one in found if one.reason in never), None)
+    blockers = (blocker for _, blocker in findings(pod, now))
+    return next((blocker for blocker in blockers if blocker.reason in never), None)
 
 
 def count_not_replaceable(
@@ -65,7 +69,10 @@ def count_not_replaceable(
     *,
     keep_local_storage: bool,
 ) -> Counter[str]:
-    """Return by node the number of pods that no surge move can replace; see SurgeFacts.allowed."""
+    """Return the number of pods by node that occupy the node and that no surge move can replace.
+
+    *allowed*: see SurgeFacts. *now*, *keep_local_storage*: see `why_not_replaced`.
+    """
     return Counter(
         pod.node
         for pod in pods

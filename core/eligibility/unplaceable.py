@@ -79,7 +79,7 @@ REASONS: Final = (
 
 
 def pod_blockers(pod: Pod) -> list[Blocker]:
-    """Return every reason why Ebb cannot place the pod.
+    """Return every reason why Ebb cannot place the pod; empty if it can.
 
     Ebb does not guess: a constraint that it cannot evaluate blocks the removal of the pod's node.
     """

@@ -36,7 +36,7 @@ PROTECTED_WHILE_MARKED: Final = "marked"
 PROTECTED_WHILE_UNMARKED: Final = "unmarked"
 """Scale-down protection of an unmarked node.
 
-It ends when the node is released to the autoscaler, or when it is not empty any more."""
+It ends when Ebb allows scale-down of the node, or when the node is not empty any more."""
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
 _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1,40}}))?")
 
@@ -67,13 +67,14 @@ class Details:
 
 
 class Backoff(NamedTuple):
-    """The backoff annotation: `{times} {until}`, and `{why}` after a failed drain."""
+    """The backoff annotation: `{times} {until}`, and `{why}` after failed evictions."""
 
     times: int
+    """Number of failures in a row; each one doubles the backoff, up to a maximum."""
     until: int
     """Unix second until which the node is not marked again."""
     why: str = ""
-    """Reason code of a failed drain; empty if the node was not empty before its deadline."""
+    """Reason code of failed evictions; empty if the node was not empty before its deadline."""
 
     def __str__(self) -> str:
         return f"{self.times} {self.until} {self.why}".rstrip()
@@ -93,7 +94,7 @@ def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
 def backoffs(nodes: Iterable[Node]) -> dict[str, Backoff]:
     """Return the backoff of each node whose annotations contain a valid one, by node name."""
     annotated = (node for node in nodes if BACKOFF_ANNOTATION in node.annotations)
-    return {node.name: one for node in annotated if (one := backoff_of(node.annotations))}
+    return {node.name: backoff for node in annotated if (backoff := backoff_of(node.annotations))}
 
 
 def mark_of(labels: Mapping[str, str]) -> Mark | None:
@@ -103,7 +104,7 @@ def mark_of(labels: Mapping[str, str]) -> Mark | None:
 
 
 def encode_details(details: Details) -> str:
-    """Format the details as compact JSON, in the order of the fields."""
+    """Return the value of the details annotation: compact JSON, in the order of the fields."""
     return json.dumps(asdict(details), separators=(",", ":"))
 
 
@@ -148,7 +149,7 @@ def mark_order(node: Node, taint_key: str) -> tuple[int, int]:
 
 
 class ExistingMark(NamedTuple):
-    """The mark of a node, with its time and position."""
+    """A mark that a node carries now."""
 
     mark: Mark
     since: int

@@ -7,7 +7,7 @@ from core.model.node import Effect, Node, Taint
 
 
 def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
-    """Return the taints that a Node with this mark should have.
+    """Return all taints that the Node should have, given its mark.
 
     Taints of others are unchanged. The taint of Ebb replaces the first taint with its key, or is
     added at the end. Its value is the Unix second of the mark. Applied to its own result, the

@@ -14,6 +14,8 @@ from core.model.pod import REPLICA_SET, TEMPLATE_LABEL, Pod
 
 BUFFER: Final = "CapacityBuffer"
 """Owner kind of the placeholder pods of a buffer; no other pods have this owner kind."""
+_WorkloadKey = tuple[str, str, str]
+"""Namespace, kind and name of a workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,8 @@ class Buffer:
     fault: str = ""
     """Why Ebb keeps no room for the buffer; empty if it does."""
     pod: Pod | None = None
-    """A placeholder pod of the buffer, set by `looked_up`; without constraints on other pods."""
+    """A placeholder pod of the buffer, set by `with_placeholders`; without constraints on other
+    pods. None: Ebb keeps no room for the buffer, or the buffer is Ebb's own."""
     published: int | None = None
     """Number of pods in a buffer that Ebb itself has written; None for buffers of others.
 
@@ -66,25 +69,24 @@ class PodTemplate:
         return f"{self.namespace}/{self.name}"
 
 
-def looked_up(
+def with_placeholders(
     buffers: Iterable[Buffer], templates: Iterable[PodTemplate], pods: Iterable[Pod]
 ) -> tuple[Buffer, ...]:
-    """Return the buffers with their placeholder pods, sorted by namespace and name."""
+    """Return the buffers sorted by namespace and name, each with its placeholder pod or its fault.
+
+    The placeholder is a copy of the pod in the buffer's PodTemplate, or of a pod of its workload.
+    """
     ordered = sorted(buffers, key=lambda buffer: (buffer.namespace, buffer.name))
     if not ordered:
         return ()
     known = {template.key: template.pod for template in templates}
     wanted = {(buffer.namespace, *buffer.scalable) for buffer in ordered if buffer.scalable}
     examples = _examples(pods, wanted) if wanted else {}
-    return tuple(_looked_up(buffer, known, examples) for buffer in ordered)
+    return tuple(_with_placeholder(buffer, known, examples) for buffer in ordered)
 
 
-Workload = tuple[str, str, str]
-"""Namespace, kind and name."""
-
-
-def _looked_up(
-    buffer: Buffer, templates: Mapping[str, Pod], examples: Mapping[Workload, Pod]
+def _with_placeholder(
+    buffer: Buffer, templates: Mapping[str, Pod], examples: Mapping[_WorkloadKey, Pod]
 ) -> Buffer:
     if buffer.fault or buffer.published is not None:
         return buffer
@@ -112,13 +114,12 @@ def _looked_up(
     return replace(buffer, pod=placeholder)
 
 
-def _examples(pods: Iterable[Pod], wanted: set[Workload]) -> dict[Workload, Pod]:
+def _examples(pods: Iterable[Pod], wanted: set[_WorkloadKey]) -> dict[_WorkloadKey, Pod]:
     """Return the pod with the largest CPU request of each wanted workload.
 
-    If several have the same request, memory decides, then the name. The name of a ReplicaSet's
-    Deployment is its own name without the template hash.
+    If several have the same request, memory decides, then the name.
     """
-    examples: dict[Workload, Pod] = {}
+    examples: dict[_WorkloadKey, Pod] = {}
     for pod in pods:
         for workload in _workloads(pod):
             if workload in wanted:
@@ -128,8 +129,9 @@ def _examples(pods: Iterable[Pod], wanted: set[Workload]) -> dict[Workload, Pod]
     return examples
 
 
-def _workloads(pod: Pod) -> Iterable[Workload]:
+def _workloads(pod: Pod) -> Iterable[_WorkloadKey]:
     yield pod.namespace, pod.owner_kind, pod.owner_name
+    # The name of a ReplicaSet is that of its Deployment with the template hash.
     if pod.owner_kind == REPLICA_SET and (hashed := pod.labels.get(TEMPLATE_LABEL)):
         yield pod.namespace, "Deployment", pod.owner_name.removesuffix(f"-{hashed}")
 

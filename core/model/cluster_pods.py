@@ -1,9 +1,10 @@
-"""The pods of a cluster, and a list of the few pods that must be completed for a Cluster.
+"""The pods of a cluster, and a list of the few pods that a Cluster must complete.
 
 Decoded pods are completed in steps: core.cluster.read_options, core.cluster.default_spread,
 core.cluster.assumptions, and `build_cluster` (core.cluster.build). Most steps change only few
 pods, such as pods with volumes or a nominated node. To search all pods for them in each
-reconciliation takes a hundred times as long as to update a list of them with each change of a pod.
+reconciliation takes a hundred times as long as to update a list of these pods with each change of
+a pod.
 """
 
 from collections import Counter
@@ -49,9 +50,9 @@ class ClusterPods:
     """Number of pods by namespace, without namespaces that have none."""
 
     def replacing(self, changed: Mapping[int, Pod]) -> "ClusterPods":
-        """Return the pods with the *changed* ones replaced.
+        """Return a copy in which the *changed* pods are replaced.
 
-        *changed*: the new pod by the `id` of the pod that it replaces.
+        *changed*: new pods, by the `id` of the pods that they replace.
         """
         if not changed:
             return self
@@ -72,23 +73,25 @@ Completed = Mapping[int, tuple[Pod, Pod]]
 def same_objects(
     pods: tuple[Pod, ...], completed: tuple[Pod, ...], before: Completed
 ) -> tuple[tuple[Pod, ...], Completed]:
-    """Return the completed pods; reuse the pods of the previous call that are equal.
+    """Return the completed pods, and the pairs to pass as *before* to the next call.
 
-    *pods*, *completed*: the pods before and after `build_cluster`, in the same order. *before*:
-    the second value of the previous call.
+    A completed pod that equals that of the previous call is replaced by that same object.
+
+    *pods*, *completed*: the pods before and after `build_cluster`, in the same order.
+    *before*: the second value of the previous call.
     """
     # Callers compare pods by identity from one reconciliation to the next.
     known: dict[int, tuple[Pod, Pod]] = {}
     if completed is pods:
         return completed, known
-    found = list(completed)
+    reused = list(completed)
     for number in compress(count(), map(is_not, pods, completed)):
         pod, made = pods[number], completed[number]
         previous = before.get(id(pod))
         if previous is not None and previous[1] == made:
-            made = found[number] = previous[1]
+            made = reused[number] = previous[1]
         known[id(pod)] = pod, made
-    return tuple(found), known
+    return tuple(reused), known
 
 
 class SortedPods:
@@ -114,7 +117,7 @@ class SortedPods:
             self._discount(before)
 
     def snapshot(self) -> ClusterPods:
-        """Return the pods as they are now."""
+        """Return all known pods; later changes do not affect the result."""
         counts = Counter[str]()
         for key, pods in self._sharing.items():
             counts[key[0]] += pods

@@ -98,12 +98,12 @@ class NodeConstraints:
 
 
 def without_volumes(node_constraints: NodeConstraints) -> NodeConstraints:
-    """Return the constraints without those of volumes."""
+    """Return the constraints without volume topologies; the same object if there are none."""
     return replace(node_constraints, volumes=()) if node_constraints.volumes else node_constraints
 
 
 def with_extended(node_constraints: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
-    """Return the constraints of a pod that requests these extended resources.
+    """Return the constraints with *names* as the extended resources that the node must offer.
 
     Pods of one template share the result.
     """
@@ -120,9 +120,10 @@ def _with_extended(node_constraints: NodeConstraints, names: tuple[str, ...]) ->
 
 
 def with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
-    """Return the constraints of a pod that needs this operating system.
+    """Return the constraints with a label of the node that names the operating system *name*.
 
-    Constraints that name a system are returned unchanged. Pods of one template share the result.
+    Constraints that name an operating system already are returned unchanged. Pods of one template
+    share the result.
     """
     named = any(key == OS_LABEL for key, _ in node_constraints.labels)
     return node_constraints if named else _with_system(node_constraints, name)
@@ -134,7 +135,7 @@ def _with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraint
 
 
 def names_node(node_constraints: NodeConstraints) -> bool:
-    """Return whether the constraints name nodes, as those of DaemonSet pods do."""
+    """Return whether the constraints select nodes by name, as those of DaemonSet pods do."""
     terms = node_constraints.affinity or ()
     keys = {key for key, _ in node_constraints.node_selector}
     keys |= {requirement.key for term in terms for requirement in term.labels}

@@ -37,18 +37,18 @@ def cost(allocatable: Resources) -> Fraction:
     return allocatable.cpu_millis + memory + GPU_MILLIS * gpus(allocatable)
 
 
-def taken(asked: Resources, allocatable: Resources) -> int | None:
+def taken(requests: Resources, allocatable: Resources) -> int | None:
     """Return the part of a node's cost that a pod takes, in millionths of a millicore.
 
     The pod takes its dominant share: the largest of its shares of the node's CPU, memory and
     devices. None if the pod does not fit on the empty node.
     """
-    there = allocatable.devices
+    devices = allocatable.devices
     worth, most = int(MILLIONTHS * cost(allocatable)), 0
     for many, whole in (
-        (asked.cpu_millis, allocatable.cpu_millis),
-        (asked.memory_bytes, allocatable.memory_bytes),
-        *((many, there.get(name, 0)) for name, many in asked.devices.items()),
+        (requests.cpu_millis, allocatable.cpu_millis),
+        (requests.memory_bytes, allocatable.memory_bytes),
+        *((many, devices.get(name, 0)) for name, many in requests.devices.items()),
     ):
         if many > whole:
             return None
@@ -58,7 +58,7 @@ def taken(asked: Resources, allocatable: Resources) -> int | None:
 
 
 def gpus(amount: Resources) -> Fraction:
-    """Return the number of GPUs in an amount, by the names of its extended resources."""
+    """Return the number of GPUs among the extended resources, by their names."""
     return sum((_part(name) * many for name, many in amount.extended), Fraction())
 
 

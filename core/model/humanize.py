@@ -18,15 +18,15 @@ def plural(number: int, noun: str, plural: str = "") -> str:
 
 
 def first(names: Sequence[str], most: int) -> str:
-    """List the first *most* names, and the number of names left out."""
+    """Format a list of names: the first *most* names, and the number of names left out."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f", and {more:,} more" if more > 0 else "")
 
 
-def amounts(asked: Resources) -> str:
+def amounts(requests: Resources) -> str:
     """Format the resources that a pod requests: cpu 500m, memory 1Gi, and devices."""
-    cpu, memory = format_millis(asked.cpu_millis), format_bytes(asked.memory_bytes)
-    devices = (f"{name} {units}" for name, units in asked.extended)
+    cpu, memory = format_millis(requests.cpu_millis), format_bytes(requests.memory_bytes)
+    devices = (f"{name} {units}" for name, units in requests.extended)
     return ", ".join((f"cpu {cpu}", f"memory {memory}", *devices))
 
 
@@ -63,7 +63,10 @@ def age(seconds: int) -> str:
 
 
 def timestamp(unix_seconds: int, now_seconds: int | None = None) -> str:
-    """Format a time in UTC, and its distance from now if *now_seconds* is given."""
+    """Format Unix seconds as a time in UTC; with *now_seconds* also how long ago, or in how long.
+
+    A time outside of the calendar is formatted as a number.
+    """
     try:
         utc = dt.datetime.fromtimestamp(unix_seconds, dt.UTC)
     except (ValueError, OverflowError, OSError):

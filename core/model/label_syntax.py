@@ -24,6 +24,9 @@ def is_label_value(text: str) -> bool:
 
 
 def number_in(text: str) -> int | None:
-    """Parse a number as kube-scheduler does (Go's ParseInt); unlike in Python, `1_0` is none."""
-    found = int(text) if _DIGITS.fullmatch(text) else None
-    return None if found is None or not -(2**63) <= found < 2**63 else found
+    """Parse a number of node affinity as kube-scheduler does (Go's ParseInt).
+
+    None for other text, such as `1_0`, and for numbers that need more than 64 bits.
+    """
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    return None if number is None or not -(2**63) <= number < 2**63 else number

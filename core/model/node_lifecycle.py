@@ -1,10 +1,14 @@
-"""Recognize leaving nodes and transient taints: the one table of the taint keys of other tools.
+"""Recognize starting and leaving nodes by their taints: the one table of other tools' taint keys.
 
 Controllers and people write these taints. NodeRestriction lets a kubelet set taints when it
-registers its node, but not change them later. A false taint affects that node only.
+registers its node, but not change them later. A false taint affects that node only. An agent or a
+controller removes its startup taint when the node can run pods. Since any kubelet can set a
+startup taint, Ebb ignores startup taints on a node older than START_SECONDS_MAX.
 
-Sources: Cluster Autoscaler utils/taints, Karpenter apis/v1 and v1beta1 taints.go, k8s.io/api
-core/v1 well_known_taints.go, k8s.io/cloud-provider/api, aws-node-termination-handler pkg/node,
+Sources: Cluster Autoscaler utils/taints, Karpenter apis/v1, apis/v1beta1 and pkg/scheduling
+taints.go, k8s.io/api core/v1 well_known_taints.go, k8s.io/cloud-provider/api, Cluster API's node
+bootstrapping, Gardener's dependency watchdog, Istio's untaint controller, the documentation of
+Cilium and of the CSI drivers of AWS and Azure, aws-node-termination-handler pkg/node,
 GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain, atlassian/escalator
 docs/scale-process.md, docs.cast.ai (Evictor), node-compactor of pytorch/ci-infra,
 medik8s/node-maintenance-operator, kubevirt.io node maintenance.
@@ -28,6 +32,7 @@ STARTING_TAINTS: Final = frozenset(
         "cni.istio.io/not-ready",
     }
 )
+"""Startup taints; `says_starting` knows others by their prefix or suffix."""
 AGENT: Final = "/agent-not-ready"
 """Suffix of the taints that wait for a node agent: Cilium's, and those of CSI drivers."""
 STARTING_PREFIXES: Final = (
@@ -86,21 +91,22 @@ a memory request tolerate memory pressure."""
 def name_leaving_taints(
     keys: Collection[str], nodes: Sequence[Node], before: LeavingNodes
 ) -> tuple[Sequence[Node], LeavingNodes]:
-    """Set `leaving_taints` on the nodes that have a taint with one of the configured *keys*.
+    """Return the nodes; set `leaving_taints` on nodes with a taint whose key is in *keys*.
 
-    *before*: the second value of the previous call.
+    The second value is *before* of the next call, so that unchanged nodes remain the same objects.
+    *keys*: the setting `leavingTaints`.
     """
     if not keys:
         return nodes, {}
     wanted = frozenset(keys)
     # Return the same objects as before: callers compare nodes by identity from one reconciliation
     # to the next.
-    found = {
+    converted = {
         id(node): before.get(id(node)) or (node, replace(node, leaving_taints=own))
         for node in nodes
         if (own := tuple(taint.key for taint in node.taints if taint.key in wanted))
     }
-    return [found[id(node)][1] if id(node) in found else node for node in nodes], found
+    return [converted[id(node)][1] if id(node) in converted else node for node in nodes], converted
 
 
 def says_starting(key: str) -> bool:
@@ -115,7 +121,10 @@ def is_young(node: Node, now: Now) -> bool:
 
 
 def started(node: Node) -> Node:
-    """Return the node without its startup taints; the same object if it has none."""
+    """Return the node as it will be after its start: without startup taints.
+
+    The same object if it has none.
+    """
     taints = tuple(taint for taint in node.taints if not says_starting(taint.key))
     return node if len(taints) == len(node.taints) else replace(node, taints=taints)
 
@@ -127,15 +136,18 @@ def is_transient_taint(node: Node, taint: Taint) -> bool:
 
 
 def others_taint(node: Node) -> str | None:
-    """Return the key of the first taint that dedicates the node to some pods, or None.
+    """Return the key of the node's first taint that is not transient, or None if there is none.
 
-    *node* must not carry Ebb's own taint.
+    Such a taint dedicates the node to some pods. *node* must not carry Ebb's own taint.
     """
     return next((taint.key for taint in node.taints if not is_transient_taint(node, taint)), None)
 
 
 def why_unready(node: Node) -> str | None:
-    """Return why a node accepts no pods for now, or None; ignores leaving and cordoned nodes."""
+    """Return why the node accepts no pods for now, or None if it accepts pods.
+
+    Leaving and cordoned nodes are not considered here: they have reasons of their own.
+    """
     if node.suspended:
         return "the machine of the node is suspended (condition Suspended)"
     if not node.ready:
@@ -157,7 +169,7 @@ def being_deleted(node: Node) -> bool:
 
 
 def why_leaving(node: Node) -> str | None:
-    """Return how the node shows that it is leaving, or None if it is not."""
+    """Return the deletion or taint that shows that the node is leaving, or None if it is not."""
     if node.deleting:
         return "the Node object is being deleted (it has a deletionTimestamp)"
     keys = (taint.key for taint in node.taints)
@@ -166,5 +178,5 @@ def why_leaving(node: Node) -> str | None:
 
 
 def is_terminating(node: Node) -> bool:
-    """Return whether the node is leaving; its capacity does not count then."""
+    """Return whether the node is leaving; the capacity of such a node does not count."""
     return why_leaving(node) is not None

@@ -1,4 +1,4 @@
-"""The time of one reconciliation; it records when the next one is due; pure."""
+"""The time of one reconciliation, which records when the next reconciliation is due; pure."""
 
 from typing import Self
 
@@ -53,5 +53,5 @@ class Now:
 
     @classmethod
     def at(cls, seconds: int | None) -> Self | None:
-        """Return the time; None if *seconds* is None: rules then ignore the time."""
+        """Return the Now of *seconds*; None for None, so that rules ignore the time."""
         return None if seconds is None else cls(seconds)

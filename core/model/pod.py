@@ -1,4 +1,7 @@
-"""A pod; frozen. Pods of one template share their constraint objects."""
+"""A pod, frozen, and the workload that it belongs to.
+
+Pods of one template share their constraint objects. Pods of one workload replace each other.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -114,7 +117,7 @@ class Pod:
     """Pod deletion cost that Ebb has written; None if Ebb has written none."""
 
     def __post_init__(self) -> None:
-        """Require a node that offers the extended resources of the requests."""
+        # Only a node that offers the extended resources of the requests admits the pod.
         if self.requests.extended or self.node_constraints.extended:
             names = tuple(name for name, units in self.requests.extended if units)
             object.__setattr__(
@@ -156,7 +159,7 @@ class Pod:
         return not (self.too_much or self.unreadable)
 
     def as_estimated(self) -> "Pod":
-        """Return the pod without volumes whose CSI driver is unknown."""
+        """Return the pod without volumes whose CSI driver is unknown; the same pod if none is."""
         disks = tuple(disk for disk in self.pod_constraints.disks if disk.driver != ANY_DRIVER)
         if len(disks) == len(self.pod_constraints.disks):
             return self
@@ -208,7 +211,7 @@ def runs_to_completion(pod: Pod) -> bool:
 
 
 class Workload(NamedTuple):
-    """The controller of pods; all ReplicaSets of a Deployment are one workload."""
+    """The controller of pods, such as a Deployment or StatefulSet."""
 
     namespace: str
     owner_kind: str
@@ -217,6 +220,8 @@ class Workload(NamedTuple):
 
 def workload_of(pod: Pod) -> Workload:
     """Return the workload of a pod; all ReplicaSets of a Deployment are one workload.
+
+    Its kind is that of the pod's owner, and its name that of the owner without the template hash.
 
     Users who may write pods in the namespace control every field that this function reads.
     """

@@ -39,10 +39,10 @@ def parse_quantity(text: str | float) -> Fraction:
     for invalid text and for negative values.
     """
     written = str(text) if not isinstance(text, bool) else ""
-    found = _PATTERN.fullmatch(written) if len(written) <= QUANTITY_TEXT_MAX else None
-    if found is None:
+    match = _PATTERN.fullmatch(written) if len(written) <= QUANTITY_TEXT_MAX else None
+    if match is None:
         raise InvalidInputError("", f"{written[:QUANTITY_TEXT_MAX]!r} is not {_ALLOWED}")
-    sign, digits, exponent, suffix = found.groups()
+    sign, digits, exponent, suffix = match.groups()
     value = Fraction(digits)
     if exponent:
         value *= Fraction(10) ** int(exponent[1:])
@@ -68,7 +68,7 @@ def millis(text: str | float) -> int:
 
 
 def format_millis(cpu_millis: int) -> str:
-    """Format millicores for people: whole cores as a number, others with m or with one decimal."""
+    """Format millicores for people: 2 for whole cores, 1500m below 10 cores, 12.3 above."""
     cores, rest = divmod(cpu_millis, 1000)
     if cores >= 100 or not rest:
         return f"{round(cpu_millis / 1000):,}"

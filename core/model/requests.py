@@ -60,7 +60,7 @@ def pod_requests(parts: PodParts) -> Resources:
 
 
 def _containers(parts: PodParts) -> dict[str, int]:
-    """Return the largest sum of requests of containers that run at the same time."""
+    """Return the largest requests of containers that run at the same time, by resource."""
     infeasible = parts.infeasible
     # During a resize, kube-scheduler 1.37 sums the containers in each state (requested, allocated,
     # running) and takes the largest sum. Until 1.36 it summed the largest value of each container,
@@ -84,7 +84,7 @@ def _containers(parts: PodParts) -> dict[str, int]:
 
 
 def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
-    """Create Resources from amounts by name: CPU in millicores, other resources in whole units."""
+    """Return *amounts*, by resource name, as Resources with *pods* pods; see Amounts for units."""
     extended = tuple(sorted((n, a) for n, a in amounts.items() if a and n not in KNOWN))
     return Resources(
         amounts.get("cpu", 0),
@@ -95,10 +95,12 @@ def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
     )
 
 
-def _larger(asked: Amounts, allocated: tuple[Amounts, ...], *, infeasible: bool) -> dict[str, int]:
-    """Return the larger of requested and allocated amounts for each resource."""
+def _larger(
+    requested: Amounts, allocated: tuple[Amounts, ...], *, infeasible: bool
+) -> dict[str, int]:
+    """Return the largest amount of each resource; if *infeasible*, of allocated ones only."""
     largest: dict[str, int] = {}
-    for part in allocated if allocated and infeasible else (asked, *allocated):
+    for part in allocated if allocated and infeasible else (requested, *allocated):
         largest = _max(largest, part)
     return largest
 

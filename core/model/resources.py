@@ -43,12 +43,12 @@ class Resources:
         )
 
     def offers(self, name: str) -> bool:
-        """Return whether there is at least one unit of the extended resource."""
+        """Return whether there is at least one unit of the extended resource *name*."""
         return any(known == name and units > 0 for known, units in self.extended)
 
     @property
     def devices(self) -> Mapping[str, int]:
-        """Return the extended resources that are devices."""
+        """Return the units of each extended resource that is a device, by name."""
         return {name: many for name, many in self.extended if is_device(name)}
 
     @staticmethod

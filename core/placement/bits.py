@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator
 
 
 def bits_of(size: int, places: Iterable[int]) -> int:
-    """Return the set of the nodes at these places, out of *size* nodes."""
+    """Return a bit mask of at least *size* bits in which the bits at *places* are set."""
     raw = bytearray(size // 8 + 1)
     for place in places:
         raw[place >> 3] |= 1 << (place & 7)
     return int.from_bytes(raw, "little")
 
 
-def set_bits(found: int) -> Iterator[int]:
-    """Yield the places of the nodes in the set, ascending."""
-    while found:
-        lowest = found & -found
+def set_bits(nodes: int) -> Iterator[int]:
+    """Yield the positions of the bits that are set, ascending."""
+    while nodes:
+        lowest = nodes & -nodes
         yield lowest.bit_length() - 1
-        found ^= lowest
+        nodes ^= lowest

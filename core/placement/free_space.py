@@ -45,7 +45,10 @@ class FreeSpace:
 
     @staticmethod
     def of(vectors: Vectors, node_order: NodeOrder) -> "FreeSpace":
-        """Return the free space of the nodes; unschedulable nodes have none."""
+        """Return the allocatable resources of the nodes minus the requests on them.
+
+        Unschedulable nodes have no free space.
+        """
         free = [
             vectors.guard
             | (
@@ -98,13 +101,13 @@ class FreeSpace:
         if not self.may_fit(nodes[0], request):
             return []
         guard, free = self.guard, self._free
-        found = [node for node in nodes if (free[node] - request) & guard == guard]
-        if not found:
+        with_room = [node for node in nodes if (free[node] - request) & guard == guard]
+        if not with_room:
             self._count_misses(nodes[0] // BLOCK_NODES, len(nodes))
-        return found
+        return with_room
 
     def _count_misses(self, block: int, nodes: int) -> None:
-        """Count checks of full *nodes* in the block; recompute the bound after MISSES_MAX."""
+        # After MISSES_MAX checks of full nodes, the bound of the block is recomputed.
         self._misses[block] += nodes
         if self._misses[block] >= MISSES_MAX:
             start = block * BLOCK_NODES
@@ -115,7 +118,6 @@ class FreeSpace:
 
 
 def _upper_bound(free: Sequence[int], guard: int) -> int:
-    """Return the maximum of the vectors by lane."""
     bound = guard
     for vector in free:
         bound = lane_maximum(bound, vector, guard)

@@ -33,7 +33,7 @@ class PodTopology:
         movable: Sequence[Pod],
         constrained: Iterable[Pod] | None = None,
     ) -> None:
-        """Count all pods of *cluster*.
+        """Count all pods of *cluster* in the domains of *nodes*.
 
         *movable*: pods that may be placed. *constrained*: all pods of the cluster with constraints
         on other pods, if the caller knows them.

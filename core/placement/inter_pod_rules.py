@@ -37,7 +37,10 @@ a count of its own."""
 
 
 class InterPodRules:
-    """Groups and rules. Call `group` for all movable pods, then `write_rules`, then `adds`."""
+    """The groups of pods that inter-pod rules distinguish, and the rules of each group.
+
+    Call `group` for all movable pods, then `write_rules`, then `adds`.
+    """
 
     def __init__(
         self,
@@ -64,10 +67,17 @@ class InterPodRules:
             term for pod_constraints in pod_constraints for term in pod_constraints.apart
         ):
             self._repelled.add((term.selector,), term)
-        asked = chain.from_iterable((*one.near, *one.apart) for one in pod_constraints)
-        spread = chain.from_iterable(one.spread for one in pod_constraints)
-        selectors = {*(one.selector for one in asked), *(one.selector for one in spread)}
-        self._read = frozenset(one.key for selector in selectors for one in selector.requirements)
+        terms = chain.from_iterable(
+            (*constraints.near, *constraints.apart) for constraints in pod_constraints
+        )
+        spread = chain.from_iterable(constraints.spread for constraints in pod_constraints)
+        selectors = {
+            *(term.selector for term in terms),
+            *(constraint.selector for constraint in spread),
+        }
+        self._read = frozenset(
+            requirement.key for selector in selectors for requirement in selector.requirements
+        )
         """Pod labels that some selector reads."""
         self._by_object: dict[object, Group] = {}
         self._by_value: dict[object, Group] = {}
@@ -83,15 +93,15 @@ class InterPodRules:
             pod.namespace, pod.terminating,
         )  # fmt: skip
         # Most pods share these objects with others, so objects are compared first.
-        found = self._by_object.get(objects)
-        if found is None:
+        group = self._by_object.get(objects)
+        if group is None:
             node_constraints = pod.node_constraints if pod.pod_constraints.spread else None
             # Labels that no selector reads do not distinguish pods. Each pod of a StatefulSet has
             # a label of its own.
             labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
             value = (labels, pod.pod_constraints, node_constraints, pod.namespace, pod.terminating)
-            found = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
-        return found
+            group = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
+        return group
 
     def write_rules(self) -> None:
         """Set the rules of all groups, and create the counts that they read."""
@@ -111,8 +121,8 @@ class InterPodRules:
         """Return the counts that change when a pod of the group is placed or removed."""
         if group.adds is None:
             pod = group.like
-            found = self._counted.matching(pod)
-            adds = [tally for tally, always in found if always or not pod.terminating]
+            tallies = self._counted.matching(pod)
+            adds = [tally for tally, always in tallies if always or not pod.terminating]
             for term in pod.pod_constraints.apart:
                 adds += self._holders.get(term, ())
             ports = (
@@ -137,7 +147,16 @@ class InterPodRules:
                     AntiAffinityRule(f"host port {port.port}/{port.protocol}", self._ports[key])
                 )
         rules += self._attachments.rules(pod_constraints)
-        rules += (self._topology_spread(pod, one, classes) for one in pod_constraints.spread)
+        rules += (
+            TopologySpreadRule(
+                name=f"topology spread over {constraint.topology_key}",
+                tally=self._spread_count(pod, constraint, classes),
+                own=int(selects(constraint.selector, pod)),
+                max_skew=constraint.max_skew,
+                min_domains=constraint.min_domains,
+            )
+            for constraint in pod_constraints.spread
+        )
         if pod_constraints.near:
             selectors = tuple(term.selector for term in pod_constraints.near)
             keys = [term.topology_key for term in pod_constraints.near]
@@ -156,28 +175,16 @@ class InterPodRules:
         ]
         return rules
 
-    def _topology_spread(
-        self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
-    ) -> TopologySpreadRule:
-        return TopologySpreadRule(
-            name=f"topology spread over {constraint.topology_key}",
-            tally=self._spread_count(pod, constraint, classes),
-            own=int(selects(constraint.selector, pod)),
-            max_skew=constraint.max_skew,
-            min_domains=constraint.min_domains,
-        )
-
     def _by_key(
         self, terms: Iterable[PodAffinityTerm]
     ) -> Iterable[tuple[str, tuple[PodAffinityTerm, ...]]]:
-        """Group terms by topology key, without keys that no node has."""
-        found: dict[str, list[PodAffinityTerm]] = {}
+        """Return the terms by topology key, without keys that no node has."""
+        terms_of: dict[str, list[PodAffinityTerm]] = {}
         for term in terms:
-            found.setdefault(term.topology_key, []).append(term)
-        return [(key, tuple(same)) for key, same in found.items() if key in self._keys]
+            terms_of.setdefault(term.topology_key, []).append(term)
+        return [(key, tuple(same)) for key, same in terms_of.items() if key in self._keys]
 
     def _holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> list[DomainCount]:
-        """Return counts of the pods with any of the terms, in one count if possible."""
         # Ten terms have a thousand combinations, and a pod with all terms would count in each of
         # them.
         if any(len(self._holders.get(term, ())) >= TOGETHER_MAX for term in terms):
@@ -185,22 +192,21 @@ class InterPodRules:
         return [self._any_holding(terms, topology_key)]
 
     def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> DomainCount:
-        """Return the count of the pods with any of the terms."""
         key = ("any holding", *map(id, terms))  # `_repelled` contains one object for each term
-        found = self._tallies.get(key)
-        if found is None:
-            found = self._tallies[key] = DomainCount(self._labelled(topology_key))
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = DomainCount(self._labelled(topology_key))
             for term in terms:
-                self._holders.setdefault(term, []).append(found)
-        return found
+                self._holders.setdefault(term, []).append(tally)
+        return tally
 
     def _selected(self, selectors: tuple[PodSelector, ...], topology_key: str) -> DomainCount:
         key = ("selected", selectors, topology_key)
-        found = self._tallies.get(key)
-        if found is None:
-            found = self._tallies[key] = DomainCount(self._labelled(topology_key))
-            self._counted.add(selectors, (found, True))
-        return found
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = DomainCount(self._labelled(topology_key))
+            self._counted.add(selectors, (tally, True))
+        return tally
 
     def _spread_count(
         self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
@@ -225,7 +231,7 @@ class InterPodRules:
                 node_constraints, tolerations=pod.node_constraints.tolerations
             )
             filters += (TAINT_TOLERATION,)
-        labels = tuple(sorted({one.topology_key for one in pod.pod_constraints.spread}))
+        labels = tuple(sorted({other.topology_key for other in pod.pod_constraints.spread}))
         where = (constraint.topology_key, labels, node_constraints, len(filters))
         domains = self._domains.get(where)
         if domains is None:
@@ -239,15 +245,15 @@ class InterPodRules:
                 ]
             )
         key = (constraint.selector, where)
-        found = self._spread_counts.get(key)
-        if found is None:
-            found = self._spread_counts[key] = SpreadCount(domains)
-            self._counted.add((constraint.selector,), (found, False))
-        return found
+        tally = self._spread_counts.get(key)
+        if tally is None:
+            tally = self._spread_counts[key] = SpreadCount(domains)
+            self._counted.add((constraint.selector,), (tally, False))
+        return tally
 
     def _labelled(self, topology_key: str) -> Domains:
-        found = self._domains.get(topology_key)
-        if found is None:
-            found = Domains([node.labels.get(topology_key) for node in self._nodes])
-            self._domains[topology_key] = found
-        return found
+        domains = self._domains.get(topology_key)
+        if domains is None:
+            domains = Domains([node.labels.get(topology_key) for node in self._nodes])
+            self._domains[topology_key] = domains
+        return domains

@@ -60,11 +60,16 @@ def selects(selector: PodSelector, pod: Pod) -> bool:
     """Report whether the selector matches the pod."""
     if selector.namespaces is not None and pod.namespace not in selector.namespaces:
         return False
-    return all(matches_requirement(one, pod.labels) for one in selector.requirements)
+    return all(
+        matches_requirement(requirement, pod.labels) for requirement in selector.requirements
+    )
 
 
 class Finder(Generic[Target_]):
-    """Values by the pods that they apply to, found without checking every selector."""
+    """Values that apply to the pods that selectors match.
+
+    `matching` returns the values for a pod without checking every selector.
+    """
 
     def __init__(self) -> None:
         self._at: dict[object, list[tuple[tuple[PodSelector, ...], Target_]]] = {}

@@ -47,18 +47,18 @@ class NodeOrder:
     def with_last(
         self, last: Sequence[str], closed: Collection[str], instead: Mapping[str, Node]
     ) -> "NodeOrder":
-        """Return a copy in which the nodes *last* come last and *closed* nodes accept no pods.
+        """Return a copy with the nodes *last* at the end, in which *closed* nodes accept no pods.
 
         *instead*: Node objects to use in place of those in this order, by name.
         """
-        found = copy(self)
-        found.unschedulable_nodes = frozenset(closed)
-        aside = frozenset(last)
-        found.nodes = [node for node in self.nodes if node.name not in aside]
-        found.nodes += (self.nodes[self.ids[name]] for name in last)
-        found.nodes = [instead.get(node.name, node) for node in found.nodes]
-        found._number({node.name: used for node, used in zip(self.nodes, self.used, strict=True)})  # noqa: SLF001 of this class
-        return found
+        order = copy(self)
+        order.unschedulable_nodes = frozenset(closed)
+        last_names = frozenset(last)
+        order.nodes = [node for node in self.nodes if node.name not in last_names]
+        order.nodes += (self.nodes[self.ids[name]] for name in last)
+        order.nodes = [instead.get(node.name, node) for node in order.nodes]
+        order._number({node.name: used for node, used in zip(self.nodes, self.used, strict=True)})  # noqa: SLF001 of this class
+        return order
 
     def share(self, node: int) -> int:
         """Return the dominant share of the node's requests, in units of 1 / SHARE_SCALE."""
@@ -66,9 +66,10 @@ class NodeOrder:
 
 
 def dominant_share(requests: Resources, whole: Resources) -> int:
-    """Return the largest share of *whole* that is requested of CPU, memory or extended resources.
+    """Return the largest requested share of *whole*: of its CPU, memory or extended resources.
 
-    In units of 1 / SHARE_SCALE, rounded down. Resources that *whole* does not have are ignored.
+    The share is in units of 1 / SHARE_SCALE, rounded down. Extended resources that *whole* lacks
+    are ignored.
     """
     share = max(
         requests.cpu_millis * SHARE_SCALE // max(whole.cpu_millis, 1),
@@ -85,14 +86,14 @@ def dominant_share(requests: Resources, whole: Resources) -> int:
 def share_of_room(requests: Resources, whole: Resources) -> int:
     """Return the largest requested share of *whole*, including ephemeral storage and pods.
 
-    `dominant_share`, which orders pods, ignores these two. A limit on how much a user gets must
-    include them, because they fill nodes as well.
+    The share is in units of 1 / SHARE_SCALE. `dominant_share`, which orders pods, ignores these
+    two. A limit on how much a user gets must include them, because they fill nodes as well.
     """
     share = dominant_share(requests, whole)
-    for asked, have in (
+    for requested, have in (
         (requests.ephemeral_bytes, whole.ephemeral_bytes),
         (requests.pods, whole.pods),
     ):
         if have:
-            share = max(share, asked * SHARE_SCALE // have)
+            share = max(share, requested * SHARE_SCALE // have)
     return share

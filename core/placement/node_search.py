@@ -24,19 +24,20 @@ class Searches(dict[EquivalenceGroup, "NodeSearch"]):
     """The search of each equivalence group; it begins at its first lookup."""
 
     def __init__(self, space: FreeSpace) -> None:
-        """Start without searches; later ones search in *space*."""
         super().__init__()
         self._space, self._version = space, space.version
 
     def valid_in(self, space: FreeSpace) -> "Searches":
-        """Return these searches, or new ones if *space* is another or has got room back."""
+        """Return these searches if they are still valid in *space*, else empty ones.
+
+        They are invalid in another FreeSpace, and after `FreeSpace.give_back`.
+        """
         valid = self._space is space and self._version == space.version
         return self if valid else Searches(space)
 
     def __missing__(self, group: EquivalenceGroup) -> "NodeSearch":
-        """Begin the search of the group."""
-        found = self[group] = NodeSearch(self._space, group)
-        return found
+        search = self[group] = NodeSearch(self._space, group)
+        return search
 
 
 class NodeSearch:
@@ -91,7 +92,10 @@ class NodeSearch:
         return self._open
 
     def with_room(self, nodes: int) -> Iterator[int]:
-        """Yield those of the *nodes* (bits) with room, ascending; note which ones are full."""
+        """Yield the ids of the nodes with room among *nodes* (bits), ascending.
+
+        Full nodes are removed from the open nodes.
+        """
         space, request = self._space, self.group.request
         while nodes:
             start = ((nodes & -nodes).bit_length() - 1) // BLOCK_NODES * BLOCK_NODES
@@ -107,24 +111,23 @@ class NodeSearch:
                     self._note_full(1 << start + offset)
 
     def _note_full(self, nodes: int) -> None:
-        """Remove the nodes (bits) from the open nodes."""
         self._open = self.open_nodes() & ~nodes
 
     def has_room_on(self, count: int) -> bool:
         """Report whether at least *count* nodes have room."""
-        at, counted_to, found = self._counted
-        if at != self._space.changes or counted_to <= found < count:
+        changes, counted_to, with_room = self._counted
+        if changes != self._space.changes or counted_to <= with_room < count:
             feasible, position, request = self.feasible, self.skip_full(), self.group.request
-            free, guard, found = self._space.free, self._space.guard, 0
-            while found < count and (position < len(feasible) or self.extend() > position):
-                found += (free[feasible[position]] - request) & guard == guard
+            free, guard, with_room = self._space.free, self._space.guard, 0
+            while with_room < count and (position < len(feasible) or self.extend() > position):
+                with_room += (free[feasible[position]] - request) & guard == guard
                 position += 1
-            self._counted = self._space.changes, count, found
-        return found >= count
+            self._counted = self._space.changes, count, with_room
+        return with_room >= count
 
     def may_fit_beside(self, node: int) -> bool:
         """Report whether a node other than *node* has room, or some node was not scanned yet."""
-        ahead = self.feasible[self.skip_full() :]
+        not_full = self.feasible[self.skip_full() :]
         return self.unscanned > 0 or any(
-            one != node and self._space.fits(one, self.group.request) for one in ahead
+            other != node and self._space.fits(other, self.group.request) for other in not_full
         )

@@ -38,7 +38,7 @@ from core.placement.usable_capacity import NOTHING, Amount
 from core.placement.vectors import Vectors
 
 NOT_ADMITTED: Final = (
-    f"no other node admits it (filters: {', '.join(one.name for one in FILTERS)})"
+    f"no other node admits it (filters: {', '.join(filter_.name for filter_ in FILTERS)})"
 )
 """Message for pods that the filters exclude from all other nodes."""
 SWEEPS_MAX: Final = 16
@@ -66,8 +66,6 @@ class Attempt:
 
 @dataclass(slots=True)
 class _PlacementState:
-    """The state of an attempt while pods are placed."""
-
     space: FreeSpace
     excluded: frozenset[int]
     """Nodes that accept no pods."""
@@ -124,7 +122,7 @@ class Packer:
         total_capacity: Resources | None = None,
         constrained: Iterable[Pod] | None = None,
     ) -> None:
-        """Index the pods of *cluster* on the nodes of *node_order*.
+        """Start with the pods of *cluster* on the nodes of *node_order*.
 
         *movable*: pods that may be placed, in groups with equal requests and node constraints,
         each sorted by name. *placeholders*: pods that do not exist but for which room is kept.
@@ -176,7 +174,6 @@ class Packer:
 
     @property
     def _searches(self) -> Searches:
-        """The searches for nodes with room; new ones if room has been given back."""
         self._last_searches = self._last_searches.valid_in(self.space)
         return self._last_searches
 
@@ -268,7 +265,6 @@ class Packer:
         return [pod for pod in pods if pod not in placed]
 
     def _place_each(self, state: _PlacementState, pods: Iterable[int]) -> None:
-        """Try to place each pod on the first feasible node."""
         topology, excluded, result = self._topology, state.excluded, state.result
         free, guard, free_after = self.space.free, self.space.guard, result.free_after
         searches, group_of = self._searches, self._group_of
@@ -305,12 +301,9 @@ class Packer:
     def _place_with_rules(
         self, state: _PlacementState, pod: int, group: EquivalenceGroup, inter_pod: Group
     ) -> None:
-        """Try to place a pod on the first feasible node that its inter-pod rules admit.
-
-        Equivalent pods reuse the last refusal until a placement changes the state.
-        """
-        result, alike, search = state.result, (group, inter_pod), self._searches[group]
-        at, refused = state.refusals.get(alike, NOT_REFUSED)
+        result, equivalent, search = state.result, (group, inter_pod), self._searches[group]
+        # Equivalent pods reuse the last refusal until a placement changes the state.
+        at, refused = state.refusals.get(equivalent, NOT_REFUSED)
         if at != len(result.assignments):
             nodes = inter_pod.admitted(search.open_nodes() & ~state.excluded_bits)
             for node in search.with_room(nodes):
@@ -319,7 +312,7 @@ class Packer:
                     self._topology.try_with(pod, node)
                     return
             refused = self._refusing_rules(state, group, inter_pod)
-            state.refusals[alike] = len(result.assignments), refused
+            state.refusals[equivalent] = len(result.assignments), refused
         result.unassigned.append(pod)
         if refused:
             result.refused_by[pod] = refused
@@ -334,20 +327,18 @@ class Packer:
         # Committed pods never leave, so a monotone rule cannot start to admit later.
         if state.permanent:
             return set() if inter_pod.monotone else NOT_LOOKED_UP
-        search, found = self._searches[group], set[str]()
+        search, names = self._searches[group], set[str]()
         nodes = search.open_nodes() & ~state.excluded_bits
         for rule in inter_pod.rules:
             refused = rule.refusing(nodes)
             if any(state.fits(node, group.request) for node in search.with_room(refused)):
-                found.add(rule.name)
+                names.add(rule.name)
             nodes ^= refused
-        return found
+        return names
 
     def _retry_refused(self, state: _PlacementState) -> None:
-        """Try refused pods again after others have been placed, as a scheduler does.
-
-        Their affinity may be to a smaller pod, which comes later in packing order.
-        """
+        # A scheduler also tries them again after others have been placed: their affinity may be to
+        # a smaller pod, which comes later in packing order.
         result, count = state.result, 0
         for _ in range(SWEEPS_MAX - 1):
             refused = result.refused_by
@@ -383,7 +374,7 @@ class Packer:
         return back
 
     def fork(self) -> "Packer":
-        """Return a copy with its own free space, for reservations."""
+        """Return a copy with its own free space, in which `reserve` takes room."""
         fork = copy(self)
         fork.space = self.space.fork()
         fork._reserved = set()  # noqa: SLF001 of this class
@@ -418,14 +409,14 @@ class Packer:
 
     def devices_added(self, attempt: Attempt) -> dict[int, dict[str, int]]:
         """Return the device requests that the attempt adds, by node id; placeholders add none."""
-        found: dict[int, dict[str, int]] = {}
+        added: dict[int, dict[str, int]] = {}
         for pod, node in attempt.assignments:
             requests = self.pods[pod].requests
             if requests.extended and pod not in self.placeholders:
-                more = found.setdefault(node, {})
+                more = added.setdefault(node, {})
                 for name, units in requests.devices.items():
                     more[name] = more.get(name, 0) + units
-        return found
+        return added
 
     def displaced_by_placeholder(self, pod: int, leaving: int) -> int | None:
         """Return a placeholder without which the pod would have found room, or None."""
@@ -434,10 +425,10 @@ class Packer:
         group, inter_pod = self._group_of[pod], self._topology.group(pod)
         if self._displaced_at != self.space.changes:
             self._displaced, self._displaced_at = {}, self.space.changes
-        found = self._displaced.get(group)
-        if found is None:
-            found = self._displaced[group] = list(self._displacing_placeholders(group))
-        others = ((node, placeholder) for node, placeholder in found if node != leaving)
+        displacing = self._displaced.get(group)
+        if displacing is None:
+            displacing = self._displaced[group] = list(self._displacing_placeholders(group))
+        others = ((node, placeholder) for node, placeholder in displacing if node != leaving)
         return next(
             (
                 placeholder
@@ -448,7 +439,7 @@ class Packer:
         )
 
     def _displacing_placeholders(self, group: EquivalenceGroup) -> Iterator[tuple[int, int]]:
-        """Yield (node, placeholder) if the node would have room without the placeholder."""
+        """Yield (node, placeholder) if the group has room on the node without the placeholder."""
         for placeholder, node in self.placeholder_nodes.items():
             missing = group.request - self._group_of[placeholder].request
             if self.space.fits(node, missing) and group.nodes.admits(node):
@@ -471,8 +462,8 @@ class Packer:
         The involved nodes are the node itself and those that would receive its pods. Rules that
         count the pods of several nodes, such as a zone, depend on other nodes too.
         """
-        found = map(self._topology.group, self.on[leaving])
-        return all(inter_pod is None or inter_pod.by_node for inter_pod in found)
+        inter_pod_groups = map(self._topology.group, self.on[leaving])
+        return all(inter_pod is None or inter_pod.by_node for inter_pod in inter_pod_groups)
 
     def group_without_rules(self, pod: int) -> EquivalenceGroup | None:
         """Return the pod's equivalence group, or None if inter-pod rules concern the pod."""

@@ -54,7 +54,7 @@ class ReachUtilization:
     """Limits for an unmarked node, and for a marked one."""
 
     def __post_init__(self) -> None:
-        """Compute the limits once, because they are used for every node."""
+        # Computed once, because they are used for every node.
         self.limits = self._limit(marked=False), self._limit(marked=True)
 
     def totals(self) -> Totals:
@@ -76,7 +76,7 @@ class ReachUtilization:
     def peak_excess_for(self, *, marked: bool) -> Amount:
         """Return the peak excess that applies to a node's removal; 0 if the node is marked."""
         # A marked node passed the peak check when it was marked. Peak demand of nodes that have
-        # left must not release it.
+        # left must not unmark it.
         return NOTHING if marked else self.peak_excess
 
     def exceeds(self, change: Sequence[int], *, marked: bool) -> bool:
@@ -95,10 +95,10 @@ class ReachUtilization:
         return self.release if marked else self.enter
 
     def _limit(self, *, marked: bool) -> Limit:
-        (cpu, memory), kept = self.thresholds(marked=marked), self.peak_excess_for(marked=marked)
+        (cpu, memory), extra = self.thresholds(marked=marked), self.peak_excess_for(marked=marked)
         return (
-            *(cpu.numerator, cpu.denominator, kept.cpu_millis),
-            *(memory.numerator, memory.denominator, kept.memory_bytes),
+            *(cpu.numerator, cpu.denominator, extra.cpu_millis),
+            *(memory.numerator, memory.denominator, extra.memory_bytes),
         )
 
 
@@ -139,7 +139,7 @@ class DeviceTotals(NamedTuple):
 
 
 class Exceeded(NamedTuple):
-    """Sums that would exceed their thresholds."""
+    """A sum (of a reach, a device or the cluster) that would exceed its threshold."""
 
     sums: ReachUtilization | DeviceUtilization
     change: Sequence[int]
@@ -201,7 +201,10 @@ def pool_totals(
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
-    """Return a text for the resources that exceed their threshold; empty if there are none."""
+    """Return a message that names the resources whose share exceeds its threshold; else empty.
+
+    *used*: requests. *whole*: capacity. Example: "cpu at 91.2%, over 90%".
+    """
     parts = []
     for name, have, total, share in zip(RESOURCE_NAMES, used, whole, thresholds, strict=True):
         if total <= 0 or have * share.denominator > share.numerator * total:
@@ -210,14 +213,17 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
 
 
 def share_over(name: str, used: int, whole: int, limit: Fraction) -> str:
-    """Return a text for one resource that exceeds its limit."""
+    """Return a message such as "cpu at 91.2%, over 90%", for *used* of *whole*."""
     if whole <= 0:
         return f"{name} without capacity"
     return f"{name} at {beside(used, whole, limit)}, over {limit_text(limit)}"
 
 
 def requested(used: Amount, whole: Amount) -> str:
-    """Return a text with the requested share of each resource that the node has."""
+    """Return a text such as "cpu 60%, memory 41.5%" for the requests *used* of *whole*.
+
+    A resource of which *whole* has none is left out.
+    """
     parts = zip(RESOURCE_NAMES, used, whole, strict=True)
     return ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
 

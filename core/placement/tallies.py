@@ -25,7 +25,7 @@ class Domains:
     __slots__ = ("_shared", "any", "count", "of")
 
     def __init__(self, of: Sequence[Domain | None]) -> None:
-        """Store the domain of each node by its id; None: the node is in no domain."""
+        """Store the domain of each node by node id; None: the node is in no domain."""
         self.of = of
         places: dict[Domain, list[int]] = {}
         for node, domain in enumerate(of):
@@ -46,21 +46,21 @@ class Domains:
     def beside(self, node: int) -> int:
         """Return the nodes in the domain of the node, including the node, as a bit set."""
         domain = self.of[node]
-        found = self._shared.get(domain) if domain is not None else None
-        return 1 << node if found is None else found
+        nodes = self._shared.get(domain) if domain is not None else None
+        return 1 << node if nodes is None else nodes
 
 
 class DomainCount:
     """Number of certain pods in each domain."""
 
-    __slots__ = ("counts", "domains", "there")
+    __slots__ = ("counts", "domains", "occupied")
 
     def __init__(self, domains: Domains) -> None:
         self.domains = domains
         self.counts: dict[Domain | None, int] = {}
         """Counts by domain, without zeros."""
-        self.there = 0
-        """Nodes whose domain has at least one such pod, as a bit set."""
+        self.occupied = 0
+        """Nodes whose domain has at least one counted pod, as a bit set."""
 
     def add(self, node: int, by: int) -> None:
         """Add *by* (may be negative) to the count of the node's domain, if it has one."""
@@ -73,7 +73,7 @@ class DomainCount:
             else:
                 del self.counts[domain]
             if not before or not count:
-                self.there ^= self.domains.beside(node)
+                self.occupied ^= self.domains.beside(node)
 
 
 class SpreadCount(DomainCount):
@@ -106,32 +106,35 @@ class SpreadCount(DomainCount):
 
     def having(self, most: int) -> int:
         """Return the nodes whose domain has a count of at most *most*, as a bit set."""
-        found = 0
+        nodes_having = 0
         for count, nodes in self._having.items():
             if count <= most:
-                found |= nodes
-        return found
+                nodes_having |= nodes
+        return nodes_having
 
 
 class Attached(DomainCount):
     """Pods that use one volume, by node; the volume counts once per node for its driver."""
 
-    __slots__ = ("_held", "_of_driver")
+    __slots__ = ("_attached", "_of_driver")
 
-    def __init__(self, of_driver: DomainCount, held: int) -> None:
-        """Start without pods; *held*: nodes whose VolumeAttachment *of_driver* counts already."""
+    def __init__(self, of_driver: DomainCount, attached: int) -> None:
+        """Start without pods; *attached*: nodes whose VolumeAttachment *of_driver* counts already.
+
+        *attached* is a bit set.
+        """
         super().__init__(of_driver.domains)
-        self._of_driver, self._held = of_driver, held
+        self._of_driver, self._attached = of_driver, attached
 
     def add(self, node: int, by: int) -> None:
         """Add *by* (may be negative) to the number of pods on the node.
 
         The first pod on a node attaches the volume, the last one detaches it.
         """
-        before = self.there
+        before = self.occupied
         super().add(node, by)
-        if before != self.there and not self._held >> node & 1:
-            self._of_driver.add(node, 1 if self.there > before else -1)
+        if before != self.occupied and not self._attached >> node & 1:
+            self._of_driver.add(node, 1 if self.occupied > before else -1)
 
 
 class AntiAffinityRule(NamedTuple):
@@ -148,7 +151,7 @@ class AntiAffinityRule(NamedTuple):
 
         A node without a domain is not refused.
         """
-        return nodes & self.tally.there
+        return nodes & self.tally.occupied
 
 
 class AffinityRule(NamedTuple):
@@ -161,11 +164,11 @@ class AffinityRule(NamedTuple):
 
     def refusing(self, nodes: int) -> int:
         """Return the refused nodes among *nodes* (a bit set)."""
-        # The first pod of a group with affinity to itself may run wherever there are the labels.
-        first = self.own and not any(tally.there for tally in self.tallies)
+        # The first pod of a group with affinity to itself may run on any node with the labels.
+        first = self.own and not any(tally.occupied for tally in self.tallies)
         admitted = nodes
         for tally in self.tallies:
-            admitted &= tally.domains.any if first else tally.there
+            admitted &= tally.domains.any if first else tally.occupied
         return nodes ^ admitted
 
 
@@ -197,12 +200,11 @@ class VolumeLimitRule(NamedTuple):
     """Limit by node id, or None if there is no limit."""
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes among *nodes* (a bit set); every node is checked by itself."""
+        """Return the refused nodes among *nodes* (a bit set)."""
         places = (node for node in set_bits(nodes) if not self._admits(node))
         return bits_of(len(self.limits), places)
 
     def _admits(self, node: int) -> bool:
-        """Report whether the limit admits the pod's volumes that are not attached yet."""
         limit = self.limits[node]
         if limit is None:
             return True
@@ -256,7 +258,10 @@ class Attachments:
             yield VolumeLimitRule(f"attach limit of {driver}", attached, own, limits_by_node)
 
     def adds(self, pod_constraints: PodConstraints) -> Iterator[DomainCount]:
-        """Yield the pod's counts; a volume of unknown driver is in all drivers' counts."""
+        """Yield the counts that change when a pod with these constraints is placed or removed.
+
+        A volume of an unknown driver counts for every driver.
+        """
         for claim in pod_constraints.sole:
             if claim in self._sole:
                 yield self._sole[claim]
@@ -267,29 +272,28 @@ class Attachments:
                     yield self._tally(Disk(driver, disk.handle))
 
     def _counted(self, driver: str) -> DomainCount:
-        """Return the count of the driver's volumes, which starts with its VolumeAttachments."""
         # As in kube-scheduler, a volume that is attached counts until its VolumeAttachment is
         # gone, even if no pod uses it any more.
-        found = DomainCount(self._each_node)
-        for disk, nodes in self._held.items():
+        tally = DomainCount(self._each_node)
+        for disk, nodes in self._attached_nodes.items():
             if disk.driver == driver:
                 for node in set_bits(nodes):
-                    found.add(node, 1)
-        return found
+                    tally.add(node, 1)
+        return tally
 
     @cached_property
-    def _held(self) -> Mapping[Disk, int]:
-        """Return by volume the nodes with a VolumeAttachment of it, as a bit set."""
-        found: dict[Disk, int] = {}
+    def _attached_nodes(self) -> Mapping[Disk, int]:
+        """The nodes with a VolumeAttachment of each volume, as a bit set."""
+        nodes_of: dict[Disk, int] = {}
         for node, disks in enumerate(self._attachments):
             for disk in disks:
-                found[disk] = found.get(disk, 0) | 1 << node
-        return found
+                nodes_of[disk] = nodes_of.get(disk, 0) | 1 << node
+        return nodes_of
 
     def _tally(self, disk: Disk) -> Attached:
         if disk not in self._attached:
             of_driver = self._drivers[disk.driver][0]
-            self._attached[disk] = Attached(of_driver, self._held.get(disk, 0))
+            self._attached[disk] = Attached(of_driver, self._attached_nodes.get(disk, 0))
         return self._attached[disk]
 
 
@@ -324,7 +328,10 @@ class Group:
         return nodes
 
     def takes(self, node: int) -> bool:
-        """Report whether the attach limits of the node admit the pod; the node is `admitted`."""
+        """Report whether the attach limits of the node admit the pod.
+
+        The other rules are not checked: *node* comes from `admitted`.
+        """
         return not any(
             rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimitRule)
         )

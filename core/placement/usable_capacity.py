@@ -23,9 +23,9 @@ class Amount(NamedTuple):
     memory_bytes: int
 
     @staticmethod
-    def of(asked: Resources) -> "Amount":
+    def of(resources: Resources) -> "Amount":
         """Return CPU and memory of the resources."""
-        return Amount(asked.cpu_millis, asked.memory_bytes)
+        return Amount(resources.cpu_millis, resources.memory_bytes)
 
     def plus(self, other: "Amount") -> "Amount":
         """Return the sum, by resource."""
@@ -116,7 +116,7 @@ def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) ->
 
 
 class UsabilityEvaluator:
-    """Evaluate several usability settings of one node at once.
+    """Computes the usable capacity of a node with several usability settings at once.
 
     The results are those of `usable_capacity`, computed without fractions. If the free capacity of
     a node is below every minimum, one comparison decides for all settings.
@@ -124,10 +124,12 @@ class UsabilityEvaluator:
 
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
         self._count = len(usabilities)
-        self._all = [None if one is None else _Bounds.of(one) for one in usabilities]
+        self._all = [
+            None if usability is None else _Bounds.of(usability) for usability in usabilities
+        ]
         self._least = Amount(
-            min(one.min_cpu_millis if one else 0 for one in usabilities),
-            min(one.min_memory_bytes if one else 0 for one in usabilities),
+            min(usability.min_cpu_millis if usability else 0 for usability in usabilities),
+            min(usability.min_memory_bytes if usability else 0 for usability in usabilities),
         )
         """Free capacity below this is unusable with every setting."""
 
@@ -140,7 +142,7 @@ class UsabilityEvaluator:
         if cpu < self._least[0] or memory < self._least[1]:
             return (Amount(*used),) * self._count
         return tuple(
-            [whole if one is None else one.usable(used, cpu, memory) for one in self._all]
+            [whole if bounds is None else bounds.usable(used, cpu, memory) for bounds in self._all]
         )
 
 
@@ -157,11 +159,11 @@ class _Bounds(NamedTuple):
     memory_denominator: int
 
     @staticmethod
-    def of(one: Usability) -> "_Bounds":
-        cpu, gb = one.max_cpu_per_gb, one.max_gb_per_cpu
+    def of(usability: Usability) -> "_Bounds":
+        cpu, gb = usability.max_cpu_per_gb, usability.max_gb_per_cpu
         return _Bounds(
-            one.min_cpu_millis,
-            one.min_memory_bytes,
+            usability.min_cpu_millis,
+            usability.min_memory_bytes,
             cpu.numerator * CPU_MILLIS_PER_CORE,
             cpu.denominator * BYTES_PER_GB,
             gb.numerator * BYTES_PER_GB,
@@ -186,9 +188,9 @@ PODS_MIN: Final = 3
 
 
 class PooledRatios:
-    """Largest ratios of all pods that can use some of the same nodes.
+    """The largest ratios of CPU to memory, and the reverse, of reaches that share nodes.
 
-    Otherwise capacity that a few small pods of one shape cannot use would count as unusable,
+    Without them, capacity that a few small pods of one shape cannot use would count as unusable,
     although other pods fill it.
     """
 
@@ -197,9 +199,9 @@ class PooledRatios:
 
         *known*: for each reach, its nodes and the usability derived from its pods.
         """
-        areas = list(known)
-        self._cpu = _ranked((one.max_cpu_per_gb, nodes) for nodes, one in areas)
-        self._memory = _ranked((one.max_gb_per_cpu, nodes) for nodes, one in areas)
+        reaches = list(known)
+        self._cpu = _ranked((usability.max_cpu_per_gb, nodes) for nodes, usability in reaches)
+        self._memory = _ranked((usability.max_gb_per_cpu, nodes) for nodes, usability in reaches)
 
     def ratios(self, own: Usability, nodes: frozenset[int]) -> Usability:
         """Return *own* with the largest ratios of all reaches that share a node with *nodes*."""
@@ -224,18 +226,18 @@ def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
     Thesis 4.3: the minimum is slightly below the smallest typical request (its example: 0.1
     becomes 0.09, nine tenths). Here it is nine tenths of the 5th percentile by nearest rank. Among
     three or more pods the smallest one does not decide. Otherwise one tiny pod would make even the
-    smallest free amounts usable, and the end of this pod might release marks. The ratios are the
+    smallest free amounts usable, and Ebb might remove marks when this pod ends. The ratios are the
     largest of any pod.
     """
-    asked = {shape: count for shape, count in shapes.items() if shape[0] > 0 and shape[1] > 0}
-    if not asked:
+    complete = {shape: count for shape, count in shapes.items() if shape[0] > 0 and shape[1] > 0}
+    if not complete:
         return None
     per_core, per_gb = CPU_MILLIS_PER_CORE, BYTES_PER_GB
     return Usability(
-        min_cpu_millis=_low([(cpu, n) for (cpu, _), n in asked.items()]) * 9 // 10,
-        min_memory_bytes=_low([(memory, n) for (_, memory), n in asked.items()]) * 9 // 10,
-        max_cpu_per_gb=max(Fraction(c * per_gb, m * per_core) for c, m in asked),
-        max_gb_per_cpu=max(Fraction(m * per_core, c * per_gb) for c, m in asked),
+        min_cpu_millis=_low([(cpu, n) for (cpu, _), n in complete.items()]) * 9 // 10,
+        min_memory_bytes=_low([(memory, n) for (_, memory), n in complete.items()]) * 9 // 10,
+        max_cpu_per_gb=max(Fraction(c * per_gb, m * per_core) for c, m in complete),
+        max_gb_per_cpu=max(Fraction(m * per_core, c * per_gb) for c, m in complete),
     )
 
 

@@ -76,7 +76,7 @@ class _NodeGroup:
 
     @cached_property
     def own(self) -> frozenset[ReachUtilization | DeviceUtilization]:
-        """Return all sums that include the nodes."""
+        """All sums that include the nodes."""
         return frozenset(self.sums).union(*(sums for _, _, sums in self.devices))
 
     def without(self, amount: Amount) -> list[int]:
@@ -97,13 +97,21 @@ class UtilizationLedger:
         is_open: Sequence[bool],
         devices: Sequence[DeviceUtilization] = (),
     ) -> None:
-        """Compute the sums, which are passed empty.
+        """Add the capacity and the requests of all nodes to *sums* and *devices*, which are empty.
 
-        *sums*: of the whole cluster, then of each reach. *devices*: of the devices that the pods
-        of a reach request. *is_open*: by node id, whether the node is schedulable.
+        *sums*: the sum of the whole cluster, then that of each reach. *devices*: a sum for each
+        device that the pods of a reach request. *loads*: requests by node id. *is_open*: by node
+        id, whether the node is schedulable.
         """
         self.total, *self.reaches = sums
-        self._hold_devices(nodes, loads, devices)
+        self.devices = devices
+        self._device_used = {n: dict(load.devices) for n, load in enumerate(loads) if load.devices}
+        self._device_resident = {
+            n: load.resident_devices for n, load in enumerate(loads) if load.resident_devices
+        }
+        self._devices_offered = (
+            [node.allocatable.devices for node in nodes] if devices else [NO_DEVICES] * len(nodes)
+        )
         self._is_schedulable = is_open
         self._used = [load.used for load in loads]
         self._resident = [load.resident for load in loads]
@@ -131,44 +139,27 @@ class UtilizationLedger:
         self._sum_up_loads()
         self._sum_up_capacity()
 
-    def _hold_devices(
-        self,
-        nodes: Sequence[Node],
-        loads: Sequence[NodeLoad],
-        devices: Sequence[DeviceUtilization],
-    ) -> None:
-        """Store the devices of the nodes and of their pods by node id."""
-        self.devices = devices
-        self._device_used = {n: dict(load.devices) for n, load in enumerate(loads) if load.devices}
-        self._device_resident = {
-            n: load.resident_devices for n, load in enumerate(loads) if load.resident_devices
-        }
-        self._devices_offered = (
-            [node.allocatable.devices for node in nodes] if devices else [NO_DEVICES] * len(nodes)
-        )
-
     def _sum_up_loads(self) -> None:
-        """Sum up requests, usable capacity and devices, by group first."""
-        # Adding the node to each of its reaches would take longer: there are few groups.
+        # First by group: there are few groups, and adding each node to each of its reaches would
+        # take longer.
         lost: dict[_NodeGroup, list[list[int]]] = {}
         for number, group in enumerate(self._groups):
             if group:
                 lost.setdefault(group, []).append(self._row_lost(number, group))
         rows = {
-            group: [-sum(column) for column in zip(*found, strict=True)]
-            for group, found in lost.items()
+            group: [-sum(column) for column in zip(*rows_of_nodes, strict=True)]
+            for group, rows_of_nodes in lost.items()
         }
         self._apply((), _by_sums(rows))
 
     def _sum_up_capacity(self) -> None:
-        """Sum up the capacity, by group first because there are few groups."""
-        found: dict[_NodeGroup, tuple[int, int, int]] = {}
+        sum_of: dict[_NodeGroup, tuple[int, int, int]] = {}
         for number, group in enumerate(self._groups):
             if group and self._is_schedulable[number]:
-                nodes, cpu, memory = found.get(group, (0, 0, 0))
-                one = self._capacity[number]
-                found[group] = nodes + 1, cpu + one[0], memory + one[1]
-        for group, (nodes, cpu, memory) in found.items():
+                nodes, cpu, memory = sum_of.get(group, (0, 0, 0))
+                capacity = self._capacity[number]
+                sum_of[group] = nodes + 1, cpu + capacity[0], memory + capacity[1]
+        for group, (nodes, cpu, memory) in sum_of.items():
             for sums in group.sums:
                 sums.nodes += nodes
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
@@ -249,7 +240,6 @@ class UtilizationLedger:
         return RemovalEffect(node, after, _by_sums(moved), devices)
 
     def _add_devices(self, received: DevicesReceived, moved: dict[_NodeGroup, list[int]]) -> None:
-        """Add the *received* requests of devices to the rows of the groups in *moved*."""
         for node, more in received.items():
             group = self._groups[node]
             for name, column, _ in group.devices if group else ():
@@ -299,15 +289,15 @@ class UtilizationLedger:
         moved = _largest(map(self.requested, range(len(self._used))))
         lost = (-whole[0] - pods * free[0], -whole[1] - pods * free[1])
         sums = (self.total, *self.reaches)
-        return not any(one.exceeds((*moved, *lost), marked=False) for one in sums)
+        return not any(reach_sums.exceeds((*moved, *lost), marked=False) for reach_sums in sums)
 
     def remove(self, trial: RemovalEffect) -> None:
         """Remove the node: DaemonSet pods terminate, other pods move to the receivers."""
         self._remove_capacity(trial.node)
         self._apply(trial.after, trial.changes)
-        self._keep_devices(trial.devices)
+        self._add_device_requests(trial.devices)
 
-    def _keep_devices(self, received: DevicesReceived) -> None:
+    def _add_device_requests(self, received: DevicesReceived) -> None:
         for node, more in received.items():
             known = self._device_used.setdefault(node, {})
             for name, units in more.items():
@@ -334,15 +324,15 @@ class UtilizationLedger:
             sums.capacity = sums.capacity.minus(self._capacity[node])
 
     def add_load(self, received: Received, devices: DevicesReceived = NONE_RECEIVED) -> None:
-        """Add load to nodes."""
+        """Add the *received* load and the requests of devices to nodes, and to their sums."""
         moved: dict[_NodeGroup, list[int]] = {}
         after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
         self._add_devices(devices, moved)
         self._apply(after, _by_sums(moved))
-        self._keep_devices(devices)
+        self._add_device_requests(devices)
 
     def remove_load(self, node: int, amount: Amount, devices: Devices = NO_DEVICES) -> None:
-        """Remove the load of pods that have another place or terminate with the node."""
+        """Subtract the requests of pods that have another node or terminate with the node."""
         if devices:
             self.add_load((), {node: {name: -units for name, units in devices.items()}})
         self.changed.append(node)
@@ -355,7 +345,10 @@ class UtilizationLedger:
             self._apply((), _by_sums({group: group.without(amount)}))
 
     def assume_removed(self, node: int) -> None:
-        """Remove the node but place its pods nowhere, for checks that read only sums."""
+        """Remove the node from all sums but place its pods nowhere.
+
+        Their requests are added to `displaced_requests`. For checks that read only sums.
+        """
         if self._is_schedulable[node]:
             self._remove_capacity(node)
             self.remove_load(node, self._resident[node])
@@ -363,7 +356,6 @@ class UtilizationLedger:
 
 
 def _largest(amounts: Iterable[Amount]) -> Amount:
-    """Return the maximum by resource."""
     cpus, memories = zip(*amounts, strict=True)
     return Amount(max(cpus), max(memories))
 
@@ -372,17 +364,17 @@ def _group(
     sums: Sequence[ReachUtilization], of: tuple[int, ...], devices: Sequence[DeviceUtilization]
 ) -> _NodeGroup:
     mine = (sums[0], *(sums[number + 1] for number in of))
-    distinct = list(dict.fromkeys(one.usability for one in mine))
-    which = tuple(2 + 2 * distinct.index(one.usability) for one in mine)
+    distinct = list(dict.fromkeys(own.usability for own in mine))
+    which = tuple(2 + 2 * distinct.index(own.usability) for own in mine)
     columns = 2 + 2 * len(distinct)
-    reaches = frozenset(one.reach.key for one in mine if one.reach)
+    reaches = frozenset(own.reach.key for own in mine if own.reach)
     by_name: dict[str, list[DeviceUtilization]] = {}
     for device in devices:
         if device.reach.key in reaches:
             by_name.setdefault(device.resource, []).append(device)
     placed = tuple(
-        (name, columns + 2 * number, tuple(found))
-        for number, (name, found) in enumerate(by_name.items())
+        (name, columns + 2 * number, tuple(sums_of_device))
+        for number, (name, sums_of_device) in enumerate(by_name.items())
     )
     return _NodeGroup(mine, UsabilityEvaluator(distinct), which, columns + 2 * len(placed), placed)
 
@@ -390,13 +382,13 @@ def _group(
 def _by_sums(
     moved: Mapping[_NodeGroup, Sequence[int]],
 ) -> dict[ReachUtilization | DeviceUtilization, list[int]]:
-    found: dict[ReachUtilization | DeviceUtilization, list[int]] = {}
+    changes: dict[ReachUtilization | DeviceUtilization, list[int]] = {}
     for group, row in moved.items():
         cpu, memory = row[0], row[1]
         for sums, column in zip(group.sums, group.usability_columns, strict=True):
-            change = found.get(sums)
+            change = changes.get(sums)
             if change is None:
-                found[sums] = [cpu, memory, row[column], row[column + 1]]
+                changes[sums] = [cpu, memory, row[column], row[column + 1]]
             else:
                 change[0] += cpu
                 change[1] += memory
@@ -407,7 +399,7 @@ def _by_sums(
             # A reach whose devices are all in use must not keep other pods from its nodes.
             if requested or offered:
                 for device in devices:
-                    total = found.setdefault(device, [0, 0])
+                    total = changes.setdefault(device, [0, 0])
                     total[0] += requested
                     total[1] += offered
-    return found
+    return changes

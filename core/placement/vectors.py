@@ -21,12 +21,12 @@ class Vectors:
 
     def __init__(self, requests: Iterable[Resources], nodes: Iterable[Node]) -> None:
         """Assign a lane to each requested resource that a node has, and one lane to the others."""
-        asked = {name for one in requests for name, _ in one.extended}
+        requested = {name for request in requests for name, _ in request.extended}
         offered = {name for node in nodes for name, _ in node.allocatable.extended}
-        self._extended = sorted(asked & offered)
+        self._extended = sorted(requested & offered)
         # Users may request thousands of resources that no node has. They need not be
         # distinguished.
-        self._nowhere = asked - offered
+        self._nowhere = requested - offered
         lanes = 4 + len(self._extended) + bool(self._nowhere)
         self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(lanes))
 
@@ -50,17 +50,17 @@ class Vectors:
         return Amount(vector & LANE_MAX, vector >> LANE_BITS & LANE_MAX)
 
 
-def lane_minimum(one: int, other: int, guard: int) -> int:
+def lane_minimum(first: int, other: int, guard: int) -> int:
     """Return the minimum of two vectors by lane, with guard bits if *other* has them."""
-    return other ^ ((one ^ other) & _larger(other, one, guard))
+    return other ^ ((first ^ other) & _larger(other, first, guard))
 
 
-def lane_maximum(one: int, other: int, guard: int) -> int:
+def lane_maximum(first: int, other: int, guard: int) -> int:
     """Return the maximum of two vectors by lane, with guard bits if *other* has them."""
-    return other ^ ((one ^ other) & _larger(one, other, guard))
+    return other ^ ((first ^ other) & _larger(first, other, guard))
 
 
-def _larger(one: int, other: int, guard: int) -> int:
-    """Return a vector with all bits set in each lane in which *one* is at least *other*."""
-    lanes = (one | guard) - (other & ~guard) & guard
+def _larger(first: int, other: int, guard: int) -> int:
+    """Return a vector with all bits set in each lane in which *first* is at least *other*."""
+    lanes = (first | guard) - (other & ~guard) & guard
     return lanes - (lanes >> LANE_BITS - 1)

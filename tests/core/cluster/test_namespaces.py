@@ -42,7 +42,7 @@ def chosen(*requirements: Requirement, names: tuple[str, ...] = ()) -> PodAffini
 
 
 def looked_up(pods: Sequence[Pod], spaces: Sequence[Namespace]) -> list[Pod]:
-    return in_order_of(pods, namespaces.looked_up(cluster_pods(*pods), spaces))
+    return in_order_of(pods, namespaces.with_namespaces(cluster_pods(*pods), spaces))
 
 
 def names_of(term: PodAffinityTerm, *others: Pod, apart: bool = True) -> tuple[str, ...] | None:
@@ -95,9 +95,9 @@ def test_without_namespaces_nothing_changes() -> None:
     pods = cluster_pods(
         Pod(namespace="d", name="x", pod_constraints=PodConstraints(apart=(chosen(),)))
     )
-    assert namespaces.looked_up(pods, ()) is pods
+    assert namespaces.with_namespaces(pods, ()) is pods
     plain = cluster_pods(Pod(namespace="d", name="x"))
-    assert namespaces.looked_up(plain, ALL) is plain
+    assert namespaces.with_namespaces(plain, ALL) is plain
 
 
 def test_pod_is_unchanged_when_operator_is_unknown() -> None:
@@ -150,12 +150,12 @@ def test_lookup_agrees_with_plain_rule() -> None:
             )
             for number in range(6)
         ]
-        asked = tuple(
+        requirements = tuple(
             Requirement(chance.choice("ab"), operator, tuple(chance.sample("xyz", 2)))
             for operator in chance.sample(("In", "NotIn", "Exists", "DoesNotExist"), 2)
         )
         names = tuple(sorted(chance.sample([one.name for one in spaces], chance.randint(0, 2))))
-        pod_constraints = PodConstraints(apart=(chosen(*asked, names=names),))
+        pod_constraints = PodConstraints(apart=(chosen(*requirements, names=names),))
         pods = [Pod(namespace=one.name, name="p") for one in spaces]
         (found, *_) = looked_up(
             [replace(pods[0], pod_constraints=pod_constraints), *pods[1:]], spaces
@@ -163,7 +163,7 @@ def test_lookup_agrees_with_plain_rule() -> None:
         (term,) = found.pod_constraints.apart
         for space, pod in zip(spaces, pods, strict=True):
             right = space.name in names or all(
-                matches_requirement(one, space.labels or {}) for one in asked
+                matches_requirement(one, space.labels or {}) for one in requirements
             )
             assert selects(term.selector, pod) is right
 

@@ -40,7 +40,7 @@ def there(one: Node, *, drifted: int | None = NOW, busy: bool = True) -> Cluster
 
 
 def after(cluster: Cluster, now: int, config: Config = CONFIG) -> Node:
-    """Return the node after one pass at this second."""
+    """Return the node after one reconciliation at this second."""
     found = reconcile(cluster, config, LeaderState(first_reconciliation_at=0), now)
     (one,) = (each for each in cluster.nodes if each.name == "n")
     writes = decide(cluster, found.plan, config, now_seconds=now, owner="me")
@@ -83,11 +83,11 @@ def test_unmarked_drifted_node_is_protected_for_one_hour(
 @pytest.mark.parametrize(("now", "protected"), [(END - 1, True), (END, False)])
 def test_marked_drifted_node_keeps_its_mark(now: int, protected: bool) -> None:
     one = marked(node("n", labels=LABELS), Mark.PREFER_NO_SCHEDULE, NOW, deadline=NOW + 10**6)
-    guard = {
+    protection = {
         DO_NOT_DISRUPT_ANNOTATION: "true",
         PROTECTION_ANNOTATION: f"marked {DO_NOT_DISRUPT_ANNOTATION}",
     }
-    one = replace(one, annotations={**one.annotations, **guard})
+    one = replace(one, annotations={**one.annotations, **protection})
     small = replace(STAYS, requests=replace(STAYS.requests, cpu_millis=100, memory_bytes=1))
     cluster = there(one)
     cluster = replace(cluster, pods=(small, *cluster.pods[1:]))

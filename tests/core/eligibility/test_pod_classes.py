@@ -42,8 +42,8 @@ def test_classes_give_the_results_of_their_pods(seeds: range) -> None:
 def test_updated_classes_equal_new_classes() -> None:
     pods = mixed.cluster(random.Random(1)).pods
     for cut in range(1, len(pods), 3):
-        before, gone, came = classes_of(pods[:-cut]), classes_of(pods[:cut]), classes_of(pods)
-        found = updated_classes(updated_classes(before, {}, came), gone, {})
+        before, removed, added = classes_of(pods[:-cut]), classes_of(pods[:cut]), classes_of(pods)
+        found = updated_classes(updated_classes(before, {}, added), removed, {})
         expected = classes_of((*pods[:-cut], *pods[cut:]))
         assert {key: one.by_node for key, one in found.items()} == {
             key: one.by_node for key, one in expected.items()

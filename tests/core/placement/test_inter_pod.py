@@ -203,4 +203,4 @@ def test_domain_counts_agree_with_plain_count(seeds: range) -> None:
             for most in range(-1, 5):
                 few = {domain for domain, count in plain.items() if count <= most}
                 assert [*set_bits(tally.having(most))] == places_in(few)
-            assert [*set_bits(tally.there)] == places_in({key for key in plain if plain[key]})
+            assert [*set_bits(tally.occupied)] == places_in({key for key in plain if plain[key]})
