@@ -38,7 +38,7 @@ log = logging.getLogger("ebb.deletion-costs")
 
 
 class DeletionCosts:
-    """Write deletion costs of pods."""
+    """Writes the pod deletion costs of each reconciliation."""
 
     def __init__(self, pods: Objects[Pod], metrics: Metrics, access: AccessReview) -> None:
         """*access*: review of the access to patch pods."""
@@ -48,7 +48,7 @@ class DeletionCosts:
         removed from the set, so it is never larger than the number of pods."""
 
     def enabled(self, order: PodDeletionCost) -> bool | None:
-        """Return whether pods on marked nodes should have costs; None if nothing is written."""
+        """Return whether pods on marked nodes should have costs; None if Ebb may write none."""
         if order is not PodDeletionCost.AUTO:
             return order is PodDeletionCost.ENABLED
         # Without permission, costs can neither be set nor removed. Without an answer yet, costs of
@@ -68,7 +68,7 @@ class DeletionCosts:
         mode: Mode,
         halted: Callable[[], str | None] = lambda: None,
     ) -> int:
-        """Write a batch and return the number of failed writes.
+        """Write the costs of up to WRITES_MAX pods, and return the number of failed writes.
 
         The batch ends early if *halted* returns a reason, or if the next write would most likely
         fail too.
@@ -94,7 +94,7 @@ class DeletionCosts:
         return failed
 
     async def _carry_out(self, write: Write[Pod]) -> UnavailableError | None:
-        """Write one pod; return the error if the write failed."""
+        """Patch one pod; return the error, or None if there was none."""
         try:
             done = await write_as_decided(self._pods, write.key, write.if_unchanged)
         except UnavailableError as fault:

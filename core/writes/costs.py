@@ -53,7 +53,7 @@ Costs reach COST_MAX only after the year 2050."""
 Costs = Mapping[str | None, int]
 """Costs by node."""
 Numbers = Mapping[str, int]
-"""Rank of scale-in targets by node; the lowest rank is emptied first."""
+"""Rank of scale-in targets by node; scale-ins empty the node with the lowest rank first."""
 NOBODY: Final[Numbers] = {}
 _OF_MOVES: Final = frozenset((str(MOVE_COST), str(UNDO_COST)))
 _COST: Final = re.compile(r"0|-[0-9]{1,64}|[1-9][0-9]{0,9}")
@@ -75,10 +75,10 @@ def next_cost(number: int) -> int:
 
 
 def number_of(cost: str | None) -> int:
-    """Return a deletion cost as the ReplicaSet controller reads it; an invalid one counts as 0."""
-    written = cost or ""
-    found = int(written) if _COST.fullmatch(written) else 0
-    return found if found in COSTS else 0
+    """Return a pod deletion cost as the ReplicaSet controller reads it: 0 if absent or invalid."""
+    text = cost or ""
+    number = int(text) if _COST.fullmatch(text) else 0
+    return number if number in COSTS else 0
 
 
 def has_cost(pod: Pod, cost: int) -> bool:
@@ -87,7 +87,7 @@ def has_cost(pod: Pod, cost: int) -> bool:
 
 
 def cost_write(pod: Pod, cost: int) -> Write[Pod]:
-    """Return the write that gives the pod a cost for a surge move: MOVE_COST or UNDO_COST."""
+    """Return the write that gives the pod this deletion cost of Ebb."""
     keys = COST_ANNOTATION, COST_OURS_ANNOTATION
     return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
 
@@ -100,11 +100,12 @@ def decide_costs(
     moving: Collection[str] = (),
     enabled: bool,
 ) -> tuple[Write[Pod], ...]:
-    """Return the writes that set or remove the pods' deletion costs.
+    """Return the writes that set or remove the deletion costs of the pods of the cluster.
 
     *next_in_line*: ranks of unmarked nodes whose pods also get a cost
     (core.engine.scale_in_targets). *moving*: UIDs of the pods that surge moves replace; their cost
-    is written by the move (core.moves), and all other pods lose that cost.
+    is written by the move (core.moves), and all other pods lose that cost. *enabled*: False
+    removes all costs of Ebb.
 
     Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
     the updates of a namespace, those on nodes with the oldest marks come first.
@@ -148,13 +149,13 @@ def pods_of_other_writers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def _costs(cluster: Cluster, taint_key: str, next_in_line: Numbers) -> Costs:
-    found: dict[str | None, int] = {}
+    costs: dict[str | None, int] = {}
     for node in cluster.nodes:
         if mark_of(node.labels) is not None:
-            found[node.name] = cost_of(node, taint_key)
+            costs[node.name] = cost_of(node, taint_key)
         elif node.name in next_in_line:
-            found[node.name] = next_cost(next_in_line[node.name])
-    return found
+            costs[node.name] = next_cost(next_in_line[node.name])
+    return costs
 
 
 def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
@@ -162,10 +163,7 @@ def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
 
 
 def _to_clear(pod: Pod, costs: Costs) -> bool:
-    """Return whether to remove Ebb's cost from a pod.
-
-    It is removed if the node of the pod gives it no cost any more, or if someone changed the cost.
-    """
+    # Remove the cost if the node of the pod gives it no cost any more, or if someone changed it.
     # If a person removed the cost only (None), keep Ebb's own annotation: it shows that the cost
     # was written once, so that Ebb does not write it again.
     ours = pod.deletion_cost_ours
@@ -182,12 +180,12 @@ def _to_set(pod: Pod, costs: Costs, moving: Collection[str]) -> bool:
         return False
     if current in _OF_MOVES:
         return pod.uid not in moving
-    # Pods do not move, so a cost stays right until its node is marked or its mark is released.
-    return current is None or _is_next(current) is not (costs[pod.node] >= NEXT_MIN)
+    # Pods do not move, so a cost stays right until Ebb marks or unmarks the node.
+    return current is None or _is_target_cost(current) is not (costs[pod.node] >= NEXT_MIN)
 
 
-def _is_next(cost: str) -> bool:
-    """Return whether a cost is that of pods on scale-in targets."""
+def _is_target_cost(cost: str) -> bool:
+    """Return whether pods on scale-in targets have such a cost."""
     return _NEXT.fullmatch(cost) is not None and int(cost) >= NEXT_MIN
 
 
@@ -197,10 +195,5 @@ def _clear(pod: Pod) -> Write[Pod]:
 
 
 def _sets(pods: Iterable[Pod], costs: Costs) -> list[Write[Pod]]:
-    found = ((costs[pod.node], pod) for pod in pods)
-    ordered = sorted(found, key=lambda one: (one[0], one[1].namespace, one[1].name))
-    keys = COST_ANNOTATION, COST_OURS_ANNOTATION
-    return [
-        Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
-        for cost, pod in ordered
-    ]
+    ordered = sorted(pods, key=lambda pod: (costs[pod.node], pod.namespace, pod.name))
+    return [cost_write(pod, costs[pod.node]) for pod in ordered]

@@ -226,6 +226,6 @@ async def test_pause_in_changed_file_applies_from_next_pass(running: Running) ->
         running.path.write_text(text + more)
         await running.config_reload.reload()
         cluster = running.view.snapshot(running.controller.config.read_options)()
-        found = running.controller.evaluate(cluster, 0).found
+        found = running.controller.evaluate(cluster, 0).result
         assert [why.code for why in found.rate_limits.beginning.blockers] == codes
         assert running.controller.opens_at == (3600 if codes else None)

@@ -48,7 +48,7 @@ class Pool:
         self.standing.cluster = Cluster.of(nodes, [*BUSY, *pods])
         report = await self._leader.reconcile(self.standing.cluster, now)
         self.writes.update(write.kind.value for write in report.writes)
-        return report.found.plan.protected
+        return report.result.plan.protected
 
 
 def jobs(second: int, busy: int, *, together: bool) -> list[Pod]:

@@ -82,7 +82,7 @@ async def test_node_is_not_marked_before_unneeded_time_ends() -> None:
     world = World()
     await world.reconcile()
     report = await world.reconcile(DELAY)
-    assert "n1" in report.found.state.candidates
+    assert "n1" in report.result.state.candidates
     assert report.writes == ()
     assert world.api.log == []
 
@@ -183,7 +183,7 @@ async def test_failed_mark_ends_batch_and_next_pass_marks_other_nodes() -> None:
     assert written >= {"n5", "n1"}
     assert "n4" not in written
     assert report.failed == 0
-    assert report.found.state.candidates["n4"] == world.now
+    assert report.result.state.candidates["n4"] == world.now
 
 
 async def test_throttled_mark_is_written_in_next_pass() -> None:
@@ -351,5 +351,5 @@ async def test_number_of_exported_reaches_is_bounded() -> None:
             replace(make_pod(f"q{number}", f"of-{number}a"), node_constraints=node_constraints)
         )
     report = await world.reconcile()
-    assert len(report.found.plan.reaches) > count
+    assert len(report.result.plan.reaches) > count
     assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

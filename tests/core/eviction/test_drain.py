@@ -54,7 +54,9 @@ CONFIG = Config(
         max_in_cluster=10,
     ),
 )
-BEGAN = EvictionState(node="m", left=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW)
+BEGAN = EvictionState(
+    node="m", evicted_owners=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW
+)
 BLOCKER = Blocker(Reason("x", "", "", ""), "speaks against it")
 
 
@@ -259,7 +261,7 @@ def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
         disruption_facts=DisruptionFacts(overdue_seconds=NOW),
     )
     inputs = eviction_input(ends, nodes=(theirs, OPEN))
-    memory = EvictionState(node="m", here=frozenset({ends.uid}), progress=NOW - 1000)
+    memory = EvictionState(node="m", initial_pods=frozenset({ends.uid}), progress=NOW - 1000)
     assert failed(plan_evictions(inputs, memory)) == {}
     late = plan_evictions(replace(inputs, now_seconds=NOW + 1), memory)
     assert failed(late) == {"m": "pod-long-terminating"}
@@ -426,9 +428,9 @@ def test_started_drain_continues_beside_job() -> None:
 
 def test_drain_state_restarts_for_next_node() -> None:
     found = plan_evictions(
-        eviction_input(make_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"}))
+        eviction_input(make_pod("a")), replace(BEGAN, node="gone", initial_pods=frozenset({"x"}))
     )
-    assert (found.state.began, found.state.here) == (False, frozenset({"uid-a"}))
+    assert (found.state.began, found.state.initial_pods) == (False, frozenset({"uid-a"}))
     assert found.state.progress == NOW
 
 
@@ -805,7 +807,9 @@ def test_pause_after_refusal_doubles_up_to_bound() -> None:
 
 def test_eviction_restarts_timeout() -> None:
     (one,) = plan_evictions(eviction_input(A), EvictionState()).evict
-    memory = EvictionState(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
+    memory = EvictionState(node="m", initial_pods=frozenset({A.uid}), progress=NOW).after(
+        one, NOW + 50
+    )
     inputs = eviction_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
         budget(0, selector=select("other")),
     ))  # fmt: skip
@@ -816,7 +820,7 @@ def test_eviction_restarts_timeout() -> None:
         assert ("m" in failed(found)) is failure
 
 
-LONG_AGO = replace(BEGAN, here=frozenset({A.uid}), progress=NOW - 1000)
+LONG_AGO = replace(BEGAN, initial_pods=frozenset({A.uid}), progress=NOW - 1000)
 LEAVING = make_pod(
     "x", of="x", terminating=True, disruption_facts=DisruptionFacts(overdue_seconds=NOW)
 )
@@ -881,7 +885,7 @@ def test_drain_fails_when_replacement_does_not_become_ready() -> None:
 
 
 def test_missing_replacement_of_one_node_does_not_fail_next_drain() -> None:
-    memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
+    memory = replace(evicted(A), node="n", evicted_owners=frozenset(), initial_pods=frozenset())
     nodes = (M, marked_node("n", order=2), OPEN)
     waiting = make_pod("new", None, ready=False)
     inputs = eviction_input(
@@ -901,7 +905,7 @@ def test_drain_waits_for_grace_period() -> None:
     assert (found.state.node, failed(found)) == ("m", {})
     late = plan_evictions(replace(inputs, now_seconds=NOW + 5100), found.state)
     assert failed(late) == {"m": "evict-not-replaced"}
-    memory = EvictionState(node="m", here=frozenset({A.uid}), progress=NOW)
+    memory = EvictionState(node="m", initial_pods=frozenset({A.uid}), progress=NOW)
     stuck = plan_evictions(replace(inputs, now_seconds=NOW + 5101), memory)
     assert (stuck.state.node, failed(stuck)) == ("", {}), "the node is empty for autoscalers"
 
@@ -1097,7 +1101,7 @@ def test_no_drain_starts_while_nothing_may_begin() -> None:
 
 def test_no_pod_is_evicted_while_nothing_may_begin() -> None:
     """The drain neither fails meanwhile nor ends; it continues afterwards."""
-    memory = replace(BEGAN, left=frozenset({Owner("d", "ReplicaSet", "before")}))
+    memory = replace(BEGAN, evicted_owners=frozenset({Owner("d", "ReplicaSet", "before")}))
     inputs = eviction_input(A, B, config=PAUSED)
     for second in (0, 99, 999):
         found = plan_evictions(replace(inputs, now_seconds=NOW + second), memory)

@@ -273,7 +273,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
 NOTES = {
     Event.LEAVING: f"taint {SHUT_DOWN.key} announces that the node will be removed",
     Event.UNREMOVABLE: "",
-    Event.EVICTION_FAILED: "the drain failed: a/p: pod-bare: nobody owns it",
+    Event.EVICTION_FAILED: "evictions failed: a/p: pod-bare: nobody owns it",
     Event.REMOVABLE_OBSERVED: "the cluster does not need the node",
     Event.DETAILS_REMOVED: "someone else removed the mark",
     Event.INVALID_DETAILS: "the cluster does not need the node",
@@ -398,14 +398,14 @@ def test_failed_drain_is_noted_and_draining_node_is_no_schedule() -> None:
     of_node = replace(
         failed, watch=replace(WATCH, failed={"n": Blocker(drainability.BARE, "why")})
     )
-    assert [write.note for write in of_node.decided()] == ["the drain failed: pod-bare: why"]
+    assert [write.note for write in of_node.decided()] == ["evictions failed: pod-bare: why"]
     never = replace(CONFIG, no_schedule_after_seconds=None)
     drained = replace(
         marked(**GUARDED), config=never, watch=replace(WATCH, no_schedule=frozenset("n"))
     )
     (write,) = drained.decided()
     assert (write.kind, write.labels) == (WriteKind.SET_NO_SCHEDULE, {MARK_LABEL: "NoSchedule"})
-    assert write.note == "the node is being drained, and no new pod may be placed on it"
+    assert write.note == "Ebb evicts the pods of the node, and no new pod may be placed on it"
     assert drained.apply_writes().decided() == (), "it remains hard"
     refused = replace(WATCH, no_schedule=frozenset("n"), no_schedule_blockers={"n": (BARE,)})
     (write,) = replace(drained.apply_writes(), watch=refused).decided()

@@ -305,7 +305,7 @@ def test_unmarked_node_gets_protection_write(
         (
             Scope.ALL,
             (MOVING, THERE),
-            "the node needs protection from scale-down until Ebb releases it to the autoscaler",
+            "the node needs protection until Ebb allows its scale-down",
         ),
     ],
 )
