@@ -97,7 +97,7 @@ class TaintKey:
         where = "" if self._namespace == NAMESPACE else f" --ebb-namespace {self._namespace}"
         return (
             f"is {self._key!r}, but nodes may have taints with the key {recorded!r}. To change "
-            "the key: (1) scale the controller to 0, because an old replica would mark nodes again; "
-            f"(2) run `ebb cleanup --all --taint-key {recorded}{where}`; "
+            "the key: (1) scale the controller to 0, because an old replica would mark nodes "
+            f"again; (2) run `ebb cleanup --all --taint-key {recorded}{where}`; "
             "(3) start all programs with the new key"
         )
