@@ -38,7 +38,7 @@ log = logging.getLogger("ebb.deletion-costs")
 
 
 class DeletionCosts:
-    """Writes the pod deletion costs of each reconciliation."""
+    """Write the pod deletion costs of each reconciliation."""
 
     def __init__(self, pods: Objects[Pod], metrics: Metrics, access: AccessReview) -> None:
         """*access*: review of the access to patch pods."""
@@ -82,19 +82,19 @@ class DeletionCosts:
         clock, failed, ended = asyncio.get_running_loop(), 0, False
         failures, end = Failures(), clock.time() + BEGIN_SECONDS_MAX
 
-        async def carry_out(write: Write[Pod]) -> None:
+        async def write_cost(write: Write[Pod]) -> None:
             nonlocal failed, ended
             if ended or clock.time() >= end or halted() is not None:
                 return
-            fault = await self._carry_out(write)
+            fault = await self._write(write)
             failed += fault is not None
             ended = failures.end(fault) or ended
 
-        await for_each(batch, WRITERS_MAX, carry_out)
+        await for_each(batch, WRITERS_MAX, write_cost)
         return failed
 
-    async def _carry_out(self, write: Write[Pod]) -> UnavailableError | None:
-        """Patch one pod; return the error, or None if there was none."""
+    async def _write(self, write: Write[Pod]) -> UnavailableError | None:
+        """Patch one pod; return the error, or None."""
         try:
             done = await write_as_decided(self._pods, write.key, write.if_unchanged)
         except UnavailableError as fault:

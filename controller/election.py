@@ -58,7 +58,7 @@ class Timing:
 
 
 class Elector:
-    """Competes for the Lease, and leads while this replica holds it.
+    """Compete for the Lease, and lead while this replica holds it.
 
     Leading ends one deadline after the start of the last successful renewal, even while a call to
     the API server hangs.
@@ -111,7 +111,7 @@ class Elector:
 
     async def _acquire(self) -> None:
         while True:
-            # Without time for a renewal, the replica would stop leading at once.
+            # After a slow call, the deadline may be too close for the first renewal.
             if await self._try_hold() and self._left() > self._timing.call:
                 return
             await asyncio.sleep(self._timing.retry * (1 + JITTER_FACTOR * self._jitter()))

@@ -45,7 +45,7 @@ log = logging.getLogger("ebb.loop")
 
 
 class Loop:
-    """Reconciles the cluster in the view while this replica leads."""
+    """Reconcile the cluster in the view while this replica leads."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class _LastReconciliation(NamedTuple):
 
 
 class Publisher:
-    """Updates the CapacityBuffers of Ebb while this replica leads."""
+    """Update the CapacityBuffers of Ebb while this replica leads."""
 
     def __init__(self, store: PublishedObjects, source: ReconcileSource) -> None:
         self._store, self._source = store, source

@@ -59,7 +59,7 @@ class ReconcileReport:
 
 
 class Reconciler:
-    """Evaluates the cluster and writes the changes.
+    """Evaluate the cluster and write the changes.
 
     The state of the leader is in memory. All other state is on the Nodes.
     """

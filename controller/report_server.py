@@ -27,7 +27,7 @@ LIMITS: Final = PortLimits(connections=8, crowd=8, held_bytes=16 * 1024**2)
 
 
 class ReportServer:
-    """Answers requests with the report of this replica."""
+    """Answer requests with the report of this replica."""
 
     def __init__(
         self,

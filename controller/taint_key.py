@@ -29,7 +29,7 @@ log = logging.getLogger("ebb.taint-key")
 
 
 class TaintKey:
-    """Compares the configured taint key with the recorded key, and records it."""
+    """Compare the configured taint key with the recorded key, and record it."""
 
     def __init__(self, leases: Leases, key: str, namespace: str) -> None:
         """*namespace*: the namespace of the Lease, for the error message."""

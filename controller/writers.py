@@ -163,7 +163,7 @@ async def for_each(
 
 
 class Writers:
-    """Sends the writes to Nodes, one batch for each reconciliation.
+    """Send the writes to Nodes, one batch for each reconciliation.
 
     A new batch does not wait for the previous one, which finishes only the writes that have begun.
     """

@@ -70,7 +70,7 @@ class SavingsFigures:
     real: Saved = field(default_factory=Saved)
     removable: tuple[Fraction, ...] = ()
     """Prices of the nodes that the last plan can remove."""
-    released: Mapping[str, AllowedScaleDown] = field(default_factory=dict)
+    allowed: Mapping[str, AllowedScaleDown] = field(default_factory=dict)
     """Existing nodes whose scale-down is allowed, by name. A node that is being deleted stays in
     the mapping, although Ebb has unmarked it."""
     credits: tuple[CountedSaving, ...] = ()
@@ -83,7 +83,7 @@ class SavingsFigures:
 
         In Unix seconds; None if there is no such node.
         """
-        return min((node.since for node in self.released.values()), default=None)
+        return min((node.since for node in self.allowed.values()), default=None)
 
     def observe(self, result: ReconcileResult, seconds: int) -> "SavingsFigures":
         """Return the figures after a reconciliation, *seconds* after the previous one."""
@@ -101,15 +101,15 @@ class SavingsFigures:
         return replace(
             figures,
             removable=_removable(result),
-            released=_released(self.released, snapshot, result.at),
+            allowed=_allowed(self.allowed, snapshot, result.at),
             credits=_current(earned, nodes, result.at)[-CREDITS_MAX:],
             nodes=nodes,
         )
 
     def _new_credits(self, snapshot: ClusterSnapshot, at: int) -> Iterable[CountedSaving]:
-        """Yield a saving for each node of `released` that no longer exists."""
+        """Yield a saving for each node of `allowed` that no longer exists."""
         left, existing = Counter(self.nodes), snapshot.node_order.ids
-        for name, node in sorted(self.released.items()):
+        for name, node in sorted(self.allowed.items()):
             if name not in existing:
                 until = at + CREDIT_SECONDS_MAX
                 yield CountedSaving(node.pool, left[node.pool], node.price, until)
@@ -143,16 +143,16 @@ def _removable(result: ReconcileResult) -> tuple[Fraction, ...]:
     )
 
 
-def _released(
+def _allowed(
     before: Mapping[str, AllowedScaleDown], snapshot: ClusterSnapshot, at: int
 ) -> Mapping[str, AllowedScaleDown]:
     """Return the nodes whose scale-down is allowed, each with the time since which it is."""
-    released = {}
+    allowed = {}
     for node in snapshot.cluster.nodes:
         name, known = node.name, before.get(node.name)
         if known and (name in snapshot.leaving_nodes or is_scale_down_allowed(node)):
-            released[name] = known
+            allowed[name] = known
         elif name in snapshot.marks and is_scale_down_allowed(node):
             pool = snapshot.pool_names.get(name, NO_POOL)
-            released[name] = AllowedScaleDown(at, pool, snapshot.config.price_of(node.labels))
-    return released
+            allowed[name] = AllowedScaleDown(at, pool, snapshot.config.price_of(node.labels))
+    return allowed

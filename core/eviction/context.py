@@ -158,8 +158,8 @@ class EvictionContext:
         self.of_owner |= {owner_of(pod): [] for on in self.on.values() for pod in on}
         names = {owner.name for owner in self.of_owner}
         for pod in cluster.pods:
-            if pod.owner_name in names and (alike := self.of_owner.get(owner_of(pod))) is not None:
-                alike.append(pod)
+            if pod.owner_name in names and (pods := self.of_owner.get(owner_of(pod))) is not None:
+                pods.append(pod)
         self.budgets = Allowances(cluster.budgets)
 
     @cached_property
@@ -169,7 +169,7 @@ class EvictionContext:
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
-        """Return for each marked node that the plan removes its pods, in the order of removals.
+        """Return the pods of each marked node that the plan removes, in the order of removals.
 
         The value of a pod is its position in the order in which the plan places the pods of the
         node on other nodes. Pods are evicted in the same order.
@@ -267,7 +267,7 @@ class EvictionContext:
     def returned_pod(
         self, name: str, initial_pods: Collection[str], evicted_owners: Collection[Owner]
     ) -> Blocker | None:
-        """Return that an evicted pod was recreated on the same node, or None.
+        """Return the blocker of a pod that was evicted and recreated on the same node, or None.
 
         *initial_pods*: UIDs of the pods that were on the node before. *evicted_owners*: the
         controllers of the pods that were evicted from the node.

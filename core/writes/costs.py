@@ -114,18 +114,20 @@ def decide_costs(
     Applied to its own result, the function returns no writes. Costs of others are never changed.
     """
     costs = _costs(cluster, taint_key, next_in_line) if enabled else {}
-    concerned = [
+    pods = [
         pod
         for pod in cluster.pods
         if (pod.deletion_cost_ours is not None or pod.node in costs) and not pod.terminating
     ]
-    clears = [pod for pod in concerned if _to_clear(pod, costs)]
-    sets = [pod for pod in concerned if _to_set(pod, costs, moving)]
+    removals = [_removal(pod) for pod in pods if _to_remove(pod, costs)]
+    updated = [pod for pod in pods if _to_set(pod, costs, moving)]
+    updated.sort(key=lambda pod: (costs[pod.node], pod.namespace, pod.name))
+    updates = [cost_write(pod, costs[pod.node]) for pod in updated]
     # A reconciliation applies only the first writes. A user who may write Pods in one namespace
     # can forge any number of costs to remove, after each reconciliation again, and must not delay
     # all other writes.
-    both = zip_longest(*map(_in_turns, (map(_clear, clears), _sets(sets, costs))))
-    return tuple(write for pair in both for write in pair if write is not None)
+    pairs = zip_longest(_in_turns(removals), _in_turns(updates))
+    return tuple(write for pair in pairs for write in pair if write is not None)
 
 
 def pods_of_other_writers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -162,7 +164,7 @@ def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
     return round_robin(writes, lambda write: write.before.namespace)
 
 
-def _to_clear(pod: Pod, costs: Costs) -> bool:
+def _to_remove(pod: Pod, costs: Costs) -> bool:
     # Remove the cost if the node of the pod gives it no cost any more, or if someone changed it.
     # If a person removed the cost only (None), keep Ebb's own annotation: it shows that the cost
     # was written once, so that Ebb does not write it again.
@@ -189,11 +191,6 @@ def _is_target_cost(cost: str) -> bool:
     return _NEXT.fullmatch(cost) is not None and int(cost) >= NEXT_MIN
 
 
-def _clear(pod: Pod) -> Write[Pod]:
+def _removal(pod: Pod) -> Write[Pod]:
     costs: Keys = {COST_ANNOTATION: None} if pod.has_our_cost else {}
     return Write.of(CostKind.REMOVE, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
-
-
-def _sets(pods: Iterable[Pod], costs: Costs) -> list[Write[Pod]]:
-    ordered = sorted(pods, key=lambda pod: (costs[pod.node], pod.namespace, pod.name))
-    return [cost_write(pod, costs[pod.node]) for pod in ordered]

@@ -116,15 +116,15 @@ def decide(
     )
     writes = [write for node in cluster.nodes for write in planner.of(node)]
     # In the plan's order, the marks written so far always form a valid plan.
-    marks = _of(WriteKind.MARK, writes, lambda write: planner.order[write.key])
-    protections = _of(
+    marks = _sorted_of_kind(WriteKind.MARK, writes, lambda write: planner.order[write.key])
+    protections = _sorted_of_kind(
         WriteKind.PROTECT_UNMARKED,
         writes,
         lambda write: (write.key in planner.occupied, write.key),
     )
-    protections += _of(WriteKind.UPDATE_RESERVE, writes, lambda write: write.key)
+    protections += _sorted_of_kind(WriteKind.UPDATE_RESERVE, writes, lambda write: write.key)
     limited = (WriteKind.MARK, WriteKind.PROTECT_UNMARKED, WriteKind.UPDATE_RESERVE)
-    others = sorted((write for write in writes if write.kind not in limited), key=_place)
+    others = sorted((write for write in writes if write.kind not in limited), key=_urgency)
     # Limit the writes that can wait, so that the next reconciliation with its urgent writes comes
     # soon.
     return (
@@ -134,19 +134,19 @@ def decide(
     )
 
 
-def _of(
+def _sorted_of_kind(
     kind: WriteKind, writes: Iterable[Write[Node]], order: Callable[[Write[Node]], Any]
 ) -> list[Write[Node]]:
     return sorted((write for write in writes if write.kind is kind), key=order)
 
 
-def _place(write: Write[Node]) -> tuple[int, bool, str]:
-    place = URGENT.index(write.kind) if write.kind in URGENT else len(URGENT)
-    return place, mark_of(write.before.labels) is not Mark.NO_SCHEDULE, write.key
+def _urgency(write: Write[Node]) -> tuple[int, bool, str]:
+    position = URGENT.index(write.kind) if write.kind in URGENT else len(URGENT)
+    return position, mark_of(write.before.labels) is not Mark.NO_SCHEDULE, write.key
 
 
 class NodePatchPlanner:
-    """Computes the writes to each Node in one reconciliation."""
+    """Compute the writes to each Node in one reconciliation."""
 
     def __init__(
         self,
