@@ -49,14 +49,14 @@ from runtime.logs import fields
 from serving import http
 
 Follow = Callable[[], Coroutine[Any, Any, None]]
-"""Follows a kind until cancelled."""
+"""Watches a kind until cancelled."""
 
 log = logging.getLogger("ebb.controller")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the controller until SIGTERM. Returns: 0, or 2 after an error in the configuration."""
-    description = "Watches the cluster; the elected leader marks Nodes and releases marks."
+    description = "Watches the cluster; the elected leader marks and unmarks Nodes."
     return program.run("ebb-controller", description, _serve, argv)
 
 
@@ -66,8 +66,6 @@ async def _serve(start: program.Start) -> None:
 
 
 class _Controller:
-    """Hold the parts of the program."""
-
     def __init__(self, start: program.Start, client: Client) -> None:
         config = start.config
         self._start, self._config, self._client = start, config, client
@@ -142,29 +140,28 @@ class _Controller:
             self._metrics.watch_age.labels(kind.resource).set_function(age)
         self._client.count_request = self._metrics.count_request
         self._metrics.is_leading = lambda: self._elector.leading
-        self._client.count_request = self._metrics.count_request
         self._metrics.leader.set_function(self._metrics.is_leading)
 
     def _deletion_costs(self, clock: Clock) -> DeletionCosts:
-        right = AccessReview(partial(is_allowed, self._client, PATCH_PODS), clock, "patch pods")
-        return DeletionCosts(objects.pods(self._client), self._metrics, right)
+        access = self._access(PATCH_PODS, "patch pods", clock)
+        return DeletionCosts(objects.pods(self._client), self._metrics, access)
 
     def _sink(self, kind: AnyKind) -> WatchSink:
         freshness = self._view.freshness_of(kind)
         return WatchSink(self._view, kind, freshness, self._clock, self._metrics)
 
-    def _conditional(self, kind: AnyKind, sink: WatchSink, following: Follow) -> ConditionalWatch:
+    def _conditional(self, kind: AnyKind, sink: WatchSink, watch: Follow) -> ConditionalWatch:
         access = self._access(list_access(kind), f"list {kind.resource}", self._clock)
-        watch = ConditionalWatch(
+        conditional = ConditionalWatch(
             sink,
-            following,
+            watch,
             partial(self._is_needed, kind),
             access,
             forbidden=forbidden_note(kind),
             empty_if_forbidden=kind is BUDGETS,
         )
-        self._watches[kind] = watch
-        return watch
+        self._watches[kind] = conditional
+        return conditional
 
     def _is_needed(self, kind: AnyKind) -> bool:
         if kind in SURGE_KINDS:
@@ -180,7 +177,7 @@ class _Controller:
             scales=ScaleStore(self._client),
             pods=objects.pods(self._client),
         )
-        surroundings = MoverDependencies(
+        dependencies = MoverDependencies(
             leader=self._elector.identity,
             namespace=self._namespace,
             leading=lambda: self._elector.leading,
@@ -191,7 +188,7 @@ class _Controller:
             record_event=self._record_move,
             report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
         )
-        return Mover(self._reconciler, self._view, stores, clock, self._metrics, surroundings)
+        return Mover(self._reconciler, self._view, stores, clock, self._metrics, dependencies)
 
     def _why_surge_unknown(self) -> str | None:
         """Return why the objects that surge moves depend on are unknown, or None."""
@@ -225,15 +222,15 @@ class _Controller:
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._events.run()),
-                tasks.create_task(self._keep_config()),
+                tasks.create_task(self._reload_config()),
             ]
             for kind in KINDS:
                 sink = self._sink(kind)
                 part = Part.of(kind, self._config)
-                following: Follow = partial(watch_objects, self._client, kind, sink, part)
+                watch: Follow = partial(watch_objects, self._client, kind, sink, part)
                 if kind.needed is not None:
-                    following = self._conditional(kind, sink, following).run
-                running.append(tasks.create_task(following()))
+                    watch = self._conditional(kind, sink, watch).run
+                running.append(tasks.create_task(watch()))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
@@ -263,7 +260,6 @@ class _Controller:
         )
 
     def _facts(self) -> LeaderFacts | None:
-        """Return the facts of the leader; None while this replica does not lead."""
         if not self._elector.leading:
             return None
         facts = facts_of(
@@ -287,7 +283,7 @@ class _Controller:
         freshness = self._view.freshness_of(kind)
         return freshness.age_seconds(kind, self._clock.monotonic_seconds())
 
-    async def _keep_config(self) -> None:
+    async def _reload_config(self) -> None:
         if self._start.config_path is None:
             return
         config_reload = ConfigReload(

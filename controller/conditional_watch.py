@@ -28,16 +28,16 @@ log = logging.getLogger("ebb.conditional-watch")
 
 
 def forbidden_note(kind: AnyKind) -> str:
-    """Return the log message for a kind that is needed, but must not be listed."""
+    """Return the log message for a kind that is needed, but that RBAC does not allow to list."""
     if kind is BUDGETS:
         return FORBIDDEN_BUDGETS
     return FORBIDDEN_SURGE.format(resource=kind.resource)
 
 
 class ConditionalWatch:
-    """Follow a kind while it is needed and RBAC allows listing it.
+    """Watch a kind while the configuration needs it and RBAC allows listing it.
 
-    While it is not needed, it has no objects, and counts as up to date.
+    While the kind is not needed, the sink has no objects of it, and counts as up to date.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ConditionalWatch:
         forbidden: str,
         empty_if_forbidden: bool = False,
     ) -> None:
-        """*follow* watches until it is cancelled; *needed* returns whether the kind is needed.
+        """*follow* watches the kind until cancelled; *needed* returns whether the kind is needed.
 
         *forbidden*: log message if RBAC does not allow listing. *empty_if_forbidden*: the kind
         counts as up to date then; otherwise as unknown.
@@ -91,7 +91,6 @@ class ConditionalWatch:
         return self._task is not None
 
     def _stop(self) -> None:
-        """Stop the watch and forget the objects."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -67,24 +67,20 @@ class ConfigReload:
     async def _replace(self) -> str:
         # Parsing takes about a second for a file with a thousand prices, and longer for a large
         # file of another kind. The event loop must renew the Lease meanwhile.
-        found = await asyncio.to_thread(files.read_config, self._path)
-        before = self._reconciler.config
-        if fixed := restart_needed(before, found):
+        config = await asyncio.to_thread(files.read_config, self._path)
+        if fixed := restart_needed(self._reconciler.config, config):
             allowed = "the value with which the program started; restart it to change the setting"
             raise ConfigError(
                 self._path, [f"{name}: changed; allowed: {allowed}" for name in fixed]
             )
-        plan = await self._trial_plan(found)
-        self._reconciler.config = found
+        plan = await self._trial_plan(config)
+        self._reconciler.config = config
         self._view.wake.set()
         nodes = plural(len(plan.removals), "node")
-        return f"mode {found.mode.value}; {nodes} could be removed in the long run"
+        return f"mode {config.mode.value}; {nodes} could be removed in the long run"
 
     async def _trial_plan(self, config: Config) -> Plan:
-        """Make a plan for the current cluster with the new configuration.
-
-        Raises: ConfigError if the plan fails.
-        """
+        """Make a plan for the current cluster. Raises: ConfigError if an exception ends it."""
         # A configuration with which every reconciliation fails must not replace one that works.
         snapshot, now = self._view.snapshot(config.read_options), self._clock.unix_seconds()
         try:

@@ -1,4 +1,4 @@
-"""Keep the last decisions of this replica in memory, for the leader's report."""
+"""Keep the last decisions of this replica in memory, for the report of the leader."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Decision(NamedTuple):
 
 
 class DecisionLog:
-    """The last decisions, oldest first."""
+    """The last DECISIONS_MAX decisions."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class DecisionLog:
         return tuple(self._entries)
 
     def record(self, kind: str, name: str, action: str, reason: str) -> None:
-        """Add a decision that was carried out."""
+        """Add a decision after its write; *kind* and *name*: the object. See Decision."""
         self._add(kind, name, action, reason, written=True)
 
     def observe(self, writes: Iterable[tuple[str, str, str]]) -> None:
@@ -50,11 +50,11 @@ class DecisionLog:
 
         Every reconciliation reports them again, so only new ones are added.
         """
-        found = list(writes)
-        for name, action, reason in found:
+        reported = list(writes)
+        for name, action, reason in reported:
             if (name, action) not in self._observed:
                 self._add("Node", name, action, reason, written=False)
-        self._observed = frozenset((name, action) for name, action, _ in found)
+        self._observed = frozenset((name, action) for name, action, _ in reported)
 
     def _add(self, kind: str, name: str, action: str, reason: str, *, written: bool) -> None:
         now, reason = self._clock.unix_seconds(), reason[:REASON_CHARACTERS_MAX]

@@ -38,7 +38,7 @@ log = logging.getLogger("ebb.deletion-costs")
 
 
 class DeletionCosts:
-    """Write deletion costs of pods."""
+    """Write the pod deletion costs of each reconciliation."""
 
     def __init__(self, pods: Objects[Pod], metrics: Metrics, access: AccessReview) -> None:
         """*access*: review of the access to patch pods."""
@@ -48,7 +48,7 @@ class DeletionCosts:
         removed from the set, so it is never larger than the number of pods."""
 
     def enabled(self, order: PodDeletionCost) -> bool | None:
-        """Return whether pods on marked nodes should have costs; None if nothing is written."""
+        """Return whether pods on marked nodes should have costs; None if Ebb may write none."""
         if order is not PodDeletionCost.AUTO:
             return order is PodDeletionCost.ENABLED
         # Without permission, costs can neither be set nor removed. Without an answer yet, costs of
@@ -68,7 +68,7 @@ class DeletionCosts:
         mode: Mode,
         halted: Callable[[], str | None] = lambda: None,
     ) -> int:
-        """Write a batch and return the number of failed writes.
+        """Write the costs of up to WRITES_MAX pods, and return the number of failed writes.
 
         The batch ends early if *halted* returns a reason, or if the next write would most likely
         fail too.
@@ -82,19 +82,19 @@ class DeletionCosts:
         clock, failed, ended = asyncio.get_running_loop(), 0, False
         failures, end = Failures(), clock.time() + BEGIN_SECONDS_MAX
 
-        async def carry_out(write: Write[Pod]) -> None:
+        async def write_cost(write: Write[Pod]) -> None:
             nonlocal failed, ended
             if ended or clock.time() >= end or halted() is not None:
                 return
-            fault = await self._carry_out(write)
+            fault = await self._write(write)
             failed += fault is not None
             ended = failures.end(fault) or ended
 
-        await for_each(batch, WRITERS_MAX, carry_out)
+        await for_each(batch, WRITERS_MAX, write_cost)
         return failed
 
-    async def _carry_out(self, write: Write[Pod]) -> UnavailableError | None:
-        """Write one pod; return the error if the write failed."""
+    async def _write(self, write: Write[Pod]) -> UnavailableError | None:
+        """Patch one pod; return the error, or None."""
         try:
             done = await write_as_decided(self._pods, write.key, write.if_unchanged)
         except UnavailableError as fault:

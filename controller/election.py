@@ -110,8 +110,8 @@ class Elector:
                 self._working = False
 
     async def _acquire(self) -> None:
-        """Wait until this replica holds the Lease, with enough time left to renew it."""
         while True:
+            # After a slow call, the deadline may be too close for the first renewal.
             if await self._try_hold() and self._left() > self._timing.call:
                 return
             await asyncio.sleep(self._timing.retry * (1 + JITTER_FACTOR * self._jitter()))
@@ -147,7 +147,6 @@ class Elector:
                 return
 
     async def _deadline(self) -> None:
-        """Wait until the deadline of the last renewal has passed."""
         while True:
             left = self._left()
             if left <= 0:
@@ -161,7 +160,6 @@ class Elector:
         return self._observed is not None and self._observed.holder not in ("", self.identity)
 
     async def _try_hold(self) -> bool:
-        """Try once to take or renew the Lease; return whether this replica holds it now."""
         try:
             return await self._take_or_renew()
         except ConflictError:
@@ -176,11 +174,11 @@ class Elector:
             with suppress(ConflictError):
                 await self._write(self._observed)
                 return True
-        found = await self._leases.read()
+        lease = await self._leases.read()
         now = self._clock.monotonic_seconds()
-        if found != self._observed:
-            self._observed, self._observed_at = found, now
-        before = found or Lease()
+        if lease != self._observed:
+            self._observed, self._observed_at = lease, now
+        before = lease or Lease()
         ends = self._observed_at + before.duration_seconds
         if before.holder and not self._is_ours(before) and now < ends:
             return False
@@ -191,7 +189,6 @@ class Elector:
         return lease.holder == self.identity
 
     async def _write(self, before: Lease) -> None:
-        """Write this replica as the holder, on the version that was read."""
         # The deadline counts from before the call, because the Lease may be renewed at any time
         # during it.
         now, ours = self._clock.monotonic_seconds(), self._is_ours(before)
@@ -211,12 +208,12 @@ class Elector:
         """Remove the holder from the Lease, so that another replica can take it at once."""
         for _ in range(RELEASE_TRIES_MAX):
             try:
-                found = await self._leases.read()
-                if found is None or found.holder != self.identity:
+                lease = await self._leases.read()
+                if lease is None or not self._is_ours(lease):
                     return
                 stamp = micro_time(self._clock.unix_seconds())
                 await self._leases.write(
-                    replace(found, holder="", duration_seconds=1, renewed=stamp, acquired=stamp)
+                    replace(lease, holder="", duration_seconds=1, renewed=stamp, acquired=stamp)
                 )
             except ConflictError:
                 continue
@@ -231,7 +228,6 @@ class Elector:
 
 
 async def _cancel(*work: "asyncio.Future[None]") -> None:
-    """Cancel tasks and wait until they have ended."""
     # Nothing may be written after the Lease is released or lost.
     for task in work:
         task.cancel()

@@ -1,6 +1,6 @@
-"""Evict the pods that core.eviction chooses, and report evictions and failed drains.
+"""Evict the pods that core.eviction chooses, and report evictions and their failures.
 
-Only `carry_out`, in the event loop, changes the state of drains. A decision that another thread
+Only `carry_out`, in the event loop, changes the state of evictions. A decision that another thread
 makes is based on one state, and is discarded if the state has changed meanwhile.
 """
 
@@ -38,9 +38,9 @@ class PlannedEvictions(NamedTuple):
     """A decision about evictions, with the state that it is based on."""
 
     before: EvictionState
-    drain: EvictionDecision
+    decision: EvictionDecision
     node: Node | None
-    """The node that is being drained."""
+    """The node whose pods are evicted; None if there is none."""
 
 
 class Evictor:
@@ -67,26 +67,26 @@ class Evictor:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all drains when this replica starts leading."""
+        """Forget all evictions when this replica starts leading."""
         # Another leader may have evicted pods since.
         self._state, self._busy = EvictionState(), False
 
     def restart_evictions(self) -> None:
-        """Restart the current drain, because new pods may have been scheduled to its node."""
-        self._state = self._state.released(self._state.failed)
+        """Begin anew with a node, because new pods may have been scheduled to the current one."""
+        self._state = self._state.stopped(self._state.failed)
 
     def plan(self, eviction_input: EvictionInput) -> PlannedEvictions:
-        """Decide which pods to evict now. Any thread may call this."""
-        before, drain, allowed = self._state, NOTHING, self._access.allowed
+        """Return the pods to evict now, without evicting them. Any thread may call this."""
+        before, decision, allowed = self._state, NOTHING, self._access.allowed
         if allowed:
-            drain = plan_evictions(eviction_input, before)
+            decision = plan_evictions(eviction_input, before)
         elif allowed is None:
             # Until the access review is answered, NoSchedule marks of the previous leader stay.
             # Otherwise the pods that it evicted could return to their node.
-            drain = keep_marks(eviction_input, before)
-        name = drain.state.node
+            decision = keep_marks(eviction_input, before)
+        name = decision.state.node
         nodes = (node for node in eviction_input.cluster.nodes if node.name == name)
-        return PlannedEvictions(before, drain, next(nodes, None))
+        return PlannedEvictions(before, decision, next(nodes, None))
 
     async def carry_out(
         self,
@@ -95,19 +95,19 @@ class Evictor:
         halted: Callable[[], str | None],
         record_event: RecordEvent,
     ) -> None:
-        """Evict the chosen pods until *halted* returns a reason to stop.
+        """Evict the planned pods until *halted* returns a reason to stop.
 
-        If the state of drains has changed since the decision, nothing is evicted.
+        No pod is evicted if the state has changed since the plan, or without permission.
         """
         if not config.evicts:
             self._state = EvictionState()
             self._access.forget()
             return
         await self._review_access()
-        node, drain = planned.node, planned.drain
+        node, decision = planned.node, planned.decision
         if self._busy or planned.before is not self._state or not self._access.allowed:
             return
-        self._state, self._busy = drain.state, True
+        self._state, self._busy = decision.state, True
         self._report_failed(planned)
 
         async def evict(eviction: PlannedEviction) -> None:
@@ -116,7 +116,7 @@ class Evictor:
                 await self._evict(eviction, node, record_event)
 
         try:
-            await for_each(drain.evict, CALLS_MAX, evict)
+            await for_each(decision.evict, CALLS_MAX, evict)
         finally:
             self._busy = False
 
@@ -146,24 +146,23 @@ class Evictor:
                 self._back_off(eviction, answer)
 
     def _back_off(self, eviction: PlannedEviction, answer: EvictionAnswer) -> None:
-        """Retry the eviction after a pause that grows with each failure, with jitter."""
         required = min(answer.retry_after_seconds, REFUSED_SECONDS_MAX)
         pause = max(self._state.pause_seconds(eviction.pod), required)
         until = self._clock.unix_seconds() + round(pause * (1 + self._jitter()))
         self._state = self._state.refusing(eviction.pod, answer.why, until=until)
 
     def _report_failed(self, planned: PlannedEvictions) -> None:
-        """Count and log drains that have just failed; the release of the mark writes an Event."""
-        for name, why in planned.drain.state.failed.items():
+        """Count and log the nodes whose evictions have just failed."""
+        # The Event about the failure is written when Ebb unmarks the node.
+        for name, why in planned.decision.state.failed.items():
             if name not in planned.before.failed:
                 self._metrics.drain_failures.labels(why.code).inc()
                 log.warning(
-                    "a drain failed; the mark of the node is released",
+                    "evictions failed; Ebb unmarks the node and skips it for its backoff",
                     extra=fields(node=name, pod=why.pod, reason=f"{why.code}: {why.message}"),
                 )
 
     async def _review_access(self) -> None:
-        """Review the access to evictions; report once that RBAC does not allow them."""
         if await self._access.refresh() and not self._access.allowed:
             log.error(FORBIDDEN_NOTE)
             self._report_forbidden(FORBIDDEN, FORBIDDEN_NOTE)

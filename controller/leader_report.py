@@ -1,4 +1,4 @@
-"""Define the report of what only the leader knows, and build it from the leader's state.
+"""Define the report of the facts that only the leader knows, and build it from its state.
 
 Times are in Unix seconds. docs/support-policy.md says when a field may change.
 """
@@ -27,7 +27,7 @@ REPORT_BYTES_MAX: Final = 8 * 1024**2
 
 
 class _Part(msgspec.Struct, rename="camel", kw_only=True):
-    """A part of the report."""
+    pass
 
 
 class Delay(_Part):
@@ -127,10 +127,10 @@ class LeaderFacts(_Part):
     """Observations and decisions of the leader since it started leading."""
 
     leading_since_seconds: int | None = None
-    """Time of its first reconciliation; None before it."""
+    """Time of the first reconciliation; None before it."""
     reconciled_at_seconds: int | None = None
     stale_because: str | None = None
-    """Reason why its view of the cluster is too old to reconcile, or None."""
+    """Reason why the view of the cluster is too old to reconcile, or None."""
     delays: list[Delay] = []
     delays_omitted: int = 0
     peaks: list[PeakDemand] = []
@@ -171,18 +171,23 @@ def facts_of(
     now_seconds: int,
     delays_max: int = DELAYS_MAX,
 ) -> LeaderFacts:
-    """Return the facts of a leader; *last* is its last reconciliation, or None before it."""
-    made = LeaderFacts(
+    """Return the facts of a leader; *last*: its last reconciliation, or None before the first one.
+
+    *delays_max*: maximum number of delays; `delays_omitted` counts the others.
+    """
+    facts = LeaderFacts(
         stale_because=stale_because,
-        moves=[_move(one) for one in sorted(moves, key=lambda one: one.deployment_key)],
-        decisions=[_decision(one) for one in reversed(decisions)],
+        moves=[_move(record) for record in sorted(moves, key=lambda move: move.deployment_key)],
+        decisions=[_decision(decision) for decision in reversed(decisions)],
     )
     if last is None:
-        return made
+        return facts
     config, now = last.snapshot.config, Now(now_seconds)
-    delays = sorted(_delays(last, now_seconds), key=lambda one: (one.until_seconds, one.node))
+    delays = sorted(
+        _delays(last, now_seconds), key=lambda delay: (delay.until_seconds, delay.node)
+    )
     return msgspec.structs.replace(
-        made,
+        facts,
         leading_since_seconds=last.state.first_reconciliation_at,
         reconciled_at_seconds=last.at,
         delays=delays[:delays_max],
@@ -198,7 +203,7 @@ def facts_of(
 
 
 def with_figures(facts: LeaderFacts, figures: Figures) -> LeaderFacts:
-    """Return the facts with the savings and the Pending pods that the leader has counted."""
+    """Return *facts* with the savings and the Pending pods of *figures*."""
     saved, pending = figures.savings, figures.pending
     return msgspec.structs.replace(
         facts,
@@ -220,7 +225,7 @@ def with_figures(facts: LeaderFacts, figures: Figures) -> LeaderFacts:
 
 
 def _delays(last: ReconcileResult, now_seconds: int) -> Iterator[Delay]:
-    """Yield the candidates whose unneeded time has not passed; empty nodes need not wait."""
+    """Yield the candidates with pods whose unneeded time has not passed."""
     seconds, snapshot = last.snapshot.config.unneeded_time_seconds, last.snapshot
     for node, since in last.state.candidates.items():
         until = snapshot.policy_type.due_at(since, seconds)
@@ -229,14 +234,14 @@ def _delays(last: ReconcileResult, now_seconds: int) -> Iterator[Delay]:
 
 
 def _peaks(last: ReconcileResult) -> Iterator[PeakDemand]:
-    names = {one.key: one.name for one in last.snapshot.reaches.all}
+    names = {reach.key: reach.name for reach in last.snapshot.reaches.all}
     window = last.snapshot.config.budgets.stabilization_window_seconds
-    for key, beyond in sorted(last.rate_limits.peak_excess.items()):
-        if beyond.cpu_millis or beyond.memory_bytes:
+    for key, excess in sorted(last.rate_limits.peak_excess.items()):
+        if excess.cpu_millis or excess.memory_bytes:
             yield PeakDemand(
                 reach=names.get(key, key),
-                cpu_millis=beyond.cpu_millis,
-                memory_bytes=beyond.memory_bytes,
+                cpu_millis=excess.cpu_millis,
+                memory_bytes=excess.memory_bytes,
                 until_seconds=_last_above(last.state.peak.samples[key]) + window,
             )
 
@@ -282,23 +287,23 @@ def _not_yet_known(state: LeaderState, config: Config, now_seconds: int) -> Iter
     )
 
 
-def _move(one: MoveRecord) -> Move:
+def _move(record: MoveRecord) -> Move:
     return Move(
-        deployment=one.deployment_key,
-        pod=one.pod,
-        node=one.node,
-        step=one.step.value,
-        begun_seconds=one.begun,
-        deadline_seconds=one.deadline,
+        deployment=record.deployment_key,
+        pod=record.pod,
+        node=record.node,
+        step=record.step.value,
+        begun_seconds=record.begun,
+        deadline_seconds=record.deadline,
     )
 
 
-def _decision(one: LoggedDecision) -> Decision:
+def _decision(decision: LoggedDecision) -> Decision:
     return Decision(
-        at_seconds=one.at,
-        kind=one.kind,
-        name=one.name,
-        action=one.action,
-        reason=one.reason,
-        written=one.written,
+        at_seconds=decision.at,
+        kind=decision.kind,
+        name=decision.name,
+        action=decision.action,
+        reason=decision.reason,
+        written=decision.written,
     )

@@ -56,9 +56,9 @@ class Loop:
         leading: Callable[[], bool] = lambda: True,
         capture_moves: Callable[[], AddMoves] = lambda: lambda cluster: cluster,
     ) -> None:
-        """*leading*: returns whether this replica leads, even right after a suspended process.
+        """*leading* returns whether this replica leads, even if the process was suspended before.
 
-        *capture_moves* captures what a plan needs to know of surge moves.
+        *capture_moves* returns a function that adds the facts of surge moves to a cluster.
         """
         self._capture_moves = capture_moves
         self._view, self._reconciler = view, reconciler
@@ -71,11 +71,11 @@ class Loop:
         """Monotonic time since which the view has been too old to reconcile; None if it is not."""
 
     def why_stale(self) -> str | None:
-        """Return why the view is too old to reconcile, or None."""
+        """Return why the view of the cluster is too old to reconcile, or None."""
         return self._view.freshness.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
 
     async def run(self) -> None:
-        """Reconcile until cancelled, and stop all writes then."""
+        """Reconcile until cancelled, then stop all writes."""
         self._reconciler.begin()
         checks = asyncio.create_task(self._check_unschedulable())
         try:
@@ -102,7 +102,7 @@ class Loop:
         self._stale_since = None
         try:
             with self._metrics.reconcile_seconds.time():
-                await self._pass()
+                await self._reconcile()
         except Exception:
             self._metrics.reconcile_errors.inc()
             pause = max(FAILURE_SECONDS_MIN, 2 * self.pause_seconds)
@@ -129,13 +129,12 @@ class Loop:
             await self._remove_no_schedule()
 
     async def _remove_no_schedule(self) -> None:
-        """Change NoSchedule marks to PreferNoSchedule while no reconciliation can remove them."""
         try:
             await self._reconciler.set_prefer_no_schedule(list(self._view.nodes.values()))
         except Exception:
             log.exception("cannot change NoSchedule marks to PreferNoSchedule; retrying")
 
-    async def _pass(self) -> None:
+    async def _reconcile(self) -> None:
         begun, late = self._clock.monotonic_seconds(), False
 
         def in_time() -> bool:
@@ -149,7 +148,10 @@ class Loop:
             if self._view.wake.is_set():
                 return "a change in the cluster cannot wait"
             if self._clock.monotonic_seconds() - begun > PLAN_SECONDS_MAX:
-                return "the snapshot of the cluster is too old"
+                return (
+                    f"the snapshot of the cluster is older than {PLAN_SECONDS_MAX:.0f} s; if this "
+                    "repeats, give ebb-controller more CPU"
+                )
             return self.why_stale()
 
         # Garbage collections would make a reconciliation of 5,000 nodes half a second, or 20 %,
@@ -162,15 +164,15 @@ class Loop:
                 lambda: self._reconciler.evaluate(add_moves(snapshot()), now, in_time)
             )
         release_memory()
-        if not report.found.skipped:
-            self._notices.observe(report.found.snapshot)
+        if not report.result.skipped:
+            self._notices.observe(report.result.snapshot)
         if late:
             self._metrics.reconcile_timeouts.inc()
             log.warning(
                 "a reconciliation reached its time limit; later ones try the remaining nodes",
                 extra=fields(seconds=RECONCILIATION_SECONDS_MAX),
             )
-        beginning = report.found.rate_limits.beginning
+        beginning = report.result.rate_limits.beginning
 
         def permitted() -> bool:
             moment = Now(self._clock.unix_seconds())
@@ -180,7 +182,7 @@ class Loop:
         await self._finish(asyncio.create_task(self._reconciler.carry_out(report, live_view)))
 
     async def _finish(self, writing: asyncio.Task[ReconcileReport]) -> None:
-        """Wait until everything is written, or until the next reconciliation cannot wait for that.
+        """Wait until *writing* is done, or until the next reconciliation cannot wait for it.
 
         Raises: any exception of *writing*.
         """
@@ -203,7 +205,6 @@ class Loop:
             writing.add_done_callback(self._overtaken)
 
     def _overtaken(self, writing: asyncio.Task[ReconcileReport]) -> None:
-        """Handle the end of writes that the next reconciliation did not wait for."""
         self._writing.discard(writing)
         if writing.cancelled():
             return
@@ -213,7 +214,6 @@ class Loop:
         self._view.wake.set()  # the reconciliation since then did not see all of these writes
 
     async def _check_unschedulable(self) -> None:
-        """Wake the loop for newly unschedulable pods that cannot wait, until cancelled."""
         # This task runs beside reconciliations and their writes, which it must be able to
         # interrupt.
         while True:

@@ -45,22 +45,22 @@ class WriteResult(StrEnum):
         return cls.CONFLICT if isinstance(fault, ConflictError) else cls.ERROR
 
 
-def _marked(found: ReconcileResult) -> Samples:
-    marks = Count(existing.mark for existing in found.snapshot.marks.values())
+def _marked(result: ReconcileResult) -> Samples:
+    marks = Count(existing.mark for existing in result.snapshot.marks.values())
     return {(mark.value,): marks[mark] for mark in Mark}
 
 
-def _unremovable(found: ReconcileResult) -> Samples:
-    codes = ({blocker.code for blocker in node.blockers} for node in found.plan.kept)
+def _unremovable(result: ReconcileResult) -> Samples:
+    codes = ({blocker.code for blocker in node.blockers} for node in result.plan.kept)
     return {**Count((code,) for of_node in codes for code in of_node)}
 
 
 def _by_resource(
     values_of: Callable[[ReachSums], Iterable[tuple[str, float]]],
 ) -> Callable[[ReconcileResult], Samples]:
-    return lambda found: {
+    return lambda result: {
         (reach.name, resource): value
-        for reach in tightest(found.plan.reaches)
+        for reach in tightest(result.plan.reaches)
         for resource, value in values_of(reach)
     }
 
@@ -82,8 +82,6 @@ def _cpu_and_memory(cpu_cores: float, memory_bytes: int) -> Samples:
 
 
 def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Figures], Samples]:
-    """Return the samples of an amount of each pool, by pool, resource and unit."""
-
     def samples(figures: Figures) -> Samples:
         amounts = ((name, amount_of(pool)) for name, pool in figures.pools.items())
         return {
@@ -104,37 +102,37 @@ def _nodes_by_state(figures: Figures) -> Samples:
     }
 
 
-def _reserved_allocatable(found: ReconcileResult) -> Samples:
-    names = {reserved.node for reserved in found.plan.reserve}
-    nodes = (node for node in found.snapshot.cluster.nodes if node.name in names)
+def _reserved_allocatable(result: ReconcileResult) -> Samples:
+    names = {reserved.node for reserved in result.plan.reserve}
+    nodes = (node for node in result.snapshot.cluster.nodes if node.name in names)
     total = Resources.total(node.allocatable for node in nodes)
     return _cpu_and_memory(total.cpu_millis / 1000, total.memory_bytes)
 
 
-def _provisioning_seconds(found: ReconcileResult) -> Samples:
-    seconds = found.state.provisioning_times.seconds
-    reaches = (reach for reach in tightest(found.plan.reaches) if reach.key in seconds)
+def _provisioning_seconds(result: ReconcileResult) -> Samples:
+    seconds = result.state.provisioning_times.seconds
+    reaches = (reach for reach in tightest(result.plan.reaches) if reach.key in seconds)
     return {(reach.name,): seconds[reach.key] for reach in reaches}
 
 
 def _of_cluster(value_of: Callable[[PoolTotals], int]) -> Callable[[ReconcileResult], Samples]:
-    return lambda found: {(): value_of(found.snapshot.pool_totals[0])}
+    return lambda result: {(): value_of(result.snapshot.pool_totals[0])}
 
 
 def _of_pools(value_of: Callable[[PoolTotals], int]) -> Callable[[ReconcileResult], Samples]:
-    return lambda found: {
-        (name,): value_of(totals) for name, totals in found.snapshot.pool_totals[1].items()
+    return lambda result: {
+        (name,): value_of(totals) for name, totals in result.snapshot.pool_totals[1].items()
     }
 
 
-def _cluster_ratios(found: ReconcileResult) -> Samples:
-    return {(resource,): ratio for resource, ratio in _ratios(found.snapshot.pool_totals[0])}
+def _cluster_ratios(result: ReconcileResult) -> Samples:
+    return {(resource,): ratio for resource, ratio in _ratios(result.snapshot.pool_totals[0])}
 
 
-def _pool_ratios(found: ReconcileResult) -> Samples:
+def _pool_ratios(result: ReconcileResult) -> Samples:
     return {
         (name, resource): ratio
-        for name, totals in found.snapshot.pool_totals[1].items()
+        for name, totals in result.snapshot.pool_totals[1].items()
         for resource, ratio in _ratios(totals)
     }
 
@@ -147,8 +145,8 @@ def _ratios(totals: PoolTotals) -> Iterable[tuple[str, float]]:
 
 def _policy_values(gauge: str) -> Callable[[ReconcileResult], Samples]:
     """Return the values of a policy's gauge; there are none while another policy is in use."""
-    return lambda found: {
-        value.labels: float(value.value) for value in found.plan.figures if value.gauge == gauge
+    return lambda result: {
+        value.labels: float(value.value) for value in result.plan.figures if value.gauge == gauge
     }
 
 
@@ -164,7 +162,7 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
         "ebb_removable_nodes",
         "Nodes that the latest plan can remove, marked nodes included.",
         (),
-        lambda found: {(): len(found.plan.removals)},
+        lambda result: {(): len(result.plan.removals)},
     ),
     ReportedGauge(
         "ebb_unremovable_nodes",
@@ -177,27 +175,26 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
         "ebb_may_begin",
         "1 if `schedule` and `pauseUntil` let marks, surge moves and evictions begin.",
         (),
-        lambda found: {(): not found.rate_limits.beginning.blockers},
+        lambda result: {(): not result.rate_limits.beginning.blockers},
     ),
     ReportedGauge(
         "ebb_protected_nodes",
         "Unmarked nodes that Ebb protects from the autoscaler's scale-down.",
         (),
-        lambda found: {(): len(found.plan.protected)},
+        lambda result: {(): len(result.plan.protected)},
     ),
     ReportedGauge(
         "ebb_scale_in_target_nodes",
         "Unmarked nodes whose pods have a low pod deletion cost, so that scale-ins delete these "
         "pods after those on marked nodes. Requires `podDeletionCost`.",
         (),
-        lambda found: {(): len(found.state.scale_in_targets)},
+        lambda result: {(): len(result.state.scale_in_targets)},
     ),
     ReportedGauge(
         "ebb_reserved_nodes",
-        "Empty nodes that Ebb keeps for expected pods, so it does not release them to the "
-        "autoscaler.",
+        "Empty nodes that Ebb keeps for expected pods, so it does not allow their scale-down.",
         (),
-        lambda found: {(): len(found.plan.reserve)},
+        lambda result: {(): len(result.plan.reserve)},
     ),
     ReportedGauge(
         "ebb_reserved_allocatable",
@@ -219,35 +216,35 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
         "ebb_capacity_buffer_requested_pods",
         "Pods that CapacityBuffers request, except for Ebb's own CapacityBuffers.",
         (),
-        lambda found: {(): sum(buffer.asked for buffer in found.plan.buffers)},
+        lambda result: {(): sum(buffer.asked for buffer in result.plan.buffers)},
     ),
     ReportedGauge(
         "ebb_capacity_buffer_allowed_pods",
         "Pods that CapacityBuffers request and that `reserve.maxBuffers` allows.",
         (),
-        lambda found: {(): sum(buffer.allowed for buffer in found.plan.buffers)},
+        lambda result: {(): sum(buffer.allowed for buffer in result.plan.buffers)},
     ),
     ReportedGauge(
         "ebb_capacity_buffer_reserved_pods",
         "Pods that CapacityBuffers request and for which Ebb keeps room.",
         (),
-        lambda found: {(): sum(buffer.placed for buffer in found.plan.buffers)},
+        lambda result: {(): sum(buffer.placed for buffer in result.plan.buffers)},
     ),
     ReportedGauge(
         "ebb_ignored_capacity_buffers",
         "CapacityBuffers that Ebb ignores; `ebb status` shows why.",
         (),
-        lambda found: {(): sum(bool(buffer.fault) for buffer in found.plan.buffers)},
+        lambda result: {(): sum(bool(buffer.fault) for buffer in result.plan.buffers)},
     ),
     ReportedGauge(
         "ebb_foreign_cost_pods",
         "Pods whose pod deletion cost is written by another controller, so that Ebb cannot decide "
         "which of them a scale-in deletes.",
         (),
-        lambda found: {
+        lambda result: {
             (): len(
                 pods_of_other_writers(
-                    chain(found.snapshot.pod_index.untypical, found.snapshot.pod_index.pending)
+                    chain(result.snapshot.pod_index.untypical, result.snapshot.pod_index.pending)
                 )
             )
         },
@@ -256,9 +253,9 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
         "ebb_deferred_resize_pods",
         "Pods with an in-place resize that the kubelet has deferred until the node has room.",
         (),
-        lambda found: {
+        lambda result: {
             (): sum(
-                one.disruption_facts.resize_deferred for one in found.snapshot.pod_index.untypical
+                pod.disruption_facts.resize_deferred for pod in result.snapshot.pod_index.untypical
             )
         },
     ),
@@ -306,8 +303,8 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
         "ebb_reach_nodes",
         "Ready and schedulable nodes of a reach (the set of nodes that a pod can use).",
         ("reach",),
-        lambda found: {
-            (reach.name,): reach.before.nodes for reach in tightest(found.plan.reaches)
+        lambda result: {
+            (reach.name,): reach.before.nodes for reach in tightest(result.plan.reaches)
         },
     ),
     ReportedGauge(
@@ -369,38 +366,36 @@ FIGURE_GAUGES: Final[tuple[ReportedGauge[Figures], ...]] = (
     ),
     ReportedGauge(
         "ebb_oldest_mark_timestamp_seconds",
-        "Time of the oldest mark on a node that is not released to the autoscaler; 0 if there is "
+        "Time of the oldest mark on a node whose scale-down is not allowed yet; 0 if there is "
         "none.",
         (),
         lambda figures: {(): figures.marks.oldest or 0},
     ),
     ReportedGauge(
         "ebb_oldest_released_node_timestamp_seconds",
-        "Of the nodes that are released to the autoscaler, the earliest time of release; 0 if "
-        "there is none. A new leader counts from its first reconciliation.",
+        "Of the nodes whose scale-down is allowed, the earliest time at which Ebb allowed it; 0 "
+        "if there is none. A new leader counts from its first reconciliation.",
         (),
         lambda figures: {(): figures.savings.oldest_allowed or 0},
     ),
 )
-"""Gauges of a leader's account."""
+"""Gauges of the figures of a leader."""
 
 
 def _published_gauges(namespace: str) -> Iterable[ReportedGauge[ReconcileResult]]:
-    """Return the gauges of the CapacityBuffers that Ebb publishes in *namespace*."""
-
     # Others can create CapacityBuffers with Ebb's label, but only in other namespaces.
-    def requested(found: ReconcileResult) -> Samples:
-        buffers = found.snapshot.cluster.buffers
-        return {(): sum(one.published or 0 for one in buffers if one.namespace == namespace)}
+    def requested(result: ReconcileResult) -> Samples:
+        buffers = result.snapshot.cluster.buffers
+        return {(): sum(own.published or 0 for own in buffers if own.namespace == namespace)}
 
-    def accepted(found: ReconcileResult) -> Samples:
-        buffers = found.snapshot.cluster.buffers
-        return {(): sum(one.accepted for one in buffers if one.namespace == namespace)}
+    def accepted(result: ReconcileResult) -> Samples:
+        buffers = result.snapshot.cluster.buffers
+        return {(): sum(own.accepted for own in buffers if own.namespace == namespace)}
 
-    def ready(found: ReconcileResult) -> Samples:
-        buffers = found.snapshot.cluster.buffers
-        own = (one for one in buffers if one.namespace == namespace)
-        return {(): sum(min(one.ready, one.accepted) for one in own)}
+    def ready(result: ReconcileResult) -> Samples:
+        buffers = result.snapshot.cluster.buffers
+        own = (buffer for buffer in buffers if buffer.namespace == namespace)
+        return {(): sum(min(buffer.ready, buffer.accepted) for buffer in own)}
 
     yield ReportedGauge(
         "ebb_published_pods",
@@ -424,7 +419,7 @@ def _published_gauges(namespace: str) -> Iterable[ReportedGauge[ReconcileResult]
 
 
 class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
-    """Hold the metrics of the controller."""
+    """The metrics of the controller."""
 
     def __init__(self, namespace: str = "") -> None:
         """*namespace*: where Ebb publishes CapacityBuffers; empty if it publishes none."""
@@ -513,8 +508,8 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.drain_failures = self._counter(
             "ebb_drain_failures_total",
-            "Failed drains by reason code: why a pod could not be evicted, or that the cluster "
-            "needs the node again.",
+            "Nodes whose evictions failed by reason code: why a pod could not be evicted, or that "
+            "the cluster needs the node again.",
             reason=(),  # a code of docs/reasons.md
         )
         self.eviction_forbidden = self._gauge(
@@ -577,10 +572,10 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.estimated_node_seconds = self._counter(
             "ebb_estimated_savings_node_seconds_total",
-            "Estimate of the saved node-seconds: time since the autoscaler removed a node that "
-            "Ebb had released to it, summed over these nodes. A node counts until its pool has as "
-            f"many nodes again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for the "
-            "leader that saw the removal.",
+            "Estimate of the saved node-seconds: time since the autoscaler removed a node whose "
+            "scale-down Ebb had allowed, summed over these nodes. A node counts until its pool "
+            f"has as many nodes again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for "
+            "the leader that saw the removal.",
         )
         self.estimated_cost = self._counter(
             "ebb_estimated_savings_cost_total",
@@ -589,7 +584,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
 
     def report_figures(self, before: Figures, after: Figures, *, changed: bool) -> None:
-        """Export the account of this leader; *before*: the account that was exported last.
+        """Export the figures of this leader; *before*: the figures that were exported last.
 
         *changed*: False if only the time has changed.
         """

@@ -1,4 +1,4 @@
-"""Carry out surge moves: write the steps that core.moves decides, while this replica leads.
+"""Carry out surge moves: write the steps that core.moves decides on, while this replica leads.
 
 A turn continues the moves in progress, as soon as an object changes or a step is due. After each
 reconciliation it also begins new moves. Each write is followed by the next decision. A failed
@@ -156,8 +156,8 @@ class _Written:
     costs_refused: set[str] = field(default_factory=set)
     """UIDs of Deployments whose new pod could not get its deletion cost."""
 
-    def keep(self, deployments: Collection[str], pods: Collection[str]) -> None:
-        """Forget all others, given by UID."""
+    def retain(self, deployments: Collection[str], pods: Collection[str]) -> None:
+        """Forget the results for all other Deployments and pods, given by UID."""
         for uid in self.deployments.keys() - deployments:
             del self.deployments[uid]
         for uid in self.pods.keys() - pods:
@@ -217,10 +217,10 @@ class Mover:
         return self._source.config.surges or bool(self._book.records.moves)
 
     def note_records(self, records: MoveRecords) -> None:
-        """Tell the other parts of the controller which pods are being moved."""
+        """Pass on to the reconciler and the view which pods are being moved."""
         pods = frozenset(one.pod_uid for one in records.moves.values())
         self._source.moving_pods = pods
-        self._written.keep(records.moves.keys(), pods)
+        self._written.retain(records.moves.keys(), pods)
         self._view.moving_deployments = frozenset(
             (one.namespace, one.deployment) for one in records.moves.values()
         )
@@ -333,7 +333,6 @@ class Mover:
                 raise
 
     def _complain(self, note: str) -> None:
-        """Report once why no move begins."""
         if note != self._complained:
             self._complained = note
             log.error(note)
@@ -370,7 +369,6 @@ class Mover:
         return _Live(objects, pods, marked_nodes(self._view.nodes.values()))
 
     async def _continue_one(self, live: _Live, config: Config, move: MoveRecord) -> None:
-        """Carry out the steps of a move that are due; a failed write is retried later."""
         try:
             await self._steps(live, config, move)
         except UnavailableError as fault:

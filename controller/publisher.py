@@ -52,12 +52,10 @@ class ReconcileSource(Protocol):
 
     @property
     def last(self) -> ReconcileResult | None:
-        """Return the last result since this replica started leading, or None."""
+        """Return the last result since this replica started leading; None before the first one."""
 
 
 class _LastReconciliation(NamedTuple):
-    """The parts of a reconciliation that the publisher needs."""
-
     # The publisher does not keep a reference to the whole result, so that its snapshot, which can
     # be large, is freed while the publisher waits for the API server.
     state: LeaderState
@@ -70,7 +68,7 @@ class _LastReconciliation(NamedTuple):
 
 
 class Publisher:
-    """Keep the CapacityBuffers of Ebb up to date while this replica leads."""
+    """Update the CapacityBuffers of Ebb while this replica leads."""
 
     def __init__(self, store: PublishedObjects, source: ReconcileSource) -> None:
         self._store, self._source = store, source
@@ -108,44 +106,42 @@ class Publisher:
         last = _last_reconciliation(self._source.last)
         if last is None or why_stale() is not None:
             return
-        found = await self._store.found()
-        if found.absent and not self._absent:
+        existing = await self._store.found()
+        if existing.absent and not self._absent:
             log.warning(NO_KIND)
-        self._absent = found.absent
-        if found.absent:
+        self._absent = existing.absent
+        if existing.absent:
             return
-        self._inherit(found, last.state.arrivals.counting_since)
-        await self._write(found, await asyncio.to_thread(_wanted, config, last, self._inherited))
-
-    def _inherit(self, found: Found, since: int | None) -> None:
         # A leader that has just started to count, or counts again because the settings have
         # changed, knows less than the leader that wrote these buffers.
+        since = last.state.arrivals.counting_since
         if since != self._counting_since:
-            self._counting_since, self._inherited = since, found.published
+            self._counting_since, self._inherited = since, existing.published
+        buffers = await asyncio.to_thread(_wanted, config, last, self._inherited)
+        await self._write(existing, buffers)
 
     async def _clear(self) -> None:
-        """Delete all buffers and templates of Ebb."""
         # A call of the previous leader can create a buffer after the first deletion.
         if self._cleared and not self._last_reconciliation_saw_buffers():
             return
         self._counting_since = None
-        found = await self._store.found()
-        await self._write(found, {})
-        self._cleared = found.empty
+        existing = await self._store.found()
+        await self._write(existing, {})
+        self._cleared = existing.empty
 
     def _last_reconciliation_saw_buffers(self) -> bool:
         last = self._source.last
         buffers = last.snapshot.cluster.buffers if last else ()
         return any(buffer.published is not None for buffer in buffers)
 
-    async def _write(self, found: Found, asked: dict[str, Wanted]) -> None:
-        """Write the differences between the *found* and the *asked* objects.
+    async def _write(self, existing: Found, buffers: dict[str, Wanted]) -> None:
+        """Replace the *existing* objects by these *buffers*.
 
-        Raises: UnavailableError, at the end if the API server refused a write, at once if it does
-        not answer.
+        Raises: UnavailableError, after all writes if the API server refused some of them, at once
+        if it does not answer.
         """
         refused: dict[str, str] = {}
-        for change in changes(asked, found):
+        for change in changes(buffers, existing):
             if change.name in refused:
                 continue  # a buffer without its template has no effect
             try:
@@ -175,13 +171,10 @@ def _last_reconciliation(last: ReconcileResult | None) -> _LastReconciliation | 
 def _wanted(
     config: Config, last: _LastReconciliation, inherited: Mapping[BufferShape, int]
 ) -> dict[str, Wanted]:
-    """Return the buffers that should exist, by name.
-
-    Reaches that lack room get buffers for all expected pods, other reaches get none.
-    """
     reserve = config.budgets.reserve
     counts = last.state.expected_pods(last.allocatable, Now(last.at))
-    # An autoscaler that sees all missing room at once adds few large nodes. If the buffers grew
+    # Reaches that lack room get buffers for all expected pods, other reaches get none. An
+    # autoscaler that sees all missing room at once adds few large nodes. If the buffers grew
     # with each pod that arrives, it would add a small node for each of them.
     counts = {shape: pods for shape, pods in counts.items() if shape.reach in last.short_reaches}
     since = last.state.arrivals.counting_since

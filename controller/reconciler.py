@@ -47,11 +47,11 @@ class ReconcileReport:
 
     config: Config
     """Configuration of the decisions; a reload may replace it before they are carried out."""
-    found: ReconcileResult
+    result: ReconcileResult
     writes: tuple[Write[Node], ...]
     """Writes to Nodes. In mode observe, marks among them are only reported."""
     failed: int
-    """Number of failed writes."""
+    """Number of failed writes; 0 before the writes."""
     costs: tuple[Write[Pod], ...] = ()
     """Writes of pod deletion costs."""
     planned_evictions: PlannedEvictions | None = None
@@ -75,7 +75,7 @@ class Reconciler:
         deletion_costs: DeletionCosts | None = None,
         evictor: Evictor | None = None,
     ) -> None:
-        """Without *deletion_costs* or *evictor*, no pod deletion cost is written or pod evicted."""
+        """*deletion_costs*, *evictor*: None if Ebb writes no deletion costs, or evicts no pods."""
         self.config = config
         """Configuration for the next reconciliation."""
         self.moving_pods: frozenset[str] | None = frozenset()
@@ -108,25 +108,28 @@ class Reconciler:
 
     @property
     def last(self) -> ReconcileResult | None:
-        """Return the last result since this replica started leading, or None."""
+        """Return the last result since this replica started leading; None before the first one."""
         return self._last
 
     @property
     def opens_at(self) -> int | None:
-        """Return the Unix second at which something may begin again, or None."""
+        """Return the Unix second at which marks and evictions may begin again.
+
+        None if they may begin now, or if no such time is known.
+        """
         beginning = self._last.rate_limits.beginning if self._last else ALWAYS
         return beginning.until if isinstance(beginning, Refusal) else None
 
     async def reconcile(self, cluster: Cluster, now_seconds: int) -> ReconcileReport:
-        """Evaluate the cluster at *now_seconds* (Unix time) and write the changes."""
+        """Evaluate the cluster at *now_seconds* (Unix time), and write the changes."""
         return await self.carry_out(self.evaluate(cluster, now_seconds))
 
     def evaluate(
         self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool] = unlimited_time
     ) -> ReconcileReport:
-        """Decide what to write, without I/O, so that it can run in another thread.
+        """Make a plan and decide on all writes, without I/O, so that it can run in another thread.
 
-        *in_time*: returns whether this reconciliation may try another node.
+        *in_time*: returns whether the plan may evaluate another node.
         """
         config = self.config
         failed_writes, self._failed_writes = self._failed_writes, set()
@@ -137,41 +140,41 @@ class Reconciler:
             unneeded_time_seconds=config.unneeded_time_seconds,
             max_seconds=config.budgets.backoff.max_seconds,
         )
-        self._last = found = reconcile(
+        self._last = result = reconcile(
             cluster, config, state, now_seconds, in_time=in_time, last=last
         )
-        no_schedule = any(mark.mark is Mark.NO_SCHEDULE for mark in found.snapshot.marks.values())
-        self.marks_may_block_pods = no_schedule and bool(found.state.pending_since)
-        planned_evictions = self._plan_evictions(cluster, config, found)
-        drain = planned_evictions.drain if planned_evictions else NOTHING
+        no_schedule = any(mark.mark is Mark.NO_SCHEDULE for mark in result.snapshot.marks.values())
+        self.marks_may_block_pods = no_schedule and bool(result.state.pending_since)
+        planned_evictions = self._plan_evictions(cluster, config, result)
+        evictions = planned_evictions.decision if planned_evictions else NOTHING
         observations = LeaderObservations(
-            found.watched_seconds,
-            found.no_schedule_blockers,
-            drain.no_schedule,
-            drain.state.failed,
-            found.state.last_protected.at,
-            found.state.last_reserved.at,
+            result.watched_seconds,
+            result.no_schedule_blockers,
+            evictions.no_schedule,
+            evictions.state.failed,
+            result.state.last_protected.at,
+            result.state.last_reserved.at,
         )
         writes = decide(
             cluster,
-            found.plan,
+            result.plan,
             config,
             now_seconds=now_seconds,
             owner=self._owner,
             watch=observations,
         )
-        self._metrics.reconciles.labels("skipped" if found.skipped else "evaluated").inc()
-        if not found.skipped:
-            self._metrics.reconciliation_gauges.report(found)
-        before, self.figures = self.figures, self.figures.observe(found)
-        self._metrics.report_figures(before, self.figures, changed=not found.skipped)
-        costs = self._costs(cluster, config, found.state.scale_in_targets)
-        return ReconcileReport(config, found, writes, 0, costs, planned_evictions)
+        self._metrics.reconciles.labels("skipped" if result.skipped else "evaluated").inc()
+        if not result.skipped:
+            self._metrics.reconciliation_gauges.report(result)
+        before, self.figures = self.figures, self.figures.observe(result)
+        self._metrics.report_figures(before, self.figures, changed=not result.skipped)
+        costs = self._costs(cluster, config, result.state.scale_in_targets)
+        return ReconcileReport(config, result, writes, 0, costs, planned_evictions)
 
     def _costs(
         self, cluster: Cluster, config: Config, targets: Mapping[str, int]
     ) -> tuple[Write[Pod], ...]:
-        """Decide which pod deletion costs to set and to remove; *targets*: scale-in targets."""
+        """Decide on the pod deletion costs; *targets*: rank of each scale-in target, by node."""
         enabled = (
             self._deletion_costs.enabled(config.pod_deletion_cost)
             if self._deletion_costs
@@ -183,19 +186,18 @@ class Reconciler:
         return decide_costs(cluster, config.taint_key, targets, moving=moving, enabled=enabled)
 
     def _plan_evictions(
-        self, cluster: Cluster, config: Config, found: ReconcileResult
+        self, cluster: Cluster, config: Config, result: ReconcileResult
     ) -> PlannedEvictions | None:
-        """Decide which pods to evict."""
         if self._evictor is None:
             return None
         return self._evictor.plan(
             EvictionInput(
                 cluster=cluster,
-                plan=found.plan,
+                plan=result.plan,
                 config=config,
-                no_schedule_blockers=found.no_schedule_blockers,
-                watched_seconds=found.watched_seconds,
-                now_seconds=found.at,
+                no_schedule_blockers=result.no_schedule_blockers,
+                watched_seconds=result.watched_seconds,
+                now_seconds=result.at,
                 own_namespace=self._evictor.own_namespace,
             )
         )
@@ -203,7 +205,7 @@ class Reconciler:
     async def carry_out(
         self, report: ReconcileReport, live_view: LiveView = NO_LIVE_VIEW
     ) -> ReconcileReport:
-        """Write the decided changes, then evict pods; return the report with its failed writes.
+        """Write the changes of the report, then evict pods; return the report with `failed`.
 
         In mode observe, new marks are only logged. All other writes then remove what mode enforce
         has left.
@@ -213,8 +215,10 @@ class Reconciler:
         wanted, reported = split(report.writes, mode)
         for write in reported:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
-        self.observe_writes((one.key, EVENT_REASONS[one.kind], one.note) for one in reported)
-        unschedulable = report.found.snapshot.unschedulable_nodes
+        self.observe_writes(
+            (write.key, EVENT_REASONS[write.kind], write.note) for write in reported
+        )
+        unschedulable = report.result.snapshot.unschedulable_nodes
         batch = await self._writers.carry_out(
             wanted, report.config.taint_key, live_view, unschedulable
         )
@@ -240,7 +244,7 @@ class Reconciler:
     async def set_prefer_no_schedule(self, nodes: Iterable[Node]) -> None:
         """Change every NoSchedule mark to PreferNoSchedule while Ebb cannot reconcile.
 
-        Without reconciliations, nobody notices pods that stay Pending because of the marks.
+        Without reconciliations, nothing notices pods that stay Pending because of the marks.
         """
         writes = prefer_no_schedule_writes(nodes, "Ebb cannot evaluate the cluster")
         await self._writers.carry_out(writes, self.config.taint_key, NO_LIVE_VIEW)

@@ -27,7 +27,7 @@ LIMITS: Final = PortLimits(connections=8, crowd=8, held_bytes=16 * 1024**2)
 
 
 class ReportServer:
-    """The report of this replica."""
+    """Answer requests with the report of this replica."""
 
     def __init__(
         self,
@@ -44,21 +44,21 @@ class ReportServer:
         """
         self._clock, self._identity, self._leader = clock, identity, leader
         self._config, self._facts = config, facts
-        self._made_at, self._body = -math.inf, b""
+        self._encoded_at, self._body = -math.inf, b""
         self._written: tuple[Config | None, dict[str, Any]] = (None, {})
         """A configuration, and its settings that differ from the defaults."""
 
     def app(self) -> web.Application:
         """Return the application with the report as its only resource."""
-        made = web.Application()
-        made.router.add_get(leader_report.PATH, self._answer)
-        return made
+        app = web.Application()
+        app.router.add_get(leader_report.PATH, self._answer)
+        return app
 
     async def _answer(self, _: web.Request) -> web.Response:
         settings = await self._settings()
         now = self._clock.monotonic_seconds()
-        if now - self._made_at >= CACHE_SECONDS:
-            self._made_at, self._body = now, self._report(settings)
+        if now - self._encoded_at >= CACHE_SECONDS:
+            self._encoded_at, self._body = now, self._report(settings)
         return http.json_response(self._body)
 
     async def _settings(self) -> dict[str, Any]:

@@ -5,8 +5,8 @@ taints with the previous key. So it does not run until `ebb cleanup` has removed
 the record.
 """
 
-# The record is on the Lease, because only Ebb's own account may write the Lease. A kubelet could
-# stop the controller by a record on its Node.
+# The record is on the Lease, because only the ServiceAccount of Ebb may write the Lease. A kubelet
+# could stop the controller by a record on its Node.
 
 import asyncio
 import logging
@@ -29,16 +29,16 @@ log = logging.getLogger("ebb.taint-key")
 
 
 class TaintKey:
-    """Compare the configured key with the recorded key, and record it."""
+    """Compare the configured taint key with the recorded key, and record it."""
 
     def __init__(self, leases: Leases, key: str, namespace: str) -> None:
         """*namespace*: the namespace of the Lease, for the error message."""
         self._leases, self._key, self._namespace = leases, key, namespace
 
     async def check(self) -> None:
-        """Compare the keys at the start.
+        """Compare the keys when the program starts.
 
-        If the Lease cannot be read, they are compared when this replica leads.
+        If the Lease cannot be read, `record` compares them when this replica leads.
 
         Raises: InvalidInputError if another key is recorded.
         """
@@ -71,7 +71,7 @@ class TaintKey:
             await self._is_now_recorded()
 
     async def _is_now_recorded(self) -> bool:
-        """Record the key if no key is recorded; return whether the key is recorded now."""
+        """Record the key if no key is recorded; return whether it is recorded now."""
         try:
             lease = await self._leases.read()
             if self._is_recorded(lease):
@@ -88,16 +88,16 @@ class TaintKey:
         return False
 
     def _is_recorded(self, lease: Lease | None) -> bool:
-        found = lease.annotations.get(KEY_ANNOTATION, "") if lease else ""
-        if found not in ("", self._key):
-            raise InvalidInputError("taintKey", self._refusal(found))
-        return found == self._key
+        recorded = lease.annotations.get(KEY_ANNOTATION, "") if lease else ""
+        if recorded not in ("", self._key):
+            raise InvalidInputError("taintKey", self._refusal(recorded))
+        return recorded == self._key
 
-    def _refusal(self, found: str) -> str:
+    def _refusal(self, recorded: str) -> str:
         where = "" if self._namespace == NAMESPACE else f" --ebb-namespace {self._namespace}"
         return (
-            f"is {self._key!r}, but nodes may have taints with the key {found!r}. To change the "
-            "key: (1) scale the controller to 0, because an old replica would mark nodes again; "
-            f"(2) run `ebb cleanup --all --taint-key {found}{where}`; "
+            f"is {self._key!r}, but nodes may have taints with the key {recorded!r}. To change "
+            "the key: (1) scale the controller to 0, because an old replica would mark nodes "
+            f"again; (2) run `ebb cleanup --all --taint-key {recorded}{where}`; "
             "(3) start all programs with the new key"
         )

@@ -1,4 +1,4 @@
-"""Keep the cluster as the watches report it, and notice changes that need a reconciliation."""
+"""Store the cluster as the watches report it, and notice changes that cannot wait."""
 
 import asyncio
 from collections import Counter
@@ -86,7 +86,7 @@ class ClusterView(Inventory):
             return True
         node, others = self.nodes.get(name), self._karpenter_occupants.get(name, {})
         # Whether a pod counts for Karpenter depends on the time. The time of the snapshot gives
-        # the same answer as the decision to release the node.
+        # the same answer as the decision to allow the scale-down of the node.
         now = Now.at(self.snapshot_at)
         return node is not None and any(holds(pod, node, now) for pod in others.values())
 
@@ -95,27 +95,30 @@ class ClusterView(Inventory):
         return self.surge_freshness if kind in SURGE_KINDS else self.freshness
 
     def surge_objects_of(self, deployments: frozenset[tuple[str, str]]) -> SurgeObjects:
-        """Return the objects of a few Deployments, given by namespace and name, without quotas."""
+        """Return the objects of these Deployments that surge moves depend on, without quotas.
+
+        *deployments*: namespace and name of each.
+        """
         listed = self.of(DEPLOYMENTS)
         keys = (f"{namespace}/{name}" for namespace, name in deployments)
-        found = surge_objects(
+        objects = surge_objects(
             [listed[key] for key in keys if key in listed],
             [
-                one
-                for one in self.of(REPLICA_SETS).values()
-                if (one.namespace, one.deployment) in deployments
+                replica_set
+                for replica_set in self.of(REPLICA_SETS).values()
+                if (replica_set.namespace, replica_set.deployment) in deployments
             ],
             [
-                one
-                for one in self.of(HORIZONTAL_AUTOSCALERS).values()
-                if (one.namespace, one.target) in deployments
+                autoscaler
+                for autoscaler in self.of(HORIZONTAL_AUTOSCALERS).values()
+                if (autoscaler.namespace, autoscaler.target) in deployments
             ],
         )
-        owners = frozenset(found.owners)
+        owners = frozenset(objects.owners)
         if owners != self._moving_owners:
             self._moving_owners = owners
             self._find_moving_pods()
-        return found
+        return objects
 
     @property
     def moving_pods(self) -> Iterable[Pod]:
@@ -139,8 +142,8 @@ class ClusterView(Inventory):
             self._karpenter_occupants.clear()
             self._find_moving_pods()
         if kind in (NODES, PODS):
-            for key, found in self.of(kind).items():
-                self.became(kind, key, None, found)
+            for key, current in self.of(kind).items():
+                self.became(kind, key, None, current)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Update the occupants of nodes, and wake the loop for changes that cannot wait."""
@@ -161,13 +164,15 @@ class ClusterView(Inventory):
         else:
             self._moving_pods.pop(key, None)
 
-    def _is_of_move(self, kind: AnyKind, one: Any) -> bool:  # noqa: ANN401 by kind
+    def _is_of_move(self, kind: AnyKind, listed: Any) -> bool:  # noqa: ANN401 by kind
         """Return whether an object belongs to a Deployment with a surge move."""
         if kind is PODS:
-            return (one.namespace, one.owner_name) in self._moving_owners
+            return (listed.namespace, listed.owner_name) in self._moving_owners
         if kind is DEPLOYMENTS:
-            return (one.namespace, one.name) in self.moving_deployments
-        return kind is REPLICA_SETS and (one.namespace, one.deployment) in self.moving_deployments
+            return (listed.namespace, listed.name) in self.moving_deployments
+        if kind is REPLICA_SETS:
+            return (listed.namespace, listed.deployment) in self.moving_deployments
+        return False
 
     def _count_occupant(self, pod: Pod | None, before: str | None, after: str | None) -> None:
         """Move a pod from node *before* to node *after* in the numbers of pods by node.
@@ -196,7 +201,7 @@ class ClusterView(Inventory):
                 self._wake_once(after.uid or after.key, name)
 
     def _wake_once(self, cause: str, name: str) -> None:
-        """Wake the loop if a node that was released to the autoscaler is occupied.
+        """Wake the loop if a node whose scale-down is allowed has pods.
 
         The next reconciliation protects the node again. *cause*: name of a node or UID of a pod.
         """
@@ -215,11 +220,10 @@ class ClusterView(Inventory):
             self.became_unschedulable.set()
 
     def unschedulable_check(self, taint_key: str, options: ReadOptions) -> Callable[[], bool]:
-        """Return a check of the pods that became unschedulable since the last call.
+        """Return a function that checks the pods that became unschedulable since the last call.
 
-        The check may run in any thread. It returns whether one of these pods cannot wait for the
-        interval, because the mark of a node may have to be removed for it. *options*: see
-        `snapshot`.
+        The function may run in any thread. It returns whether a pod cannot wait for the interval,
+        because Ebb may have to unmark a node for it. *options*: see `snapshot`.
         """
         keys, self._unchecked = self._unchecked, set()
         self.became_unschedulable.clear()
@@ -235,12 +239,12 @@ def _cannot_wait(cluster: Cluster, keys: Container[str], taint_key: str) -> bool
 
 
 def _occupied_by(pod: Pod | None) -> str | None:
-    """Return the node that the pod keeps from being empty; None if there is none."""
+    """Return the name of the node that the pod keeps from being empty, or None."""
     return pod.node if pod is not None and pod.occupies and not pod.terminating else None
 
 
 def _karpenter_node(pod: Pod) -> str | None:
-    """Return the node that the pod keeps from being empty for Karpenter only, or None."""
+    """Return the node that only Karpenter counts as not empty because of the pod, or None."""
     return pod.node if not pod.terminating and holds_karpenters_alone(pod) else None
 
 

@@ -1,7 +1,7 @@
-"""Make the writes to Nodes that core.writes.nodes decides on, in order, and stop when necessary.
+"""Send the writes to Nodes that core.writes.nodes decides on, in order, and stop when necessary.
 
 Urgent writes (core.writes.write.URGENT) keep pods from being Pending or evicted, so they are
-always made. All other writes are based on the plan. They are dropped as soon as the plan may be
+always sent. All other writes are based on the plan. They are dropped as soon as the plan may be
 outdated: after a failed write, or while there is a reason to halt. The next reconciliation decides
 again.
 """
@@ -81,7 +81,7 @@ NO_LIVE_VIEW: Final = LiveView(lambda: None, lambda _: None, lambda _: False, la
 
 @dataclass(slots=True, eq=False)
 class WriteBatch:
-    """The writes of one reconciliation while they are made."""
+    """The writes of one reconciliation while they are sent."""
 
     taint_key: str
     live_view: LiveView
@@ -90,6 +90,7 @@ class WriteBatch:
     overtaking: bool
     """An earlier batch was still being written when this batch began."""
     failed: list[Write[Node]] = field(default_factory=list)
+    """Writes that the API server refused or did not answer."""
     refused: list[Write[Node]] = field(default_factory=list)
     """Failed writes whose error may be specific to their Node."""
     broken: bool = False
@@ -116,15 +117,21 @@ class WriteBatch:
         )
 
     def why_still_protected(self, write: Write[Node]) -> str | None:
-        """Return why a marked node must not be released to the autoscaler any more, or None."""
+        """Return why to drop a write that allows the scale-down of a marked node, or None.
+
+        Such a write is dropped if a pod has arrived on the node since the decision.
+        """
         # The protection of an unmarked node ends for any reason, not because the node is empty.
         marked = mark_of(write.before.labels) is not None
-        releases = write.kind is WriteKind.REMOVE_PROTECTION and marked
-        occupied = releases and self.live_view.occupied(write.key)
+        allows = write.kind is WriteKind.REMOVE_PROTECTION and marked
+        occupied = allows and self.live_view.occupied(write.key)
         return "a pod is now on the node" if occupied else None
 
     def why_not_begun(self, write: Write[Node]) -> str | None:
-        """Return why a mark, or a NoSchedule mark, must not begin any more, or None."""
+        """Return why to drop a write that sets a mark or makes it NoSchedule, or None.
+
+        Such a write is dropped once `schedule` or `pauseUntil` lets no mark begin any more.
+        """
         new = write.kind is WriteKind.SET_NO_SCHEDULE or is_new_mark(write)
         return None if not new or self.live_view.permitted() else "nothing may begin any more"
 
@@ -136,18 +143,18 @@ def is_new_mark(write: Write[Node]) -> bool:
 
 def makes_schedulable(write: Write[Node]) -> bool:
     """Return whether the write lets kube-scheduler place pods on the node again."""
-    opening = write.kind in (WriteKind.UNMARK, WriteKind.SET_PREFER_NO_SCHEDULE)
-    return opening and mark_of(write.before.labels) is Mark.NO_SCHEDULE
+    opens = write.kind in (WriteKind.UNMARK, WriteKind.SET_PREFER_NO_SCHEDULE)
+    return opens and mark_of(write.before.labels) is Mark.NO_SCHEDULE
 
 
 async def for_each(
     items: Sequence[Item], concurrent_max: int, work: Callable[[Item], Awaitable[None]]
 ) -> None:
     """Await *work* for each item in order, for at most *concurrent_max* items at the same time."""
-    left = iter(items)
+    remaining = iter(items)
 
     async def worker() -> None:
-        for item in left:
+        for item in remaining:
             await work(item)
 
     async with asyncio.TaskGroup() as tasks:
@@ -156,7 +163,7 @@ async def for_each(
 
 
 class Writers:
-    """Write batches of changes to Nodes.
+    """Send the writes to Nodes, one batch for each reconciliation.
 
     A new batch does not wait for the previous one, which finishes only the writes that have begun.
     """
@@ -176,7 +183,7 @@ class Writers:
         live_view: LiveView,
         unschedulable: Container[str] = (),
     ) -> WriteBatch:
-        """Write a batch and return its results. *unschedulable*: see WriteBatch.
+        """Send the writes, and return them with their results. *unschedulable*: see WriteBatch.
 
         If an earlier batch is still being written, only urgent writes are sent.
         """
@@ -268,7 +275,7 @@ class Writers:
             self._refused.add(write.key)
 
     def _is_plan_valid_without(self, batch: WriteBatch, write: Write[Node]) -> bool:
-        """Return whether the rest of the plan is valid without a write that failed."""
+        """Return whether the rest of the plan is valid although this write failed."""
         # A policy may refuse an urgent write forever, or the kubelet may have filled the
         # annotations of its Node. Such a write must not block the other nodes, unless the plan may
         # place pods on a node that stays NoSchedule without the write.
@@ -280,18 +287,18 @@ class Writers:
     ) -> Written[Node] | None:
         """Write the Node unless it has changed since the decision; None if nothing was written."""
 
-        def decide(found: Node) -> Write[Node] | None:
-            if write.if_unchanged(found) is None:
+        def decide(current: Node) -> Write[Node] | None:
+            if write.if_unchanged(current) is None:
                 log.info(
                     "did not write a Node that has changed; the next reconciliation decides again",
                     extra=fields(operation=write.kind.value, node=write.key),
                 )
                 self._count(write.kind, WriteResult.CONFLICT)
             # After a read, which takes time, the write may not be allowed any more.
-            elif found is write.before or self._may_write(batch, write):
+            elif current is write.before or self._may_write(batch, write):
                 if write.kind is not WriteKind.REPAIR_TAINTS:
                     return write
-                return repair(found, batch.taint_key, MISSING_TAINTS)
+                return repair(current, batch.taint_key, MISSING_TAINTS)
             return None
 
         def latest() -> tuple[Node, str]:

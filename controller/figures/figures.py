@@ -26,21 +26,21 @@ class Figures:
     savings: SavingsFigures = field(default_factory=SavingsFigures)
     marks: MarkFigures = field(default_factory=MarkFigures)
 
-    def observe(self, found: ReconcileResult) -> "Figures":
-        """Return the account after a reconciliation."""
-        seconds = 0 if self.at is None else min(max(0, found.at - self.at), GAP_SECONDS_MAX)
+    def observe(self, result: ReconcileResult) -> "Figures":
+        """Return the figures after a reconciliation with this result."""
+        seconds = 0 if self.at is None else min(max(0, result.at - self.at), GAP_SECONDS_MAX)
         figures = replace(
             self,
-            at=found.at,
-            pending=self.pending.observe(found, seconds),
-            savings=self.savings.observe(found, seconds),
+            at=result.at,
+            pending=self.pending.observe(result, seconds),
+            savings=self.savings.observe(result, seconds),
         )
-        if found.skipped:
+        if result.skipped:
             return figures
-        return replace(figures, pools=pool_figures(found), marks=self.marks.observe(found))
+        return replace(figures, pools=pool_figures(result), marks=self.marks.observe(result))
 
     def restarted(self) -> "Figures":
-        """Return the account of a replica that starts leading again: only its totals remain."""
+        """Return the figures of a replica that starts leading again: only its totals remain."""
         # Another leader may have counted what happened in between.
         return Figures(
             pending=PendingFigures(pod_seconds=self.pending.pod_seconds),

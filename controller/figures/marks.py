@@ -1,4 +1,4 @@
-"""Count nodes that are marked again soon after their mark was removed."""
+"""Count the nodes that Ebb marks again soon after it unmarked them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,21 @@ AGAIN_SECONDS: Final = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkFigures:
-    """The marks of the last reconciliation, and those that were removed recently."""
+    """The marked nodes of the last reconciliation, and the nodes that lost a mark recently."""
 
     repeated: int = 0
     """Number of marks on nodes whose previous mark was removed at most AGAIN_SECONDS before."""
     marked: frozenset[str] = frozenset()
+    """Names of the marked nodes."""
     removed_at: Mapping[str, int] = field(default_factory=dict)
     """Time at which each existing node lost its mark, within AGAIN_SECONDS; unix seconds."""
     oldest: int | None = None
-    """Time of the oldest mark on a node that is not released to the autoscaler, unix seconds."""
+    """Time of the oldest mark on a node whose scale-down is not allowed yet, unix seconds; None if
+    there is none."""
 
-    def observe(self, found: ReconcileResult) -> "MarkFigures":
-        """Return the account after a reconciliation."""
-        snapshot, at = found.snapshot, found.at
+    def observe(self, result: ReconcileResult) -> "MarkFigures":
+        """Return the figures after a reconciliation with this result."""
+        snapshot, at = result.snapshot, result.at
         marked = frozenset(snapshot.marks)
         recent = {
             name: since
@@ -40,13 +42,12 @@ class MarkFigures:
             repeated=self.repeated + repeated,
             marked=marked,
             removed_at=removed_at | dict.fromkeys(lost, at),
-            oldest=_oldest(found),
+            oldest=_oldest(result),
         )
 
 
-def _oldest(found: ReconcileResult) -> int | None:
-    """Return the time of the oldest mark on a node that is not released to the autoscaler."""
-    snapshot, marks = found.snapshot, found.state.recent_marks
+def _oldest(result: ReconcileResult) -> int | None:
+    snapshot, marks = result.snapshot, result.state.recent_marks
     nodes, ids = snapshot.node_order.nodes, snapshot.node_order.ids
     times = (
         marks[name].since for name in snapshot.marks if not is_scale_down_allowed(nodes[ids[name]])

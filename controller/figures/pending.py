@@ -44,37 +44,37 @@ class PendingFigures:
     pods: Counter[Cause] = field(default_factory=Counter)
     """Number of pods in the last reconciliation."""
     pod_seconds: Counter[Cause] = field(default_factory=Counter)
-    """Seconds times pods, since the account began."""
+    """Seconds times pods, since this replica first led."""
 
-    def observe(self, found: ReconcileResult, seconds: int) -> "PendingFigures":
-        """Return the account after a reconciliation; *seconds* since the last one count."""
+    def observe(self, result: ReconcileResult, seconds: int) -> "PendingFigures":
+        """Return the figures after a reconciliation, *seconds* after the previous one."""
         passed = Counter({cause: pods * seconds for cause, pods in self.pods.items()})
-        pods = self.pods if found.skipped else pending_pods(found)
+        pods = self.pods if result.skipped else pending_pods(result)
         return PendingFigures(pods, self.pod_seconds + passed)
 
 
-def pending_pods(found: ReconcileResult) -> Counter[Cause]:
+def pending_pods(result: ReconcileResult) -> Counter[Cause]:
     """Return the number of unschedulable pods by cause."""
-    snapshot = found.snapshot
-    waiting = snapshot.unschedulable_pods
-    if not waiting:
+    snapshot = result.snapshot
+    pods = snapshot.unschedulable_pods
+    if not pods:
         return Counter()
-    blocked = _blocked_by_mark(snapshot, waiting)
-    placed = {placement.pod for placement in found.plan.pending}
+    blocked = _blocked_by_mark(snapshot, pods)
+    placed = {placement.pod for placement in result.plan.pending}
 
     def cause(pod: Pod) -> Cause:
         if shape(pod) in blocked:
             return Cause.MARK
-        short = pod.key in found.state.pending_pods and pod.key not in placed
+        short = pod.key in result.state.pending_pods and pod.key not in placed
         return Cause.ROOM if short else Cause.OTHER
 
-    return Counter(map(cause, waiting))
+    return Counter(map(cause, pods))
 
 
 def _blocked_by_mark(
-    snapshot: ClusterSnapshot, waiting: Sequence[Pod]
+    snapshot: ClusterSnapshot, pods: Sequence[Pod]
 ) -> frozenset[tuple[NodeConstraints, Resources]]:
-    """Return the shapes of pods for which a node with a NoSchedule mark has room."""
+    """Return the shapes of the *pods* for which a node with a NoSchedule mark has room."""
     marks, closed = snapshot.marks, snapshot.unschedulable_nodes
     nodes = [
         without_our_taint(node, snapshot.config.taint_key)
@@ -85,7 +85,7 @@ def _blocked_by_mark(
     ]
     if not nodes:
         return frozenset()
-    shapes = list(dict.fromkeys(map(shape, by_namespace_in_turns(waiting))))[:SHAPES_MAX]
+    shapes = list(dict.fromkeys(map(shape, by_namespace_in_turns(pods))))[:SHAPES_MAX]
     used = snapshot.pod_index.requests
     free = [node.allocatable - used[node.name] for node in nodes]
     classes = NodeClasses(nodes, {node_constraints for node_constraints, _ in shapes})

@@ -18,11 +18,11 @@ class PlannedNodeState(StrEnum):
     LEAVING = "leaving"
     """Another program is deleting or draining the node."""
     RELEASED = "released"
-    """Marked, and released to the autoscaler."""
+    """Marked, and its scale-down is allowed."""
     RESERVED = "reserved"
     """Empty, and kept for expected pods, marked or not."""
     MARKED = "marked"
-    """Marked, and neither released nor reserved."""
+    """Marked, and neither RELEASED nor RESERVED."""
     UNSCHEDULABLE = "unschedulable"
     """Unmarked, and cordoned or not Ready."""
     REMOVABLE = "removable"
@@ -45,33 +45,32 @@ class PoolFigures:
     """Usable capacity of these nodes (thesis 4.3)."""
 
 
-def pool_figures(found: ReconcileResult) -> dict[str, PoolFigures]:
+def pool_figures(result: ReconcileResult) -> dict[str, PoolFigures]:
     """Return the figures by pool: NO_POOL for the nodes in no pool, then all configured pools."""
-    snapshot = found.snapshot
+    snapshot = result.snapshot
     pools: dict[str, list[Node]] = {NO_POOL: []}
     pools.update((pool.name, []) for pool in snapshot.config.budgets.pools)
     for node in snapshot.cluster.nodes:
         if not node.virtual:
             pools[snapshot.pool_names.get(node.name, NO_POOL)].append(node)
-    removals = frozenset(removal.node for removal in found.plan.removals)
-    reserved = frozenset(one.node for one in found.plan.reserve)
-    return {name: _figures(nodes, found, removals, reserved) for name, nodes in pools.items()}
+    removals = frozenset(removal.node for removal in result.plan.removals)
+    reserved = frozenset(reserved.node for reserved in result.plan.reserve)
+    return {name: _figures(nodes, result, removals, reserved) for name, nodes in pools.items()}
 
 
 def _figures(
     nodes: Sequence[Node],
-    found: ReconcileResult,
+    result: ReconcileResult,
     removals: Container[str],
     reserved: Container[str],
 ) -> PoolFigures:
-    """Return the figures of the pool with these *nodes*; for the others see `_state`."""
-    snapshot, usability = found.snapshot, found.plan.usability
+    snapshot, usability = result.snapshot, result.plan.usability
     schedulable = [node for node in nodes if node.name not in snapshot.unschedulable_nodes]
     whole = [Amount.of(node.allocatable) for node in schedulable]
     used = [Amount.of(snapshot.pod_index.requests[node.name]) for node in schedulable]
     usable = [usable_capacity(*pair, usability) for pair in zip(whole, used, strict=True)]
     return PoolFigures(
-        Counter(_state(node, found, removals, reserved) for node in nodes),
+        Counter(_state(node, result, removals, reserved) for node in nodes),
         allocatable=_total(whole),
         requests=_total(used),
         usable=_total(usable),
@@ -83,10 +82,9 @@ def _total(amounts: Sequence[Amount]) -> Amount:
 
 
 def _state(
-    node: Node, found: ReconcileResult, removals: Container[str], reserved: Container[str]
+    node: Node, result: ReconcileResult, removals: Container[str], reserved: Container[str]
 ) -> PlannedNodeState:
-    """Return the state of a node; *removals* and *reserved*: nodes of the plan, by name."""
-    snapshot, name = found.snapshot, node.name
+    snapshot, name = result.snapshot, node.name
     if name in snapshot.leaving_nodes:
         return PlannedNodeState.LEAVING
     marked = name in snapshot.marks

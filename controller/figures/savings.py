@@ -1,12 +1,12 @@
-"""Estimate what Ebb saves, in node-seconds and in money.
+"""Estimate the savings by Ebb, in node-seconds and in money.
 
 Expected savings count every node that the plan can remove, as if it were gone at once, and every
 removed node. So they also show in mode observe what mode enforce would save.
 
-Real savings count only removed nodes: Ebb had released the node to the autoscaler, and the node is
-gone. It counts until its pool has as many nodes again as before, at most CREDIT_SECONDS_MAX. This
-is an estimate: nobody knows which nodes would exist without Ebb. A new leader starts with no
-removed nodes.
+Real savings count only removed nodes: Ebb had allowed the scale-down of the node, and the node no
+longer exists. It counts until its pool has as many nodes again as before, at most
+CREDIT_SECONDS_MAX. This is an estimate: nobody knows which nodes would exist without Ebb. A new
+leader starts with no removed nodes.
 """
 
 from collections import Counter
@@ -36,18 +36,19 @@ class Saved(NamedTuple):
 
     def plus(self, prices: Iterable[Fraction], seconds: int) -> "Saved":
         """Return the amount after nodes with these prices were saved for some seconds."""
-        found = list(prices)
-        cost = sum(found, NO_COST) * seconds / HOUR_SECONDS
-        return Saved(self.node_seconds + len(found) * seconds, self.cost + cost)
+        listed = list(prices)
+        cost = sum(listed, NO_COST) * seconds / HOUR_SECONDS
+        return Saved(self.node_seconds + len(listed) * seconds, self.cost + cost)
 
 
 class AllowedScaleDown(NamedTuple):
-    """A node that is released to the autoscaler."""
+    """A node whose scale-down Ebb has allowed."""
 
     since: int
-    """Time of the first reconciliation that saw the release, unix seconds."""
+    """Time of the first reconciliation after Ebb allowed the scale-down, unix seconds."""
     pool: str
     price: Fraction
+    """Price of the node for an hour, in the unit of `prices`."""
 
 
 class CountedSaving(NamedTuple):
@@ -69,55 +70,60 @@ class SavingsFigures:
     real: Saved = field(default_factory=Saved)
     removable: tuple[Fraction, ...] = ()
     """Prices of the nodes that the last plan can remove."""
-    released: Mapping[str, AllowedScaleDown] = field(default_factory=dict)
-    """Existing nodes that are released to the autoscaler, by name. A node that is being deleted
-    remains here, although Ebb has removed its mark."""
+    allowed: Mapping[str, AllowedScaleDown] = field(default_factory=dict)
+    """Existing nodes whose scale-down is allowed, by name. A node that is being deleted stays in
+    the mapping, although Ebb has unmarked it."""
     credits: tuple[CountedSaving, ...] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
     """Number of nodes by pool in the last reconciliation."""
 
     @property
     def oldest_allowed(self) -> int | None:
-        """Return since when a node has been released to the autoscaler, unix seconds, or None."""
-        return min((one.since for one in self.released.values()), default=None)
+        """Return when Ebb first allowed the scale-down of a node that still exists.
 
-    def observe(self, found: ReconcileResult, seconds: int) -> "SavingsFigures":
-        """Return the account after a reconciliation; *seconds* since the last one count."""
-        prices = [one.price for one in self.credits]
+        In Unix seconds; None if there is no such node.
+        """
+        return min((node.since for node in self.allowed.values()), default=None)
+
+    def observe(self, result: ReconcileResult, seconds: int) -> "SavingsFigures":
+        """Return the figures after a reconciliation, *seconds* after the previous one."""
+        prices = [credit.price for credit in self.credits]
         figures = replace(
             self,
             expected=self.expected.plus([*prices, *self.removable], seconds),
             real=self.real.plus(prices, seconds),
         )
-        if found.skipped:
-            return replace(figures, credits=_current(figures.credits, self.nodes, found.at))
-        snapshot = found.snapshot
+        if result.skipped:
+            return replace(figures, credits=_current(figures.credits, self.nodes, result.at))
+        snapshot = result.snapshot
         nodes = _count_nodes(snapshot)
-        earned = (*self.credits, *self._new_credits(snapshot, found.at))
+        earned = (*self.credits, *self._new_credits(snapshot, result.at))
         return replace(
             figures,
-            removable=_removable(found),
-            released=_released(self.released, snapshot, found.at),
-            credits=_current(earned, nodes, found.at)[-CREDITS_MAX:],
+            removable=_removable(result),
+            allowed=_allowed(self.allowed, snapshot, result.at),
+            credits=_current(earned, nodes, result.at)[-CREDITS_MAX:],
             nodes=nodes,
         )
 
     def _new_credits(self, snapshot: ClusterSnapshot, at: int) -> Iterable[CountedSaving]:
-        """Yield a credit for each released node that is gone."""
+        """Yield a saving for each node of `allowed` that no longer exists."""
         left, existing = Counter(self.nodes), snapshot.node_order.ids
-        for name, one in sorted(self.released.items()):
+        for name, node in sorted(self.allowed.items()):
             if name not in existing:
                 until = at + CREDIT_SECONDS_MAX
-                yield CountedSaving(one.pool, left[one.pool], one.price, until)
-                left[one.pool] -= 1
+                yield CountedSaving(node.pool, left[node.pool], node.price, until)
+                left[node.pool] -= 1
 
 
 def _current(
-    found: Iterable[CountedSaving], nodes: Mapping[str, int], at: int
+    savings: Iterable[CountedSaving], nodes: Mapping[str, int], at: int
 ) -> tuple[CountedSaving, ...]:
-    """Return the credits that have not ended; *nodes*: current number of nodes by pool."""
+    """Return the savings that still count; *nodes*: current number of nodes by pool."""
     return tuple(
-        one for one in found if nodes.get(one.pool, 0) < one.nodes_before and at < one.until
+        saving
+        for saving in savings
+        if nodes.get(saving.pool, 0) < saving.nodes_before and at < saving.until
     )
 
 
@@ -128,25 +134,25 @@ def _count_nodes(snapshot: ClusterSnapshot) -> Mapping[str, int]:
     )
 
 
-def _removable(found: ReconcileResult) -> tuple[Fraction, ...]:
-    snapshot = found.snapshot
+def _removable(result: ReconcileResult) -> tuple[Fraction, ...]:
+    snapshot = result.snapshot
     nodes, ids = snapshot.node_order.nodes, snapshot.node_order.ids
     return tuple(
         snapshot.config.price_of(nodes[ids[removal.node]].labels)
-        for removal in found.plan.removals
+        for removal in result.plan.removals
     )
 
 
-def _released(
+def _allowed(
     before: Mapping[str, AllowedScaleDown], snapshot: ClusterSnapshot, at: int
 ) -> Mapping[str, AllowedScaleDown]:
-    """Return the released nodes, with the time at which each was first seen released."""
-    released = {}
+    """Return the nodes whose scale-down is allowed, each with the time since which it is."""
+    allowed = {}
     for node in snapshot.cluster.nodes:
         name, known = node.name, before.get(node.name)
         if known and (name in snapshot.leaving_nodes or is_scale_down_allowed(node)):
-            released[name] = known
+            allowed[name] = known
         elif name in snapshot.marks and is_scale_down_allowed(node):
             pool = snapshot.pool_names.get(name, NO_POOL)
-            released[name] = AllowedScaleDown(at, pool, snapshot.config.price_of(node.labels))
-    return released
+            allowed[name] = AllowedScaleDown(at, pool, snapshot.config.price_of(node.labels))
+    return allowed

@@ -1,4 +1,4 @@
-"""Collect the facts for the decision which pods to evict.
+"""Collect the facts on which the choice of the pods to evict depends.
 
 `Allowances` computes which evictions PodDisruptionBudgets allow now; the API server decides in the
 end. Source: the eviction subresource of kube-apiserver, and k8s.io/api policy/v1.
@@ -42,13 +42,14 @@ BUDGETS_NAMED_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionInput:
-    """Input of a decision about evictions: one reconciliation, and the leader that makes it."""
+    """The input of the choice: the facts of one reconciliation and of the leader that makes it."""
 
     cluster: Cluster
     plan: Plan
     """The plan for this cluster."""
     config: Config
     no_schedule_blockers: NoScheduleBlockers
+    """Reasons against a NoSchedule mark, by marked node."""
     watched_seconds: int
     """Time for which this leader has observed the cluster, in seconds."""
     now_seconds: int
@@ -57,7 +58,7 @@ class EvictionInput:
 
 
 class TerminatingPods(NamedTuple):
-    """Numbers of pods on marked nodes that are terminating within their grace period."""
+    """Numbers of terminating pods on marked nodes whose grace period has not ended."""
 
     on_node: Counter[str]
     in_namespace: Counter[str]
@@ -142,7 +143,7 @@ class EvictionContext:
     """The marked nodes, the pods on them, and all pods of these pods' controllers."""
 
     def __init__(self, eviction_input: EvictionInput, owners: Iterable[Owner]) -> None:
-        """Collect the facts; *owners*: further controllers whose pods matter."""
+        """*owners*: controllers whose pods matter even without a pod on a marked node."""
         self.eviction_input, self.now = eviction_input, Now(eviction_input.now_seconds)
         cluster = eviction_input.cluster
         self.marked = {
@@ -153,24 +154,25 @@ class EvictionContext:
         for name, pod in occupying(cluster, self.now, self.on):
             self.on[name].append(pod)
         self.of_owner: dict[Owner, list[Pod]] = {owner: [] for owner in owners}
-        """All pods of the relevant controllers, on any node."""
+        """All pods of these *owners* and of the controllers of the pods in `on`, on any node."""
         self.of_owner |= {owner_of(pod): [] for on in self.on.values() for pod in on}
         names = {owner.name for owner in self.of_owner}
         for pod in cluster.pods:
-            if pod.owner_name in names and (alike := self.of_owner.get(owner_of(pod))) is not None:
-                alike.append(pod)
+            if pod.owner_name in names and (pods := self.of_owner.get(owner_of(pod))) is not None:
+                pods.append(pod)
         self.budgets = Allowances(cluster.budgets)
 
     @cached_property
     def beginning(self) -> Beginning:
-        """Return whether an eviction may begin now."""
+        """Return whether `schedule` and `pauseUntil` let an eviction begin now."""
         return may_begin(self.eviction_input.config, self.now)
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
-        """Return the pods for which the plan has another node, by marked node in plan order.
+        """Return the pods of each marked node that the plan removes, in the order of removals.
 
-        The value of a pod is its position in the packing order, which is the order of evictions.
+        The value of a pod is its position in the order in which the plan places the pods of the
+        node on other nodes. Pods are evicted in the same order.
         """
         return {
             removal.node: {placed.pod: turn for turn, placed in enumerate(removal.placements)}
@@ -183,7 +185,7 @@ class EvictionContext:
     def in_order(self, name: str) -> Sequence[Pod]:
         """Return the pods of a node in the order of evictions, by disruption cost first.
 
-        If the drain has to stop, the pods with the highest disruption cost have not been evicted.
+        If the evictions have to stop, the pods with the highest disruption cost still run.
         """
         places = self.places[name]
         return sorted(
@@ -192,7 +194,7 @@ class EvictionContext:
         )
 
     def why_not_no_schedule(self, name: str) -> Blocker | None:
-        """Return why pods may still be scheduled to the node, or None."""
+        """Return why kube-scheduler may still place pods on the marked node, or None."""
         node = self.marked[name]
         if mark_of(node.labels) is not Mark.NO_SCHEDULE:
             return Blocker(NOT_NO_SCHEDULE, "the mark of the node is PreferNoSchedule")
@@ -201,11 +203,14 @@ class EvictionContext:
         return None
 
     def allows_no_schedule(self, name: str) -> bool:
-        """Return whether nothing prevents a NoSchedule mark."""
+        """Return whether no reason speaks against a NoSchedule mark on the node."""
         return not self.eviction_input.no_schedule_blockers.get(name)
 
     def was_interrupted(self, name: str) -> bool:
-        """Return whether the plan no longer removes a marked node that has pods and stays."""
+        """Return whether the plan no longer removes the marked node, and the node still has pods.
+
+        A node that another program is removing does not count.
+        """
         node = self.marked.get(name)
         if node is None or name in self.places or why_leaving(node) is not None:
             return False
@@ -217,14 +222,14 @@ class EvictionContext:
         return self.now.seconds - since >= self.eviction_input.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
-        """Return why the node can never be drained: the first such pod, or None."""
-        found = (self._never(pod) for pod in self.on[name] if not leaves(pod, self.now))
-        return next((why for why in found if why is not None), None)
+        """Return why a pod of the node can never be evicted, for the first such pod, or None."""
+        blockers = (self._never(pod) for pod in self.on[name] if not leaves(pod, self.now))
+        return next((why for why in blockers if why is not None), None)
 
     def why_not_now(self, pod: Pod) -> Blocker | None:
-        """Return why a pod on any node would not be evicted if it were next, or None.
+        """Return why a pod, on any node, could not be evicted now, or None.
 
-        `of_owner` must contain the pod's controller.
+        The eviction limits do not count. `of_owner` must contain the controller of the pod.
         """
         if not pod.occupies or pod.terminating:
             return None
@@ -233,17 +238,16 @@ class EvictionContext:
         return self._never(pod) or self.why_not_yet(pod)
 
     def why_not_yet(self, pod: Pod) -> Blocker | None:
-        """Return why a pod that may be evicted must wait, or None."""
+        """Return why a pod that may be evicted at other times must not be evicted now, or None."""
         # A Ready pod is evicted only while all other pods of its controller are Ready. Without a
         # PodDisruptionBudget, nothing else limits the disruptions of a workload.
-        alike = self.of_owner[owner_of(pod)] if pod.ready else ()
-        if unsettled := next((other for other in alike if self._is_unsettled(other)), None):
+        siblings = self.of_owner[owner_of(pod)] if pod.ready else ()
+        if unsettled := next((other for other in siblings if self._is_unsettled(other)), None):
             message = f"pod {unsettled.name} of {pod.owner_kind} {pod.owner_name} is not Ready"
             return Blocker(UNSETTLED, message, pod.key)
         return self.budgets.why_not(pod)
 
     def _is_unsettled(self, pod: Pod) -> bool:
-        """Return whether a pod is starting or terminating."""
         return leaves(pod, self.now) if pod.terminating else not pod.ready
 
     def _never(self, pod: Pod) -> Blocker | None:
@@ -261,35 +265,40 @@ class EvictionContext:
         return self.budgets.why_never(pod)
 
     def returned_pod(
-        self, name: str, here: Collection[str], left: Collection[Owner]
+        self, name: str, initial_pods: Collection[str], evicted_owners: Collection[Owner]
     ) -> Blocker | None:
-        """Return a new pod on the node, from a controller whose pods were evicted there, or None.
+        """Return the blocker of a pod that was evicted and recreated on the same node, or None.
 
-        *here*: UIDs of the pods that were on the node before. *left*: these controllers.
+        *initial_pods*: UIDs of the pods that were on the node before. *evicted_owners*: the
+        controllers of the pods that were evicted from the node.
         """
         taint_key = self.eviction_input.config.taint_key
         for pod in self.on[name]:
-            if owner_of(pod) in left and pod.uid not in here and not pod.terminating:
+            if pod.uid in initial_pods or pod.terminating:
+                continue
+            if owner_of(pod) in evicted_owners:
                 owner = f"{pod.owner_kind} {pod.owner_name}"
                 message = f"{owner} created it on the node in spite of the NoSchedule mark"
                 return Blocker(COMES_BACK, message, pod.key, taint_key)
         return None
 
     def ends_by_itself(self, name: str) -> bool:
-        """Return whether Ebb waits for a pod of the node to complete by itself."""
+        """Return whether Ebb waits until a pod of the node completes without an eviction."""
         return any(why_waited_for(pod, self.now) for pod in self.on[name])
 
     def terminating_pods(self) -> TerminatingPods:
-        """Count the terminating pods, whoever deleted them.
+        """Return the numbers of terminating pods on marked nodes, whoever deleted the pods.
 
-        In the numbers of nodes and of the cluster, at most `maxInNamespace` of a namespace count.
+        In the numbers of a node and of the cluster, at most `drain.maxInNamespace` pods of each
+        namespace count.
         """
         # A user whose pods terminate very slowly must not block evictions in other namespaces.
-        found = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
+        pods = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
         most = self.eviction_input.config.drain.max_in_namespace
-        spaces = Counter(pod.namespace for pod in found)
-        on_nodes = Counter((pod.node or "", pod.namespace) for pod in found)
+        namespaces = Counter(pod.namespace for pod in pods)
+        on_nodes = Counter((pod.node or "", pod.namespace) for pod in pods)
         nodes: Counter[str] = Counter()
         for (node, _), many in on_nodes.items():
             nodes[node] += min(many, most)
-        return TerminatingPods(nodes, spaces, sum(min(many, most) for many in spaces.values()))
+        in_cluster = sum(min(many, most) for many in namespaces.values())
+        return TerminatingPods(nodes, namespaces, in_cluster)

@@ -1,8 +1,9 @@
-"""Decide which node to drain, which of its pods to evict now, and why other pods must wait.
+"""Choose the node whose pods are evicted, and the pods to evict now; say why others must wait.
 
-Ebb drains one node at a time, in the order of the plan. It evicts only pods for which the plan has
-another node, and only while the mark is NoSchedule, so that no new pod takes their place. Marks,
-their order and the states of pods are in the cluster, so a new leader continues a drain.
+Ebb empties one node at a time, in the order of the plan. It evicts only pods for which the plan
+has another node, and only while the mark is NoSchedule, so that no new pod takes their place.
+Marks, their order and the states of pods are in the cluster, so a new leader continues where the
+previous leader stopped.
 """
 
 from collections import Counter
@@ -30,32 +31,32 @@ from core.model.reason import Blocker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionDecision:
-    """The decision about evictions in one reconciliation."""
+    """The evictions of one reconciliation, and the state of the leader after it."""
 
     state: EvictionState
-    """State after the decision: the node that is being drained, and failed drains."""
+    """State after the decision."""
     no_schedule: frozenset[str] = frozenset()
-    """Nodes whose mark should be NoSchedule unless there is a reason against it."""
+    """Nodes whose mark should become or stay NoSchedule, unless a reason speaks against it."""
     evict: tuple[PlannedEviction, ...] = ()
-    """Pods to evict now, in this order, all on the node that is being drained."""
+    """Pods of `state.node` to evict now, in this order."""
     waits: tuple[Blocker, ...] = ()
-    """Why other pods of the node are not evicted now."""
+    """Why other pods of `state.node` are not evicted now."""
 
 
 NOTHING: Final = EvictionDecision(state=EvictionState())
 
 
 def keep_marks(eviction_input: EvictionInput, state: EvictionState) -> EvictionDecision:
-    """Return the decision to keep existing NoSchedule marks and to evict nothing."""
+    """Return the decision to evict no pod and to leave NoSchedule marks as they are."""
     if not eviction_input.config.evicts:
         return NOTHING
     nodes = eviction_input.cluster.nodes
-    hard = (node.name for node in nodes if mark_of(node.labels) is Mark.NO_SCHEDULE)
-    return EvictionDecision(state=state, no_schedule=frozenset(hard))
+    marked = (node.name for node in nodes if mark_of(node.labels) is Mark.NO_SCHEDULE)
+    return EvictionDecision(state=state, no_schedule=frozenset(marked))
 
 
 def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> EvictionDecision:
-    """Decide which pods to evict now, given the state of this leader."""
+    """Return the pods to evict now, and the new state; *state*: state after the last decision."""
     if not eviction_input.config.evicts:
         return NOTHING
     past = bool(state.evicted or state.missed)
@@ -64,26 +65,25 @@ def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> Evict
     context = EvictionContext(
         eviction_input, [*(eviction.owner for eviction in state.evicted), *state.missed]
     )
-    seen = _with_node(context, _after_replacements(context, state))
-    idle = keep_marks(eviction_input, seen)
-    if not seen.node:
+    current = _with_node(context, _after_replacements(context, state))
+    idle = keep_marks(eviction_input, current)
+    if not current.node:
         return idle
-    drain = _batch(context, replace(seen, progress=_progress(context, state, seen)))
+    decision = _batch(context, replace(current, progress=_progress(context, state, current)))
     # Without a permit no mark becomes NoSchedule.
-    hardened = {seen.node} if isinstance(context.beginning, MayBegin) else set()
-    drain = replace(drain, no_schedule=idle.no_schedule | hardened)
-    late = (
-        context.now.seconds - drain.state.progress >= eviction_input.config.drain.timeout_seconds
-    )
-    new = any(eviction.pod.uid not in drain.state.refused for eviction in drain.evict)
-    return _failed(drain) if late and not new else drain
+    begins = {current.node} if isinstance(context.beginning, MayBegin) else set()
+    decision = replace(decision, no_schedule=idle.no_schedule | begins)
+    seconds = context.now.seconds - decision.state.progress
+    late = seconds >= eviction_input.config.drain.timeout_seconds
+    new = any(eviction.pod.uid not in decision.state.refused for eviction in decision.evict)
+    return _failed(decision) if late and not new else decision
 
 
 # Earlier evictions
 
 
 def _after_replacements(context: EvictionContext, state: EvictionState) -> EvictionState:
-    """Return the state without replaced pods, and without evictions past their timeout."""
+    """Return the state without evictions that were replaced or that exceed `drain.timeout`."""
     pending = [
         eviction
         for eviction in (_unreplaced(context, state, eviction) for eviction in state.evicted)
@@ -107,7 +107,7 @@ def _after_replacements(context: EvictionContext, state: EvictionState) -> Evict
 def _missed(
     context: EvictionContext, state: EvictionState, late: Sequence[Evicted]
 ) -> Mapping[Owner, Evicted]:
-    """Return the controllers that still lack a replacement, most recent first."""
+    """Return the controllers that did not replace a pod in time, most recent first."""
     seconds = context.eviction_input.config.budgets.backoff.max_seconds
     new = {eviction.owner: eviction._replace(at=context.now.seconds) for eviction in late}
     before = [eviction for eviction in state.missed.values() if eviction.owner not in new]
@@ -121,24 +121,25 @@ def _missed(
 
 
 def _why_missed(context: EvictionContext, state: EvictionState, name: str) -> Blocker | None:
-    """Return the first pod of the node whose controller still lacks a replacement."""
-    found = (state.missed.get(owner_of(pod)) for pod in context.on[name] if not pod.terminating)
-    return next((_not_replaced(eviction) for eviction in found if eviction is not None), None)
+    evictions = (
+        state.missed.get(owner_of(pod)) for pod in context.on[name] if not pod.terminating
+    )
+    return next((_not_replaced(eviction) for eviction in evictions if eviction is not None), None)
 
 
 def _unreplaced(
     context: EvictionContext, state: EvictionState, eviction: Evicted
 ) -> Evicted | None:
-    """Return the eviction while its replacement is missing, else None."""
+    """Return the eviction; None once its pod is replaced or its controller wants fewer pods."""
     pods = [pod for pod in context.of_owner[eviction.owner] if not pod.overdue(context.now)]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (eviction.key, eviction.uid)), None)
     if same is not None:
         return eviction._replace(at=context.now.seconds) if same.terminating else eviction
     serving = sum(map(_serves, pods))
-    alike = sum(other.owner == eviction.owner for other in state.evicted)
+    evicted = sum(other.owner == eviction.owner for other in state.evicted)
     # The absence of a new pod proves nothing: scheduling gates, a quota or a webhook may delay it.
     # The controller wants fewer pods if more pods have disappeared than were evicted.
-    fewer = serving == len(pods) and serving + alike < eviction.ready
+    fewer = serving == len(pods) and serving + evicted < eviction.ready
     return None if fewer or serving >= eviction.ready else eviction
 
 
@@ -153,40 +154,42 @@ def _not_replaced(eviction: Evicted) -> Blocker:
     return Blocker(NOT_REPLACED, message, eviction.key)
 
 
-# The node to drain
+# The node whose pods are evicted
 
 
 def _with_node(context: EvictionContext, state: EvictionState) -> EvictionState:
-    """Return the state with the node to drain now; it changes only if the drain has ended."""
+    """Return the state with the node whose pods are evicted now.
+
+    Another node is chosen only after the evictions of the previous one have ended.
+    """
     failed = dict(state.failed)
     if state.began and context.was_interrupted(state.node):
         failed.setdefault(state.node, _interrupted(context, state.node))
     if state.began and (waited := _why_waited(context, state)) is not None:
         failed.setdefault(state.node, waited)
+    may_begin = isinstance(context.beginning, MayBegin)
     for name in sorted(context.places, key=lambda name: name != state.node):
         same = name == state.node
         if name in failed or not context.on[name] or not context.allows_no_schedule(name):
             continue
-        if not same and not _may_start(context, name):
+        if not same and not (may_begin and context.prefer_no_schedule_period_over(name)):
             continue
         began, why = same and state.began, context.why_never(name)
         why = why or _why_missed(context, state, name)
         if began and why is None:
-            why = context.returned_pod(name, state.here, state.left)
+            why = context.returned_pod(name, state.initial_pods, state.evicted_owners)
         if why is not None:
             failed[name] = why
         elif began or not context.ends_by_itself(name):
-            return _draining(context, state if same else state.released(failed), name, failed)
-    return state.released(failed)
-
-
-def _may_start(context: EvictionContext, name: str) -> bool:
-    """Return whether the drain of another node may start."""
-    return isinstance(context.beginning, MayBegin) and context.prefer_no_schedule_period_over(name)
+            return _emptying(context, state if same else state.stopped(failed), name, failed)
+    return state.stopped(failed)
 
 
 def _why_waited(context: EvictionContext, state: EvictionState) -> Blocker | None:
-    """Return why the drain fails if a replacement is unschedulable, so NoSchedule is forbidden."""
+    """Return why the evictions fail if a replacement is unschedulable, or None.
+
+    Such a replacement forbids the NoSchedule mark of the node.
+    """
     # Without a failure, the replacement would be scheduled to the node once its mark is
     # PreferNoSchedule, and be evicted again after the next NoSchedule mark.
     if state.node not in context.marked or context.allows_no_schedule(state.node):
@@ -209,31 +212,31 @@ def _interrupted(context: EvictionContext, name: str) -> Blocker:
     return Blocker(INTERRUPTED, f"the cluster needs the node again: {', '.join(codes)}")
 
 
-def _draining(
+def _emptying(
     context: EvictionContext, state: EvictionState, name: str, failed: Mapping[str, Blocker]
 ) -> EvictionState:
-    """Return the state in which this node is being drained."""
-    first = not state.here and context.why_not_no_schedule(name) is None
-    here = frozenset(pod.uid for pod in context.on[name]) if first else state.here
-    return replace(state, node=name, here=here, failed=failed)
+    initial_pods = state.initial_pods
+    if not initial_pods and context.why_not_no_schedule(name) is None:
+        initial_pods = frozenset(pod.uid for pod in context.on[name])
+    return replace(state, node=name, initial_pods=initial_pods, failed=failed)
 
 
-def _progress(context: EvictionContext, before: EvictionState, seen: EvictionState) -> int:
-    """Return the time of the last progress of the drain, in Unix seconds."""
+def _progress(context: EvictionContext, before: EvictionState, current: EvictionState) -> int:
+    """Return the Unix second of the last progress of the evictions on the node."""
     # Terminating pods have a grace period of their own, so they count as progress. On a node
     # without a NoSchedule mark they do not: new pods can arrive and terminate there forever.
     progressed = (
-        seen.node != before.node
-        or seen.here != before.here
-        or len(seen.evicted) < len(before.evicted)
+        current.node != before.node
+        or current.initial_pods != before.initial_pods
+        or len(current.evicted) < len(before.evicted)
         or _observes(context)
         or isinstance(context.beginning, Refusal)
         or (
-            context.why_not_no_schedule(seen.node) is None
-            and any(leaves(pod, context.now) for pod in context.on[seen.node])
+            context.why_not_no_schedule(current.node) is None
+            and any(leaves(pod, context.now) for pod in context.on[current.node])
         )
     )
-    return context.now.seconds if progressed else seen.progress
+    return context.now.seconds if progressed else current.progress
 
 
 def _observes(context: EvictionContext) -> bool:
@@ -241,24 +244,22 @@ def _observes(context: EvictionContext) -> bool:
     return context.eviction_input.watched_seconds < OBSERVE_SECONDS
 
 
-def _failed(drain: EvictionDecision) -> EvictionDecision:
-    """Return the decision after a drain without progress within the timeout."""
-    state = drain.state
-    why = _refused(state, drain.evict[0].pod) if drain.evict else drain.waits[0]
-    released = state.released({**state.failed, state.node: why})
-    return replace(drain, state=released, evict=())
+def _failed(decision: EvictionDecision) -> EvictionDecision:
+    """Return the decision after evictions made no progress within `drain.timeout`."""
+    state = decision.state
+    why = _refused(state, decision.evict[0].pod) if decision.evict else decision.waits[0]
+    return replace(decision, state=state.stopped({**state.failed, state.node: why}), evict=())
 
 
 # The pods to evict
 
 
 def _batch(context: EvictionContext, state: EvictionState) -> EvictionDecision:
-    """Decide which pods of the node to evict now, and why the others must wait."""
     if isinstance(context.beginning, Refusal):
         return EvictionDecision(state=state, waits=tuple(context.beginning.blockers))
     pods = context.in_order(state.node)
-    if (soft := context.why_not_no_schedule(state.node)) is not None:
-        return EvictionDecision(state=state, waits=(soft,))
+    if (why_not := context.why_not_no_schedule(state.node)) is not None:
+        return EvictionDecision(state=state, waits=(why_not,))
     if _observes(context):
         return EvictionDecision(state=state)
     if state.evicted:
@@ -267,7 +268,9 @@ def _batch(context: EvictionContext, state: EvictionState) -> EvictionDecision:
         )
     left = [pod for pod in pods if not pod.terminating]
     whys = [why for pod in left if (why := _why_not(context, state, pod)) is not None]
-    if whys and not state.began:  # a drain that fails should not have evicted any pod
+    if (
+        whys and not state.began
+    ):  # if a node cannot become empty, none of its pods should have been evicted
         return EvictionDecision(state=state, waits=tuple(whys))
     evict, waits = _chosen(context, state, left, context.beginning)
     return EvictionDecision(state=state, evict=tuple(evict), waits=tuple(waits))
@@ -276,14 +279,11 @@ def _batch(context: EvictionContext, state: EvictionState) -> EvictionDecision:
 def _chosen(
     context: EvictionContext, state: EvictionState, pods: Sequence[Pod], permit: MayBegin
 ) -> tuple[list[PlannedEviction], list[Blocker]]:
-    """Choose as many pods as may be evicted at once."""
-    limits, (nodes, namespaces, everywhere) = (
-        context.eviction_input.config.drain,
-        context.terminating_pods(),
-    )
-    terminating = nodes[state.node]
-    room = min(limits.max_on_node - terminating, limits.max_in_cluster - everywhere)
-    sets: Counter[object] = Counter()
+    """Return as many pods as the eviction limits allow now, and why each other pod must wait."""
+    limits = context.eviction_input.config.drain
+    on_node, in_namespace, in_cluster = context.terminating_pods()
+    room = min(limits.max_on_node - on_node[state.node], limits.max_in_cluster - in_cluster)
+    stateful_sets: Counter[Owner] = Counter()
     evict: list[PlannedEviction] = []
     waits: list[Blocker] = []
     for pod in pods:
@@ -291,8 +291,8 @@ def _chosen(
         why = _why_not(context, state, pod)
         if why is None and (
             len(evict) >= room
-            or namespaces[pod.namespace] >= limits.max_in_namespace
-            or (owner.kind == STATEFUL_SET and sets[owner])
+            or in_namespace[pod.namespace] >= limits.max_in_namespace
+            or (owner.kind == STATEFUL_SET and stateful_sets[owner])
         ):
             why = Blocker(TURN, "other pods are evicted first", pod.key)
         if why is not None:
@@ -301,13 +301,12 @@ def _chosen(
         ready = sum(map(_serves, context.of_owner[owner]))
         evict.append(PlannedEviction(pod, owner, ready, permit))
         context.budgets.take(pod)
-        namespaces[pod.namespace] += 1
-        sets[owner] += 1
+        in_namespace[pod.namespace] += 1
+        stateful_sets[owner] += 1
     return evict, waits
 
 
 def _why_not(context: EvictionContext, state: EvictionState, pod: Pod) -> Blocker | None:
-    """Return why a pod of the node that is being drained is not evicted now, or None."""
     if (waited_for := why_waited_for(pod, context.now)) is not None:
         return waited_for
     if pod.key not in context.places[state.node]:

@@ -27,7 +27,7 @@ NEVER: Final = frozenset(
 )
 """Findings that forbid an eviction."""
 AWAITED: Final = drainability.UNKNOWN_OWNER | {drainability.GANG}
-"""Findings that forbid an eviction. If the pod runs to completion, the drain waits for it."""
+"""Findings that forbid an eviction. If the pod runs to completion, Ebb waits for its end."""
 
 
 class Owner(NamedTuple):
@@ -44,28 +44,29 @@ def owner_of(pod: Pod) -> Owner:
 
 
 def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
-    """Return why the pod must not be evicted, or None.
+    """Return why the pod must never be evicted, or None.
 
     Pods that terminate, or whose completion Ebb waits for, are not evicted anyway. Users can set
     annotations that protect a pod and thereby its node, but no other node.
     """
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"runs in Ebb's own namespace, {own_namespace}", pod.key)
-    found = (blocker for _, blocker in drainability.findings(pod, now))
+    blockers = (blocker for _, blocker in drainability.findings(pod, now))
     never = NEVER - AWAITED if pod.disruption_facts.completes else NEVER
-    return next((one for one in found if one.reason in never), None)
+    return next((blocker for blocker in blockers if blocker.reason in never), None)
 
 
 def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
     """Return why Ebb waits for the pod to terminate by itself, or None."""
-    found = [blocker for _, blocker in drainability.findings(pod, now)]
-    if any(one.reason is drainability.ON_COMPLETION for one in found):
-        return found[0]
-    if pod.disruption_facts.completes and any(one.reason in AWAITED for one in found):
+    blockers = [blocker for _, blocker in drainability.findings(pod, now)]
+    reasons = [blocker.reason for blocker in blockers]
+    if drainability.ON_COMPLETION in reasons:
+        return blockers[0]
+    if pod.disruption_facts.completes and any(reason in AWAITED for reason in reasons):
         # Even an annotation that allows evictions does not bring the pod back, and an eviction
         # ends one member of a gang.
         return Blocker(COMPLETES, "runs to completion, and Ebb waits for that", pod.key)
-    if pod.owner_kind != JOB or any(one.reason is drainability.SAFE for one in found):
+    if pod.owner_kind != JOB or drainability.SAFE in reasons:
         return None
     message = f"belongs to Job {pod.owner_name}, and Ebb waits for its completion"
     return Blocker(OF_JOB, message, pod.key)

@@ -13,7 +13,7 @@ OWN: Final = Reason(
 )
 INTERRUPTED: Final = Reason(
     "evict-interrupted",
-    "The drain stopped after pods were evicted, because the cluster needs the node again.",
+    "Ebb stopped evicting pods of the node, because the cluster needs the node again.",
     "none needed; to see why the node is needed: ebb explain node {node}",
     "the node is removable again",
 )
@@ -28,8 +28,8 @@ NOT_NO_SCHEDULE: Final = Reason(
     "evict-needs-no-schedule",
     "The node does not have a NoSchedule mark and taint, so new pods could still be scheduled to "
     "it.",
-    "check the log of ebb-controller, and the label and taints of the node: "
-    "kubectl get node {node} -o yaml",
+    "wait: Ebb sets the mark and the taint within seconds; if they stay away, check the log of "
+    "ebb-controller, and the label and taints of the node: kubectl get node {node} -o yaml",
     "the mark and the taint of the node are NoSchedule",
 )
 OF_JOB: Final = Reason(

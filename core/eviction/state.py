@@ -1,4 +1,4 @@
-"""Define the state of a leader's drains; a new leader has none, so it observes first."""
+"""Define what a leader remembers of its evictions; a new leader remembers none, so it observes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from core.model.pod import Pod
 from core.model.reason import Blocker
 
 OBSERVE_SECONDS: Final = 10
-"""Time for which a new leader observes before it evicts.
+"""Time for which a new leader observes the cluster before it evicts pods.
 
 By then controllers have created the replacements of the pods that the previous leader evicted."""
 REFUSED_SECONDS_MIN: Final = 5
@@ -58,21 +58,22 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionState:
-    """The drains and evictions of this leader."""
+    """The evictions of this leader."""
 
     node: str = ""
-    """The node that is being drained; empty if none is."""
-    here: frozenset[str] = frozenset()
+    """Name of the node whose pods are evicted; empty if there is none."""
+    initial_pods: frozenset[str] = frozenset()
     """UIDs of the node's pods when its NoSchedule mark was first observed."""
-    left: frozenset[Owner] = frozenset()
+    evicted_owners: frozenset[Owner] = frozenset()
     """Controllers whose pods were evicted from the node."""
     progress: int = 0
-    """Unix second of the last progress of the drain."""
+    """Unix second of the last progress on the node; evictions without progress fail."""
     evicted: tuple[Evicted, ...] = ()
+    """Evicted pods whose replacement is not Ready yet."""
     refused: Mapping[str, Refused] = field(default_factory=dict)
     """Rejected evictions by the UID of the pod."""
     failed: Mapping[str, Blocker] = field(default_factory=dict)
-    """Nodes whose drain failed, until their mark is released."""
+    """Why the evictions of a node failed, by node, until Ebb has unmarked the node."""
     missed: Mapping[Owner, Evicted] = field(default_factory=dict)
     """Controllers that did not replace an evicted pod in time, with the eviction.
 
@@ -83,27 +84,40 @@ class EvictionState:
         """Return the state after the API server accepted an eviction."""
         pod = eviction.pod
         new = Evicted(pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds)
-        left = self.left | {eviction.owner}
-        return replace(self, left=left, progress=now_seconds, evicted=(*self.evicted, new))
+        return replace(
+            self,
+            evicted_owners=self.evicted_owners | {eviction.owner},
+            progress=now_seconds,
+            evicted=(*self.evicted, new),
+        )
 
-    def released(self, failed: Mapping[str, Blocker]) -> "EvictionState":
-        """Return the state in which no node is being drained.
+    def stopped(self, failed: Mapping[str, Blocker]) -> "EvictionState":
+        """Return the state in which pods of no node are being evicted.
 
-        *failed*: why the drain failed, by node whose mark is to be removed.
+        *failed*: why evictions failed, by node; Ebb unmarks these nodes.
         """
-        return replace(self, node="", here=frozenset(), left=frozenset(), failed=failed)
+        return replace(
+            self,
+            node="",
+            initial_pods=frozenset(),
+            evicted_owners=frozenset(),
+            failed=failed,
+        )
 
     @property
     def began(self) -> bool:
-        """Return whether a pod of the node has been evicted."""
-        return bool(self.left)
+        """Return whether this leader has evicted a pod of `node`."""
+        return bool(self.evicted_owners)
 
     def refusing(self, pod: Pod, why: str, *, until: int) -> "EvictionState":
-        """Return the state after the API server rejected an eviction."""
+        """Return the state after the API server rejected the eviction of the pod.
+
+        *why*: the answer of the API server. *until*: Unix second before which Ebb does not retry.
+        """
         before = self.refused.get(pod.uid)
         new = {pod.uid: Refused(before.times + 1 if before else 1, until, why)}
-        kept = [*(self.refused.keys() - new.keys())][: REFUSALS_MAX - 1]
-        return replace(self, refused={uid: self.refused[uid] for uid in kept} | new)
+        others = [*(self.refused.keys() - new.keys())][: REFUSALS_MAX - 1]
+        return replace(self, refused={uid: self.refused[uid] for uid in others} | new)
 
     def pause_seconds(self, pod: Pod) -> int:
         """Return the minimum pause in seconds after another rejection of the pod's eviction."""

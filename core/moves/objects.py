@@ -12,7 +12,7 @@ from core.model.resources import Resources
 
 ROLLING_UPDATE: Final = "RollingUpdate"
 MANAGER: Final = "kube-ebb"
-"""Field manager of Ebb's writes to `scale`; managedFields tells by it who set the replicas."""
+"""Field manager of Ebb's writes to `scale`; managedFields names it if Ebb has set the replicas."""
 HPA_MANAGER: Final = "kube-controller-manager"
 """Field manager of the HorizontalPodAutoscaler controller."""
 HPA_WINDOW_SECONDS: Final = 300

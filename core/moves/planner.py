@@ -199,8 +199,6 @@ def plan_moves(context: SurgeContext) -> MovePlan:
 
 
 class _Choice:
-    """The moves chosen so far, and the limits on them."""
-
     def __init__(self, context: SurgeContext, permit: MayBegin) -> None:
         self._context, self._permit = context, permit
         self._limits = context.surge_input.config.surge
@@ -216,7 +214,6 @@ class _Choice:
         self._waits: list[Blocker] = []
 
     def plan(self) -> MovePlan:
-        """Return the moves that begin now, and why other pods of marked nodes are not moved."""
         blockers = {
             pod.key: self._context.blockers(pod)
             for pods in self._context.on.values()
@@ -230,7 +227,6 @@ class _Choice:
         return MovePlan(tuple(self._begin), tuple(self._waits))
 
     def _limit(self, pod: Pod) -> list[Blocker]:
-        """Return why a pod without other reasons must wait."""
         if self._context.pods_pending:
             return [Blocker(PENDING, "other pods are unschedulable", pod.key)]
         deployment = self._context.surge_input.objects.deployment_of(pod)

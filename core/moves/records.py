@@ -74,7 +74,7 @@ class MoveOutcome(StrEnum):
     POD_GONE = "pod_gone"
     """The pod to move terminated by itself."""
     NODE_UNMARKED = "node_released"
-    """The mark of the node was released."""
+    """The node was unmarked."""
     PENDING_PODS = "pending_pods"
     """Other pods were unschedulable and need the room of the new pod."""
     ROLLOUT = "rollout"
@@ -286,7 +286,7 @@ def _move(found: Mapping[str, Any]) -> MoveRecord:
 
 
 def _pause(found: Mapping[str, Any]) -> Pause:
-    """Return a pause. Raises: ValueError, TypeError, KeyError."""
+    """Return a pause of a Deployment. Raises: ValueError, TypeError, KeyError."""
     return Pause(
         namespace=_name(found["namespace"]),
         deployment=_name(found["deployment"]),

@@ -153,7 +153,7 @@ def _raise(
 
 
 def _is_off(record: MoveRecord, view: MoveView, deployment: ObservedDeployment) -> bool:
-    """Return whether a move must not raise the replicas any more."""
+    """Return whether the move must not raise the replicas any more."""
     return (
         record.leader != view.leader
         or not view.allowed

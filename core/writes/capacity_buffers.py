@@ -46,7 +46,7 @@ BufferShape = tuple[Resources, NodeConstraints]
 
 
 class Wanted(NamedTuple):
-    """A buffer that should exist."""
+    """A CapacityBuffer that should exist."""
 
     replicas: int
     spec: Json
@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
 
 
 class ExistingBuffer(NamedTuple):
-    """A buffer that exists."""
+    """A CapacityBuffer that exists."""
 
     replicas: int
     version: str
@@ -63,7 +63,10 @@ class ExistingBuffer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Ebb's buffers and templates by name; a buffer without a template has no effect."""
+    """Ebb's CapacityBuffers and PodTemplates in the cluster, by name.
+
+    A buffer without a template has no effect.
+    """
 
     buffers: Mapping[str, ExistingBuffer] = field(default_factory=dict)
     templates: Mapping[str, BufferShape | None] = field(default_factory=dict)
@@ -74,16 +77,16 @@ class Found:
     @property
     def published(self) -> Mapping[BufferShape, int]:
         """Return the number of pods in all buffers, by their requests and constraints."""
-        found: dict[BufferShape, int] = {}
-        for name, one in self.buffers.items():
+        pods: dict[BufferShape, int] = {}
+        for name, buffer in self.buffers.items():
             shape = self.templates.get(name)
-            if shape and one.replicas > 0:
-                found[shape] = max(one.replicas, found.get(shape, 0))
-        return found
+            if shape and buffer.replicas > 0:
+                pods[shape] = max(buffer.replicas, pods.get(shape, 0))
+        return pods
 
     @property
     def empty(self) -> bool:
-        """Return whether there are no objects of Ebb."""
+        """Return whether the cluster has neither buffers nor templates of Ebb."""
         return not (self.buffers or self.templates)
 
 
@@ -114,96 +117,106 @@ def wanted(
     share: Fraction,
     inherited: Mapping[BufferShape, int] = MappingProxyType({}),
 ) -> dict[str, Wanted]:
-    """Return the buffers for the *expected* pods, limited to a *share* of the cluster's capacity.
+    """Return the buffers for the *expected* pods, by name, within a *share* of the capacity.
 
     Without this limit, users who create and delete many pods could make the autoscaler buy nodes
-    for all of them at once. *whole*: capacity of the cluster. *inherited*: pods announced by the
-    previous leader, kept while this leader has no reason to announce fewer. The same limits apply
-    to them; inherited pods that this leader does not expect count as one reach.
+    for all of them at once. *whole*: capacity of the cluster. *inherited*: pods in the buffers of
+    the previous leader, kept while this leader has no reason to ask for fewer. The same limits
+    apply to them; inherited pods that this leader does not expect count as one reach.
     """
-    shape: Counter[BufferShape] = Counter()
+    counts: Counter[BufferShape] = Counter()
     reaches: dict[BufferShape, str] = {}
-    for kind, many in expected.items():
-        one = kind.requests, _as_read(kind.node_constraints)
-        shape[one] += many
-        reaches[one] = min(kind.reach, reaches.get(one, kind.reach))
-    for one, many in inherited.items():
-        shape[one] = max(shape[one], many)
-        reaches.setdefault(one, INHERITED)
-    costs = {one: max(share_of_room(one[0], whole), 1) for one in shape}
-    ranked = sorted(shape, key=lambda one: (-costs[one] * shape[one], repr(one)))
-    announced = round_robin(ranked, reaches.__getitem__)[:PUBLISHED_MAX]
-    asked = [_Asked(reaches[one], costs[one], min(shape[one], REPLICAS_MAX)) for one in announced]
-    found: dict[str, Wanted] = {}
-    for one, many in zip(announced, _shared(asked, int(share * SHARE_SCALE)), strict=True):
-        if many:
-            digest = sha256(repr(one).encode()).hexdigest()[:NAME_DIGITS]
-            found[f"{PREFIX}{digest}"] = Wanted(many, pod_spec(*one))
-    return found
+    for pod_shape, count in expected.items():
+        shape = pod_shape.requests, _as_read(pod_shape.node_constraints)
+        counts[shape] += count
+        reaches[shape] = min(pod_shape.reach, reaches.get(shape, pod_shape.reach))
+    for shape, count in inherited.items():
+        counts[shape] = max(counts[shape], count)
+        reaches.setdefault(shape, INHERITED)
+    costs = {shape: max(share_of_room(shape[0], whole), 1) for shape in counts}
+    ranked = sorted(counts, key=lambda shape: (-costs[shape] * counts[shape], repr(shape)))
+    published = round_robin(ranked, reaches.__getitem__)[:PUBLISHED_MAX]
+    demands = [
+        _ShapeDemand(reaches[shape], costs[shape], min(counts[shape], REPLICAS_MAX))
+        for shape in published
+    ]
+    buffers: dict[str, Wanted] = {}
+    for shape, pods in zip(published, _shared(demands, int(share * SHARE_SCALE)), strict=True):
+        if pods:
+            digest = sha256(repr(shape).encode()).hexdigest()[:NAME_DIGITS]
+            buffers[f"{PREFIX}{digest}"] = Wanted(pods, pod_spec(*shape))
+    return buffers
 
 
 def _as_read(node_constraints: NodeConstraints) -> NodeConstraints:
-    """Return the node constraints as they would be read from a template of such pods."""
+    """Return the node constraints as Ebb would read them from a PodTemplate with them."""
     selector = tuple(sorted(dict(node_constraints.labels).items()))
-    found = NodeConstraints(selector, node_constraints.affinity, node_constraints.tolerations)
-    return with_extended(found, node_constraints.extended)
+    plain = NodeConstraints(selector, node_constraints.affinity, node_constraints.tolerations)
+    return with_extended(plain, node_constraints.extended)
 
 
-class _Asked(NamedTuple):
-    """The number of pods of one shape, and the share of capacity that each takes."""
-
+class _ShapeDemand(NamedTuple):
     reach: str
     cost: int
+    """Share of the cluster's capacity that one pod takes, in 1 / SHARE_SCALE."""
     pods: int
+    """Number of expected pods."""
 
 
-def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
-    """Return the number of pods of each shape that fit in the share that is *left*.
+def _shared(demands: Sequence[_ShapeDemand], left: int) -> list[int]:
+    """Divide the capacity *left* among the shapes, and return the number of pods of each shape.
 
-    The next pod is always of the reach with the smallest share so far, and there of the shape with
-    the smallest share.
+    One pod after another gets its share: the next pod is of the reach with the smallest share so
+    far, and there of the shape with the smallest share. *left*: in 1 / SHARE_SCALE.
     """
-    found = [0] * len(asked)
+    pods = [0] * len(demands)
     queues: dict[str, list[tuple[int, int]]] = {}
-    for number, one in enumerate(asked):
-        queues.setdefault(one.reach, []).append((0, number))
+    for number, demand in enumerate(demands):
+        queues.setdefault(demand.reach, []).append((0, number))
     turns = [(0, reach) for reach in sorted(queues)]
     while turns:
         spent, reach = heappop(turns)
         so_far, number = heappop(queues[reach])
-        one = asked[number]
-        if one.cost <= left:
-            left -= one.cost
-            spent += one.cost
-            found[number] += 1
-            if found[number] < one.pods:
-                heappush(queues[reach], (so_far + one.cost, number))
+        demand = demands[number]
+        if demand.cost <= left:
+            left -= demand.cost
+            spent += demand.cost
+            pods[number] += 1
+            if pods[number] < demand.pods:
+                heappush(queues[reach], (so_far + demand.cost, number))
         if queues[reach]:
             heappush(turns, (spent, reach))
-    return found
+    return pods
 
 
-def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[BufferChange]:
-    """Yield the writes that turn the *found* objects into the *asked* ones, reductions first."""
+def changes(buffers: Mapping[str, Wanted], existing: Found) -> Iterator[BufferChange]:
+    """Yield the writes that replace the *existing* objects by these *buffers*, reductions first.
+
+    A buffer whose number of pods differs little from the wanted number is not resized.
+    """
     # If additions came first, the autoscaler could add nodes for both the old and the new pods.
-    for name in sorted(found.buffers.keys() - asked.keys()):
-        yield BufferChange(Operation.DROP_BUFFER, name, version=found.buffers[name].version)
-    for name in sorted(found.templates.keys() - asked.keys()):
+    for name in sorted(existing.buffers.keys() - buffers.keys()):
+        yield BufferChange(Operation.DROP_BUFFER, name, version=existing.buffers[name].version)
+    for name in sorted(existing.templates.keys() - buffers.keys()):
         yield BufferChange(Operation.DROP_TEMPLATE, name)
     resized = [
-        BufferChange(Operation.RESIZE, name, one.replicas, version=existing.version)
-        for name, one in asked.items()
-        if (existing := found.buffers.get(name)) is not None
-        and _is_material(existing.replicas, one.replicas)
+        BufferChange(Operation.RESIZE, name, buffer.replicas, version=before.version)
+        for name, buffer in buffers.items()
+        if (before := existing.buffers.get(name)) is not None
+        and _is_material(before.replicas, buffer.replicas)
     ]
     yield from sorted(
-        resized, key=lambda one: (one.replicas > found.buffers[one.name].replicas, one.name)
+        resized,
+        key=lambda change: (
+            change.replicas > existing.buffers[change.name].replicas,
+            change.name,
+        ),
     )
-    for name, one in sorted(asked.items()):
-        if name not in found.templates:
-            yield BufferChange(Operation.ADD_TEMPLATE, name, spec=one.spec)
-        if name not in found.buffers:
-            yield BufferChange(Operation.ADD_BUFFER, name, one.replicas)
+    for name, buffer in sorted(buffers.items()):
+        if name not in existing.templates:
+            yield BufferChange(Operation.ADD_TEMPLATE, name, spec=buffer.spec)
+        if name not in existing.buffers:
+            yield BufferChange(Operation.ADD_BUFFER, name, buffer.replicas)
 
 
 def _is_material(was: int, now: int) -> bool:
@@ -217,21 +230,15 @@ def pod_spec(requests: Resources, node_constraints: NodeConstraints) -> Json:
     if node_constraints.labels:
         spec["nodeSelector"] = dict(node_constraints.labels)
     if node_constraints.affinity is not None:
-        terms = {"nodeSelectorTerms": [_term(one) for one in node_constraints.affinity]}
+        terms = {"nodeSelectorTerms": [_term(term) for term in node_constraints.affinity]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         spec["affinity"] = {"nodeAffinity": required}
     if node_constraints.tolerations:
-        spec["tolerations"] = [_toleration(one) for one in node_constraints.tolerations]
+        spec["tolerations"] = [_toleration(each) for each in node_constraints.tolerations]
     return spec
 
 
 def _amounts(requests: Resources) -> Json:
-    """Return the requests and limits of a container.
-
-    Extended resources must have equal limits, and huge pages need a CPU or memory request:
-    otherwise the API server rejects the template. Source: validateContainerResourceRequirements of
-    pkg/apis/core/validation.
-    """
     amounts = (
         ("cpu", requests.cpu_millis, "m"),
         ("memory", requests.memory_bytes, ""),
@@ -240,21 +247,28 @@ def _amounts(requests: Resources) -> Json:
     shared = {name: f"{amount}{unit}" for name, amount, unit in amounts if amount}
     whole = {name: str(units) for name, units in requests.extended}
     if whole:
-        # The API server requires equal limits, and a CPU or memory request beside huge pages.
+        # The API server rejects extended resources without equal limits, and huge pages without a
+        # CPU or memory request. Source: validateContainerResourceRequirements of
+        # pkg/apis/core/validation.
         return {"requests": {"cpu": "0m", **shared, **whole}, "limits": whole}
     return {"requests": shared}
 
 
 def _term(term: SelectorTerm) -> Json:
     parts = ("matchExpressions", term.labels), ("matchFields", term.fields)
-    return {name: [_requirement(one) for one in asked] for name, asked in parts if asked}
+    return {name: [_requirement(each) for each in listed] for name, listed in parts if listed}
 
 
-def _requirement(asked: Requirement) -> Json:
-    values = {"values": list(asked.values)} if asked.values else {}
-    return {"key": asked.key, "operator": asked.operator, **values}
+def _requirement(requirement: Requirement) -> Json:
+    values = {"values": list(requirement.values)} if requirement.values else {}
+    return {"key": requirement.key, "operator": requirement.operator, **values}
 
 
-def _toleration(one: Toleration) -> Json:
-    parts = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+def _toleration(toleration: Toleration) -> Json:
+    parts = {
+        "key": toleration.key,
+        "operator": toleration.operator,
+        "value": toleration.value,
+        "effect": toleration.effect,
+    }
     return {name: text for name, text in parts.items() if text}

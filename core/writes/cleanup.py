@@ -11,7 +11,7 @@ from core.writes.write import Write, WriteKind
 
 
 def cleanup_write(node: Node, taint_key: str) -> Write[Node] | None:
-    """Return the next write of a cleanup, or None if the Node has nothing of Ebb.
+    """Return the next write of `ebb cleanup` to the Node, or None if the Node has nothing of Ebb.
 
     The first write removes the labels and annotations with a prefix of Ebb, whatever version wrote
     them; its note lists them. If no webhook removes the taint then, a second write does.
@@ -28,9 +28,10 @@ def cleanup_write(node: Node, taint_key: str) -> Write[Node] | None:
 
 
 def annotation_keys_of_ebb(node: Node) -> list[str]:
-    """Return the keys of Ebb's annotations on the Node, sorted; never a person's opt-out.
+    """Return the sorted keys of the annotations that Ebb has written on the Node.
 
-    The annotation that protects from scale-down is included only if Ebb has set it.
+    The annotation that protects from scale-down is included only if Ebb has set it. The annotation
+    with which a person opts the Node out is never included.
     """
     protection = protection_of(node)
     written = {key for key in node.annotations if key.startswith(OUR_PREFIXES)}

@@ -52,7 +52,7 @@ Costs reach COST_MAX only after the year 2050."""
 Costs = Mapping[str | None, int]
 """Costs by node."""
 Numbers = Mapping[str, int]
-"""Rank of scale-in targets by node; the lowest rank is emptied first."""
+"""Rank of scale-in targets by node; scale-ins empty the node with the lowest rank first."""
 NOBODY: Final[Numbers] = {}
 _OF_MOVES: Final = frozenset((str(MOVE_COST), str(UNDO_COST)))
 _COST: Final = re.compile(r"0|-[0-9]{1,64}|[1-9][0-9]{0,9}")
@@ -74,10 +74,10 @@ def next_cost(number: int) -> int:
 
 
 def number_of(cost: str | None) -> int:
-    """Return a deletion cost as the ReplicaSet controller reads it; an invalid one counts as 0."""
-    written = cost or ""
-    found = int(written) if _COST.fullmatch(written) else 0
-    return found if found in COSTS else 0
+    """Return a pod deletion cost as the ReplicaSet controller reads it: 0 if absent or invalid."""
+    text = cost or ""
+    number = int(text) if _COST.fullmatch(text) else 0
+    return number if number in COSTS else 0
 
 
 def has_cost(pod: Pod, cost: int) -> bool:
@@ -86,7 +86,7 @@ def has_cost(pod: Pod, cost: int) -> bool:
 
 
 def cost_write(pod: Pod, cost: int) -> Write[Pod]:
-    """Return the write that gives the pod a cost for a surge move: MOVE_COST or UNDO_COST."""
+    """Return the write that gives the pod this deletion cost of Ebb."""
     keys = COST_ANNOTATION, COST_OURS_ANNOTATION
     return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
 
@@ -99,11 +99,12 @@ def decide_costs(
     moving: Collection[str] = (),
     enabled: bool,
 ) -> tuple[Write[Pod], ...]:
-    """Return the writes that set or remove the pods' deletion costs.
+    """Return the writes that set or remove the deletion costs of the pods of the cluster.
 
     *next_in_line*: ranks of unmarked nodes whose pods also get a cost
     (core.engine.scale_in_targets). *moving*: UIDs of the pods that surge moves replace; their cost
-    is written by the move (core.moves), and all other pods lose that cost.
+    is written by the move (core.moves), and all other pods lose that cost. *enabled*: False
+    removes all costs of Ebb.
 
     Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
     the updates of a namespace, those on nodes with the oldest marks come first.
@@ -112,18 +113,20 @@ def decide_costs(
     Applied to its own result, the function returns no writes. Costs of others are never changed.
     """
     costs = _costs(cluster, taint_key, next_in_line) if enabled else {}
-    concerned = [
+    pods = [
         pod
         for pod in cluster.pods
         if (pod.deletion_cost_ours is not None or pod.node in costs) and not pod.terminating
     ]
-    clears = [pod for pod in concerned if _to_clear(pod, costs)]
-    sets = [pod for pod in concerned if _to_set(pod, costs, moving)]
+    removals = [_removal(pod) for pod in pods if _to_remove(pod, costs)]
+    updated = [pod for pod in pods if _to_set(pod, costs, moving)]
+    updated.sort(key=lambda pod: (costs[pod.node], pod.namespace, pod.name))
+    updates = [cost_write(pod, costs[pod.node]) for pod in updated]
     # A reconciliation applies only the first writes. A user who may write Pods in one namespace
     # can forge any number of costs to remove, after each reconciliation again, and must not delay
     # all other writes.
-    both = zip_longest(*map(_in_turns, (map(_clear, clears), _sets(sets, costs))))
-    return tuple(write for pair in both for write in pair if write is not None)
+    pairs = zip_longest(_in_turns(removals), _in_turns(updates))
+    return tuple(write for pair in pairs for write in pair if write is not None)
 
 
 def pods_of_other_writers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -147,24 +150,21 @@ def pods_of_other_writers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def _costs(cluster: Cluster, taint_key: str, next_in_line: Numbers) -> Costs:
-    found: dict[str | None, int] = {}
+    costs: dict[str | None, int] = {}
     for node in cluster.nodes:
         if mark_of(node.labels) is not None:
-            found[node.name] = cost_of(node, taint_key)
+            costs[node.name] = cost_of(node, taint_key)
         elif node.name in next_in_line:
-            found[node.name] = next_cost(next_in_line[node.name])
-    return found
+            costs[node.name] = next_cost(next_in_line[node.name])
+    return costs
 
 
 def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
     return round_robin(writes, lambda write: write.before.namespace)
 
 
-def _to_clear(pod: Pod, costs: Costs) -> bool:
-    """Return whether to remove Ebb's cost from a pod.
-
-    It is removed if the node of the pod gives it no cost any more, or if someone changed the cost.
-    """
+def _to_remove(pod: Pod, costs: Costs) -> bool:
+    # Remove the cost if the node of the pod gives it no cost any more, or if someone changed it.
     # If a person removed the cost only (None), keep Ebb's own annotation: it shows that the cost
     # was written once, so that Ebb does not write it again.
     ours = pod.deletion_cost_ours
@@ -181,25 +181,15 @@ def _to_set(pod: Pod, costs: Costs, moving: Collection[str]) -> bool:
         return False
     if current in _OF_MOVES:
         return pod.uid not in moving
-    # Pods do not move, so a cost stays right until its node is marked or its mark is released.
-    return current is None or _is_next(current) is not (costs[pod.node] >= NEXT_MIN)
+    # Pods do not move, so a cost stays right until Ebb marks or unmarks the node.
+    return current is None or _is_target_cost(current) is not (costs[pod.node] >= NEXT_MIN)
 
 
-def _is_next(cost: str) -> bool:
-    """Return whether a cost is that of pods on scale-in targets."""
+def _is_target_cost(cost: str) -> bool:
+    """Return whether pods on scale-in targets have such a cost."""
     return _NEXT.fullmatch(cost) is not None and int(cost) >= NEXT_MIN
 
 
-def _clear(pod: Pod) -> Write[Pod]:
+def _removal(pod: Pod) -> Write[Pod]:
     costs: Keys = {COST_ANNOTATION: None} if pod.has_our_cost else {}
     return Write.of(CostKind.REMOVE, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
-
-
-def _sets(pods: Iterable[Pod], costs: Costs) -> list[Write[Pod]]:
-    found = ((costs[pod.node], pod) for pod in pods)
-    ordered = sorted(found, key=lambda one: (one[0], one[1].namespace, one[1].name))
-    keys = COST_ANNOTATION, COST_OURS_ANNOTATION
-    return [
-        Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
-        for cost, pod in ordered
-    ]

@@ -22,17 +22,23 @@ from core.writes.write import WriteKind
 
 
 class MarkState(Enum):
-    """State of a Node: one of UNMARKED, SOFT and HARD, and possibly others in addition."""
+    """State of a Node: UNMARKED, PREFER_NO_SCHEDULE or NO_SCHEDULE, and possibly others."""
 
     UNMARKED = "unmarked", "The node has no mark."
-    PREFER_NO_SCHEDULE = "PreferNoSchedule", "The node is marked `soft`: kube-scheduler avoids it."
-    NO_SCHEDULE = "NoSchedule", "The node is marked `hard`: kube-scheduler places no pods on it."
+    PREFER_NO_SCHEDULE = (
+        "PreferNoSchedule",
+        "The node has a PreferNoSchedule mark: kube-scheduler avoids it.",
+    )
+    NO_SCHEDULE = (
+        "NoSchedule",
+        "The node has a NoSchedule mark: kube-scheduler places no pods on it.",
+    )
     PROTECTED = (
         "protected",
         "Marked, and protected from scale-down until the node is empty and not reserved.",
     )
     SCALE_DOWN_ALLOWED = (
-        "released to the autoscaler",
+        "scale-down allowed",
         "Marked, and not protected: the autoscaler may remove the node.",
     )
     PROTECTION_ENDING = (
@@ -50,7 +56,7 @@ class MarkState(Enum):
     BACKING_OFF = (
         "backing off",
         (
-            "The node missed its deadline or its drain failed: Ebb does not mark it for some "
+            "The node missed its deadline or its evictions failed: Ebb does not mark it for some "
             "time. The annotation remains for another `backoff.max`, because it counts the "
             "failures: if the node fails again, the next backoff is longer."
         ),
@@ -83,7 +89,10 @@ class Event(Enum):
         "a taint of another program announces the removal of a node on which Ebb has written",
     )
     OBSERVE = "observe", "the configured mode is observe"
-    EVICTION_FAILED = "drain failed", "a pod cannot be evicted, or the drain was interrupted"
+    EVICTION_FAILED = (
+        "eviction failed",
+        "a pod cannot be evicted, or the evictions were interrupted",
+    )
     UNREMOVABLE = "not removable", "the cluster needs the node"
     EMPTY_AT_DEADLINE = (
         "empty at deadline",
@@ -99,7 +108,7 @@ class Event(Enum):
     MARK_REMOVED = "mark removed", "someone else removed the mark"
     PROTECTION_WANTED = (
         "protection wanted",
-        "the node needs protection from scale-down until Ebb releases it to the autoscaler",
+        "the node needs protection until Ebb allows its scale-down",
     )
     WRONG_ANNOTATION = (
         "wrong annotation",
@@ -185,8 +194,8 @@ class Transition(Enum):
         WriteKind.SET_PREFER_NO_SCHEDULE,
         MarkState.PREFER_NO_SCHEDULE,
     )
-    UNMARK = "release the mark", WriteKind.UNMARK, MarkState.PROTECTION_ENDING
-    BACK_OFF = "release the mark and back off", WriteKind.UNMARK, MarkState.BACKING_OFF
+    UNMARK = "unmark", WriteKind.UNMARK, MarkState.PROTECTION_ENDING
+    BACK_OFF = "unmark and back off", WriteKind.UNMARK, MarkState.BACKING_OFF
     REMOVE_ALL = "remove the mark and all annotations", WriteKind.UNMARK, MarkState.UNMARKED
     REMOVE_REST = "remove all annotations", WriteKind.REMOVE_PROTECTION, MarkState.UNMARKED
     PROTECT = "protect from scale-down", WriteKind.PROTECT, MarkState.PROTECTED
@@ -201,7 +210,7 @@ class Transition(Enum):
         MarkState.PROTECTED_UNMARKED,
     )
     ALLOW_SCALE_DOWN = (
-        "release to the autoscaler",
+        "allow scale-down",
         WriteKind.REMOVE_PROTECTION,
         MarkState.SCALE_DOWN_ALLOWED,
     )
@@ -305,7 +314,7 @@ reconciliation."""
 
 
 def states(node: Node) -> Iterator[MarkState]:
-    """Yield the states of a Node."""
+    """Yield the states of a Node, as its labels and annotations record them."""
     mark, annotations, protection = mark_of(node.labels), node.annotations, protection_of(node)
     if mark is None:
         if MARK_LABEL in node.labels:

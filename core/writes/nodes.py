@@ -2,7 +2,7 @@
 
 In mode observe new marks are only reported; marks and annotations of mode enforce are removed.
 Scale-down protection starts with the mark. It ends when the node is empty, returns when a pod
-arrives, and stays for some time after a release of the mark. Ebb writes nothing to a Node that is
+arrives, and stays for some time after Ebb unmarks the node. Ebb writes nothing to a Node that is
 being deleted. These rules follow from the behavior of Cluster Autoscaler. core.marks has the keys.
 """
 
@@ -57,7 +57,7 @@ from core.writes.life_cycle import LAST, TABLE, Event, Transition, states
 from core.writes.write import URGENT, Keys, Write, WriteKind
 
 TIMES_MAX: Final = 1000
-"""Maximum count of missed deadlines in the backoff annotation."""
+"""Maximum count of missed deadlines and failed evictions in the backoff annotation."""
 MARKS_PER_RECONCILIATION_MAX: Final = 200
 """Maximum number of new marks in one reconciliation; a mark takes about ten milliseconds."""
 PROTECTIONS_PER_RECONCILIATION_MAX: Final = 200
@@ -73,20 +73,20 @@ class LeaderObservations:
     """Facts that this leader has observed itself, beyond the current cluster."""
 
     seconds: int
-    """Time for which it has observed, in seconds."""
+    """Time for which the leader has observed the cluster, in seconds."""
     no_schedule_blockers: no_schedule.NoScheduleBlockers
     """Reasons against a NoSchedule mark, by marked node."""
     no_schedule: frozenset[str] = frozenset()
-    """Nodes that are being drained; their mark must be NoSchedule regardless of its age."""
+    """Nodes whose pods Ebb evicts; their mark must be NoSchedule regardless of its age."""
     failed: Mapping[str, Blocker] = field(default_factory=dict)
-    """Reason for the failed drain, by node."""
+    """Why evictions failed, by node."""
     protected: Mapping[str, int] = field(default_factory=dict)
     """Unix second of the last reconciliation in which each unmarked node was to be protected."""
     reserved: Mapping[str, int] = field(default_factory=dict)
     """Unix second of the last reconciliation in which each node was reserved for expected pods."""
 
     def long(self, seconds: int) -> bool:
-        """Return whether the leader has observed long enough to end something of this duration."""
+        """Return whether the leader has observed long enough to end a time of *seconds*."""
         # The clock of another leader may have set the end. A wrong clock must not end it early.
         return self.seconds >= min(seconds, WATCH_SECONDS)
 
@@ -100,11 +100,12 @@ def decide(
     owner: str,
     watch: LeaderObservations | None = None,
 ) -> tuple[Write[Node], ...]:
-    """Return the writes that change the Nodes to match the plan.
+    """Return the writes that make the Nodes match the plan.
 
-    Urgent writes come first, NoSchedule marks first. Then come other writes, then protection of
-    unmarked nodes, empty nodes first. New marks come last, in the plan's order. Without a *watch*
-    the facts come from the cluster alone.
+    Urgent writes come first, those on nodes with a NoSchedule mark before others. Then come other
+    writes, then protection of unmarked nodes, empty nodes first. New marks come last, in the order
+    of the plan. *owner*: name of the leader. *watch*: what the leader has observed; None for
+    commands, which know the cluster only.
     """
     if watch is None:
         watch = LeaderObservations(
@@ -115,15 +116,15 @@ def decide(
     )
     writes = [write for node in cluster.nodes for write in planner.of(node)]
     # In the plan's order, the marks written so far always form a valid plan.
-    marks = _of(WriteKind.MARK, writes, lambda write: planner.order[write.key])
-    protections = _of(
+    marks = _sorted_of_kind(WriteKind.MARK, writes, lambda write: planner.order[write.key])
+    protections = _sorted_of_kind(
         WriteKind.PROTECT_UNMARKED,
         writes,
         lambda write: (write.key in planner.occupied, write.key),
     )
-    protections += _of(WriteKind.UPDATE_RESERVE, writes, lambda write: write.key)
+    protections += _sorted_of_kind(WriteKind.UPDATE_RESERVE, writes, lambda write: write.key)
     limited = (WriteKind.MARK, WriteKind.PROTECT_UNMARKED, WriteKind.UPDATE_RESERVE)
-    others = sorted((write for write in writes if write.kind not in limited), key=_place)
+    others = sorted((write for write in writes if write.kind not in limited), key=_urgency)
     # Limit the writes that can wait, so that the next reconciliation with its urgent writes comes
     # soon.
     return (
@@ -133,19 +134,19 @@ def decide(
     )
 
 
-def _of(
+def _sorted_of_kind(
     kind: WriteKind, writes: Iterable[Write[Node]], order: Callable[[Write[Node]], Any]
 ) -> list[Write[Node]]:
     return sorted((write for write in writes if write.kind is kind), key=order)
 
 
-def _place(write: Write[Node]) -> tuple[int, bool, str]:
-    place = URGENT.index(write.kind) if write.kind in URGENT else len(URGENT)
-    return place, mark_of(write.before.labels) is not Mark.NO_SCHEDULE, write.key
+def _urgency(write: Write[Node]) -> tuple[int, bool, str]:
+    position = URGENT.index(write.kind) if write.kind in URGENT else len(URGENT)
+    return position, mark_of(write.before.labels) is not Mark.NO_SCHEDULE, write.key
 
 
 class NodePatchPlanner:
-    """Plan the writes of one reconciliation, node by node."""
+    """Compute the writes to each Node in one reconciliation."""
 
     def __init__(
         self,
@@ -164,17 +165,20 @@ class NodePatchPlanner:
         self._refused = isinstance(may_begin(config, Now(self._now)), Refusal)
         self.order = {removal.node: removal.order for removal in plan.removals}
         self._kept = {kept.node: kept.blockers for kept in plan.kept}
-        self._reserve = {one.node: (one.why,) for one in plan.reserve}
+        self._reserve = {reserved.node: (reserved.why,) for reserved in plan.reserve}
         self._protected_names = plan.protected
         self._planned = self.order.keys() | plan.protected
-        asked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
-        asked |= {n.name for n in cluster.nodes if PROTECTION_ANNOTATION in n.annotations}
-        self.occupied = occupants(cluster, Now(self._now), asked | plan.protected)
+        written = {
+            node.name
+            for node in cluster.nodes
+            if mark_of(node.labels) is not None or PROTECTION_ANNOTATION in node.annotations
+        }
+        self.occupied = occupants(cluster, Now(self._now), written | plan.protected)
         self._unprotectable = unprotectable(cluster, Now(self._now))
         self._busy = busy(cluster, config.scale_down_protection.utilization, Now(self._now))
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
-        """Return the writes for a Node: one for each event with a transition from its states.
+        """Yield the writes to a Node, one for each event that changes a state of the Node.
 
         If several states of the Node have a transition for an event, the first one counts.
         """
@@ -182,23 +186,23 @@ class NodePatchPlanner:
             return
         current, reserve_written = tuple(states(node)), False
         for event in self._events(node):
-            acts = TABLE[event]
+            transitions = TABLE[event]
             if event is Event.RESERVE_CHANGED and reserve_written:
                 return  # an earlier write includes the annotation
             for state in current:
-                if state in acts:
-                    reserve_written = acts[state] is not Transition.REPAIR_TAINTS
-                    write = self._write(acts[state], node, self._note(event, node))
-                    yield (
-                        replace(write, code=self._code(event, node)) if _unmarks(write) else write
-                    )
+                if (transition := transitions.get(state)) is not None:
+                    reserve_written = transition is not Transition.REPAIR_TAINTS
+                    write = self._write(transition, node, self._note(event, node))
+                    if write.kind is WriteKind.UNMARK and mark_of(node.labels) is not None:
+                        write = replace(write, code=self._code(event, node))
+                    yield write
                     if event in LAST:
                         return
                     break
 
     def _may_change(self, node: Node) -> bool:
-        """Return whether the plan names the Node, or the Node has a field that only Ebb writes."""
-        # Most Nodes of a cluster have neither, and no event has a transition for such a Node.
+        # No event has a transition for a Node that the plan does not name and that has no field of
+        # Ebb. Most Nodes of a cluster are such Nodes.
         return (
             node.name in self._planned
             or MARK_LABEL in node.labels
@@ -228,12 +232,12 @@ class NodePatchPlanner:
             yield Event.WRONG_TAINTS
         unmarked = mark_of(node.labels) is None
         yield from self._unmarked(node) if unmarked else self._marked(node, details)
-        if self._reserve_annotation(node) and not self._may_be_kept_again(node):
+        if self._reserve_annotation(node) and not self._may_be_reserved_again(node):
             yield Event.RESERVE_CHANGED
 
     def _leaving(self, node: Node) -> Iterable[Event]:
-        """Yield the events of a leaving node, so that its autoscaler can remove it at once."""
-        # If the autoscaler gives up the removal, the node is evaluated like any other.
+        # Ebb removes its fields, so that the autoscaler can remove the node at once. If the
+        # autoscaler gives up the removal, Ebb evaluates the node like any other.
         if being_deleted(node):
             yield Event.DELETED
             return
@@ -243,7 +247,6 @@ class NodePatchPlanner:
             yield Event.WRONG_TAINTS
 
     def _unmarked(self, node: Node) -> Iterable[Event]:
-        """Yield the events of annotations on a node without a mark."""
         if DETAILS_ANNOTATION in node.annotations:
             yield Event.MARK_REMOVED
         free = _protection_key(node) is not None
@@ -261,24 +264,20 @@ class NodePatchPlanner:
                 yield Event.BACKOFF_EXPIRED
 
     def _missing_protection(self, node: Node) -> Iterable[Event]:
-        """Yield the event that sets the protection, unless enough of an earlier one remains."""
-        seconds, protection = (
-            self._config.scale_down_protection.after_release_seconds,
-            protection_of(node),
-        )
+        """Yield the event that sets the protection, unless an earlier one lasts long enough."""
+        seconds = self._config.scale_down_protection.after_release_seconds
+        protection = protection_of(node)
         end = seconds_of(protection.until) if protection else None
-        for_now = end is not None and seconds < 2 * (end - self._now) <= 2 * seconds
-        if protection is None or not (for_now or protection.until == PROTECTED_WHILE_UNMARKED):
+        lasts = end is not None and seconds < 2 * (end - self._now) <= 2 * seconds
+        if protection is None or not (lasts or protection.until == PROTECTED_WHILE_UNMARKED):
             yield Event.PROTECTION_WANTED
         elif protection.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
 
     def _ended_protection(self, node: Node) -> Iterable[Event]:
-        scale_down_protection, protection = self._config.scale_down_protection, protection_of(node)
-        seconds, end = (
-            scale_down_protection.after_release_seconds,
-            seconds_of(protection.until) if protection else None,
-        )
+        settings, protection = self._config.scale_down_protection, protection_of(node)
+        seconds = settings.after_release_seconds
+        end = seconds_of(protection.until) if protection else None
         if protection is None:
             yield Event.PROTECTION_REMOVED
         elif protection.until == PROTECTED_WHILE_MARKED:
@@ -290,7 +289,7 @@ class NodePatchPlanner:
         elif end <= self._now:
             if self._watch.long(seconds):
                 yield Event.PROTECTION_EXPIRED
-        elif node.name in self._busy and scale_down_protection.scope is Scope.MARKED:
+        elif node.name in self._busy and settings.scope is Scope.MARKED:
             yield Event.BUSY
         elif protection.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
@@ -298,23 +297,21 @@ class NodePatchPlanner:
     def _ended_unmarked_protection(
         self, node: Node, protection: ProtectionRecord
     ) -> Iterable[Event]:
-        """Yield the end of a protection without an end time; non-empty nodes keep it at first."""
+        """Yield the end of a protection without an end time, on a node that needs none now."""
         # The protection of a non-empty node lasts as long as one with an end time. An end time
         # would be written for each pod that arrives and terminates. A leader that has not observed
         # the start of the protection writes an end time.
-        scale_down_protection, since = (
-            self._config.scale_down_protection,
-            self._watch.protected.get(node.name),
-        )
-        lasting = not self._observe and scale_down_protection.scope is not Scope.MARKED
-        placed = protection.key == _protection_key(node)
-        if since is None or not (lasting and placed and node.name in self.occupied):
+        settings = self._config.scale_down_protection
+        since = self._watch.protected.get(node.name)
+        lasting = not self._observe and settings.scope is not Scope.MARKED
+        right_key = protection.key == _protection_key(node)
+        if since is None or not (lasting and right_key and node.name in self.occupied):
             yield Event.PROTECTION_UNWANTED
-        elif self._now - since >= scale_down_protection.after_release_seconds:
+        elif self._now - since >= settings.after_release_seconds:
             yield Event.LONG_OCCUPIED
 
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
-        free, softened = self._is_free(node), False
+        free, no_schedule_ends = self._is_free(node), False
         drifted = node.name in self._unprotectable
         protection = None if free or drifted else protection_of(node)
         if protection is not None and protection.key != _protection_key(node):
@@ -330,7 +327,7 @@ class NodePatchPlanner:
             no_schedule.wanted_mark(self._against(node), after, self._age(details))
             is Mark.PREFER_NO_SCHEDULE
         ):
-            softened = mark_of(node.labels) is Mark.NO_SCHEDULE
+            no_schedule_ends = mark_of(node.labels) is Mark.NO_SCHEDULE
             yield Event.NO_SCHEDULE_BLOCKED
         elif self._watch.long(after or 0) and not self._refused:
             yield Event.NO_SCHEDULE_DUE
@@ -338,15 +335,15 @@ class NodePatchPlanner:
             return
         if free:
             yield Event.EMPTY
-        elif not softened:  # SET_PREFER_NO_SCHEDULE also restores the protection
+        elif not no_schedule_ends:  # SET_PREFER_NO_SCHEDULE also restores the protection
             yield Event.OCCUPIED if node.name in self.occupied else Event.RESERVED
 
     def _is_free(self, node: Node) -> bool:
-        """Return whether a marked node is free for the autoscaler: empty and not reserved."""
-        return node.name not in self.occupied and not self._is_kept(node)
+        """Return whether the autoscaler may remove a marked node: it is empty and not reserved."""
+        return node.name not in self.occupied and not self._is_reserved(node)
 
-    def _is_kept(self, node: Node) -> bool:
-        """Return whether the node is empty and reserved for expected pods."""
+    def _is_reserved(self, node: Node) -> bool:
+        """Return whether the node is empty, and the plan keeps it for expected pods."""
         return node.name in self._reserve and node.name not in self.occupied
 
     def _against(self, node: Node) -> tuple[Blocker, ...]:
@@ -356,7 +353,7 @@ class NodePatchPlanner:
         return max(0, self._now - details.since)
 
     def _dated(self, details: Details) -> bool:
-        """Return whether a leader with a roughly correct clock can have written the times."""
+        """Return whether a leader whose clock is roughly correct can have written the times."""
         latest = self._now + CLOCKS_APART_SECONDS_MAX
         deadline_latest = latest + self._config.deadline_seconds
         return details.since <= latest and details.deadline <= deadline_latest
@@ -366,27 +363,26 @@ class NodePatchPlanner:
         return self._now >= details.deadline and long
 
     def _reserve_annotation(self, node: Node) -> Keys:
-        """Return the reserve annotation to write if the reservation begins or ends."""
+        """Return the reserve annotation to write; empty unless the reservation begins or ends."""
         # The number of pods changes in almost every reconciliation, so a change of it is not
         # written.
-        guarded = node.name in self.order or node.name in self._protected_names
-        kept = self._is_kept(node) and guarded and not self._observe
-        if kept is (RESERVE_ANNOTATION in node.annotations):
+        protected = node.name in self.order or node.name in self._protected_names
+        reserved = self._is_reserved(node) and protected and not self._observe
+        if reserved is (RESERVE_ANNOTATION in node.annotations):
             return {}
-        pods = self._reserve[node.name][0].message[:RESERVE_CHARACTERS_MAX] if kept else None
+        pods = self._reserve[node.name][0].message[:RESERVE_CHARACTERS_MAX] if reserved else None
         return {RESERVE_ANNOTATION: pods}
 
-    def _may_be_kept_again(self, node: Node) -> bool:
-        """Return whether the node may be reserved again soon, so that its annotation remains."""
-        # A short-lived pod may occupy the node, or it is protected for another reason now. Readers
-        # of the annotation also check the pods of the node.
-        since, seconds = (
-            self._watch.reserved.get(node.name),
-            self._config.scale_down_protection.after_release_seconds,
-        )
+    def _may_be_reserved_again(self, node: Node) -> bool:
+        """Return whether the node may be reserved again soon."""
+        # The annotation remains then. A short-lived pod may occupy the node, or the node is
+        # protected for another reason now. Readers of the annotation also check the pods of the
+        # node.
+        since = self._watch.reserved.get(node.name)
+        seconds = self._config.scale_down_protection.after_release_seconds
         recent = since is not None and self._now - since < seconds
         protected = node.name in self.occupied or node.name in self._protected_names
-        return recent and protected and not (self._observe or self._is_kept(node))
+        return recent and protected and not (self._observe or self._is_reserved(node))
 
     # Writes
 
@@ -410,18 +406,18 @@ class NodePatchPlanner:
             case Event.EVICTION_FAILED:
                 why = self._watch.failed[node.name]
                 pod = f"{why.pod}: " if why.pod else ""
-                return f"the drain failed: {pod}{_reasons([why])}"
+                return f"evictions failed: {pod}{_reasons([why])}"
             case Event.NO_SCHEDULE_DUE:
                 since = marked_since(node, self._config.taint_key)
-                drained = node.name in self._watch.no_schedule
-                return _EVICTED if drained else f"marked for {duration(max(0, self._now - since))}"
+                evicted = node.name in self._watch.no_schedule
+                return _EVICTED if evicted else f"marked for {duration(max(0, self._now - since))}"
             case Event.NO_SCHEDULE_BLOCKED:
                 return _reasons(self._against(node)) or self._why_too_early()
             case _:
                 return _SAME.get(event, event).meaning
 
     def _code(self, event: Event, node: Node) -> str:
-        """Return the code of the reason for the release of a mark."""
+        """Return the code of the reason why Ebb unmarks the node: a reason code, or the event."""
         if event is Event.EVICTION_FAILED:
             return self._watch.failed[node.name].code
         if event is Event.UNREMOVABLE and (blockers := self._kept.get(node.name)):
@@ -429,46 +425,48 @@ class NodePatchPlanner:
         return event.title.replace(" ", "-")
 
     def _why(self, event: Event, node: Node) -> str:
-        """Return why the node is not removable, or is protected from the autoscaler."""
+        """Return why the node is not removable, protected or reserved, as a note on the event."""
         why = self._kept.get(node.name, ())
         if event is Event.UNREMOVABLE:
             return _reasons(why)
-        if event is Event.RESERVE_CHANGED and not self._is_kept(node):
+        if event is Event.RESERVE_CHANGED and not self._is_reserved(node):
             return "the node is no longer reserved for expected pods"
         if event is Event.RESERVE_CHANGED or node.name in self.occupied:
             why = ()  # reasons against the removal do not explain the protection
         return _reasons((*self._reserve.get(node.name, ()), *why)) or event.meaning
 
-    def _write(self, act: Transition, node: Node, note: str) -> Write[Node]:
-        """Return the write of a transition: label, details, protection and backoff, or taints."""
-        if act is Transition.REPAIR_TAINTS:
-            return Write(act.kind, node, {}, note, self._taints(node))
-        annotations = self._annotations(act, node)
-        if act not in (Transition.REMOVE_ALL, Transition.REMOVE_REST):
+    def _write(self, transition: Transition, node: Node, note: str) -> Write[Node]:
+        if transition is Transition.REPAIR_TAINTS:
+            return Write(transition.kind, node, {}, note, self._taints(node))
+        annotations = self._annotations(transition, node)
+        if transition not in (Transition.REMOVE_ALL, Transition.REMOVE_REST):
             annotations = {**annotations, **self._reserve_annotation(node)}
-        return Write.of(act.kind, node, _labels(act.kind, node), annotations, note)
+        labels = _labels(transition.kind, node)
+        return Write.of(transition.kind, node, labels, annotations, note)
 
-    def _annotations(self, act: Transition, node: Node) -> Keys:
+    def _annotations(self, transition: Transition, node: Node) -> Keys:
         annotations: Keys = {}
-        match act:
+        match transition:
             case Transition.MARK | Transition.RESTORE_DETAILS:
                 details = self._details(node, renewed=False)
                 annotations = details | self._protected(node, PROTECTED_WHILE_MARKED)
             case Transition.EXTEND_DEADLINE:  # protection would restart the autoscaler's own delay
                 protection = (
-                    self._protected(node, PROTECTED_WHILE_MARKED) if self._is_kept(node) else {}
+                    self._protected(node, PROTECTED_WHILE_MARKED)
+                    if self._is_reserved(node)
+                    else {}
                 )
                 annotations = self._details(node, renewed=True) | protection
             case Transition.UNMARK | Transition.BACK_OFF:
-                backoff = self._backoff(node) if act is Transition.BACK_OFF else {}
+                backoff = self._backoff(node) if transition is Transition.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
             case Transition.REMOVE_ALL | Transition.REMOVE_REST:
                 annotations = _without_ours(node)
             case Transition.PROTECT | Transition.SET_PREFER_NO_SCHEDULE:
-                asked = act is Transition.PROTECT or (
+                wanted = transition is Transition.PROTECT or (
                     is_scale_down_allowed(node) and not self._is_free(node)
                 )
-                annotations = self._protected(node, PROTECTED_WHILE_MARKED) if asked else {}
+                annotations = self._protected(node, PROTECTED_WHILE_MARKED) if wanted else {}
             case Transition.PROTECT_UNMARKED:
                 annotations = self._protected(node, PROTECTED_WHILE_UNMARKED)
             case Transition.PROTECT_UNTIL:
@@ -516,7 +514,7 @@ class NodePatchPlanner:
         )
 
     def _backoff(self, node: Node) -> dict[str, str | None]:
-        """Return the backoff after another missed deadline or failed drain."""
+        """Return the backoff annotation after one more missed deadline or failed eviction."""
         before = backoff_of(node.annotations)
         times = min(before.times + 1 if before else 1, TIMES_MAX)
         until = self._now + self._config.budgets.backoff.seconds(times)
@@ -524,18 +522,13 @@ class NodePatchPlanner:
         return {BACKOFF_ANNOTATION: str(Backoff(times, until, why.code if why else ""))}
 
 
-_EVICTED: Final = "the node is being drained, and no new pod may be placed on it"
+_EVICTED: Final = "Ebb evicts the pods of the node, and no new pod may be placed on it"
 _SAME: Final = {
     Event.REMOVABLE_OBSERVED: Event.REMOVABLE,
     Event.INVALID_DETAILS: Event.REMOVABLE,
     Event.DETAILS_REMOVED: Event.MARK_REMOVED,
 }
 """Events whose message is that of another event."""
-
-
-def _unmarks(write: Write[Node]) -> bool:
-    """Return whether the write removes the mark of a Node."""
-    return write.kind is WriteKind.UNMARK and mark_of(write.before.labels) is not None
 
 
 def _labels(kind: WriteKind, node: Node) -> Keys:
@@ -549,7 +542,7 @@ def _labels(kind: WriteKind, node: Node) -> Keys:
 
 
 def _protected(node: Node, until: str) -> dict[str, str | None]:
-    """Return the annotations for the protection, or none if someone else uses the key."""
+    """Return the annotations of the protection, or none if someone else uses the key."""
     key = _protection_key(node)
     if key is None:
         return {}
@@ -566,7 +559,7 @@ def _protection_key(node: Node) -> str | None:
 
 
 def _without_protection(node: Node) -> dict[str, str | None]:
-    """Return the annotations that remove Ebb's protection, also one of the old name."""
+    """Return the annotations that remove Ebb's protection, and its record with the old key."""
     protection = protection_of(node)
     old = {OLD_PROTECTION_ANNOTATION} & node.annotations.keys()
     keys = (PROTECTION_ANNOTATION, *old, *((protection.key,) if protection else ()))
@@ -574,8 +567,8 @@ def _without_protection(node: Node) -> dict[str, str | None]:
 
 
 def _without_ours(node: Node) -> dict[str, str | None]:
-    """Return the annotations that remove those of Ebb from a leaving node, except its backoff."""
-    return dict.fromkeys(one for one in annotation_keys_of_ebb(node) if one != BACKOFF_ANNOTATION)
+    # Not its backoff, which still counts if the autoscaler gives up the removal.
+    return dict.fromkeys(key for key in annotation_keys_of_ebb(node) if key != BACKOFF_ANNOTATION)
 
 
 def _reasons(blockers: Iterable[Blocker]) -> str:

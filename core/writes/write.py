@@ -35,7 +35,7 @@ class WriteKind(StrEnum):
     PROTECT_UNMARKED = "protect_unmarked"
     """Protect an unmarked node from scale-down."""
     REMOVE_PROTECTION = "remove_protection"
-    """Remove the scale-down protection; this releases a marked node to the autoscaler."""
+    """Remove the scale-down protection; this allows the scale-down of a marked node."""
     ALLOW_DRIFT = "allow_drift"
     """Remove the protection of a marked node that Karpenter may replace, empty or not."""
     REPAIR_TAINTS = "repair_taints"
@@ -83,7 +83,7 @@ class Write(Generic[Object]):
     taints: tuple[Taint, ...] | None = None
     """Complete list of taints, including those of others; None leaves the taints unchanged."""
     code: str = field(default="", compare=False)
-    """Code of the reason for the release of a mark, for metrics; empty for other writes."""
+    """Code of the reason why Ebb unmarks a node, for metrics; empty for other writes."""
 
     @classmethod
     def of(
@@ -94,18 +94,18 @@ class Write(Generic[Object]):
         annotations: Keys,
         note: str,
     ) -> Self:
-        """Return a write of these labels and annotations."""
+        """Return a write that leaves the taints unchanged; empty *labels* are left out."""
         metadata = {"annotations": annotations} | ({"labels": labels} if labels else {})
         return cls(kind, before, metadata, note)
 
     @property
     def labels(self) -> Keys:
-        """Return the labels to write."""
+        """Return the labels to write, by key; None removes a label."""
         return self.metadata.get("labels", {})
 
     @property
     def annotations(self) -> Keys:
-        """Return the annotations to write."""
+        """Return the annotations to write, by key; None removes an annotation."""
         return self.metadata.get("annotations", {})
 
     @property
@@ -114,11 +114,14 @@ class Write(Generic[Object]):
         return self.before.key
 
     def if_unchanged(self, current: Object) -> Self | None:
-        """Return the write if its object has not changed since the decision, else None."""
+        """Return the write, or None if *current* differs from the object of the decision.
+
+        Only the facts in `fingerprint` count.
+        """
         return self if fingerprint(current) == fingerprint(self.before) else None
 
     def merge_patch(self, version: str) -> dict[str, Any]:
-        """Return the patch for a resourceVersion; null removes a key."""
+        """Return the merge patch as JSON; the API server rejects it for another *version*."""
         metadata = {field: dict(keys) for field, keys in self.metadata.items()}
         patch: dict[str, Any] = {"metadata": {"resourceVersion": version, **metadata}}
         if self.taints is not None:
@@ -126,18 +129,21 @@ class Write(Generic[Object]):
         return patch
 
 
-def fingerprint(found: Node | Pod) -> tuple[str | None, ...]:
-    """Return all facts on which a decision about a mark, protection or cost depends."""
-    if isinstance(found, Node):
+def fingerprint(current: Node | Pod) -> tuple[str | None, ...]:
+    """Return the facts of a Node or Pod on which a decision to write it depends.
+
+    A write is dropped if its object has another fingerprint than at the decision.
+    """
+    if isinstance(current, Node):
         # `leaving_taints` is set on the nodes of a Cluster, but not on Nodes that a writer reads.
         # It must not make the two differ.
-        known = replace(found, leaving_taints=()) if found.leaving_taints else found
+        known = replace(current, leaving_taints=()) if current.leaving_taints else current
         leaving = "being deleted" if being_deleted(known) else why_leaving(known)
-        mark = found.labels.get(MARK_LABEL)
-        return (found.uid, mark, *map(found.annotations.get, _ANNOTATIONS), leaving)
-    terminating = "terminating" if found.terminating else None
-    costs = found.deletion_cost, found.deletion_cost_ours
-    return (found.uid, found.node, found.owner_kind, *costs, terminating)
+        mark = current.labels.get(MARK_LABEL)
+        return (current.uid, mark, *map(current.annotations.get, _ANNOTATIONS), leaving)
+    terminating = "terminating" if current.terminating else None
+    costs = current.deletion_cost, current.deletion_cost_ours
+    return (current.uid, current.node, current.owner_kind, *costs, terminating)
 
 
 def _taint_json(taint: Taint) -> dict[str, str]:
@@ -154,15 +160,18 @@ def _taint_json(taint: Taint) -> dict[str, str]:
 def split(
     writes: Iterable[Write[Object]], mode: Mode
 ) -> tuple[list[Write[Object]], list[Write[Object]]]:
-    """Return the writes that the mode allows, and those that it only reports."""
-    found: tuple[list[Write[Object]], list[Write[Object]]] = [], []
+    """Return the writes to carry out in this mode, and the writes that it only reports."""
+    split_writes: tuple[list[Write[Object]], list[Write[Object]]] = [], []
     for write in writes:
-        found[mode is Mode.OBSERVE and write.kind in ADDING].append(write)
-    return found
+        split_writes[mode is Mode.OBSERVE and write.kind in ADDING].append(write)
+    return split_writes
 
 
 def applied(write: Write[Node], node: Node) -> Node:
-    """Return the Node after the write, if no webhook adds changes."""
+    """Return *node* with the labels, annotations and taints of the write.
+
+    On a real API server, an admission webhook may change the taints in addition.
+    """
     labels, annotations = (
         {key: value for key, value in {**old, **new}.items() if value is not None}
         for old, new in ((node.labels, write.labels), (node.annotations, write.annotations))
@@ -172,7 +181,10 @@ def applied(write: Write[Node], node: Node) -> Node:
 
 
 def repair(node: Node, taint_key: str, note: str) -> Write[Node] | None:
-    """Return a write that repairs the taints of the node, or None if they match its mark."""
+    """Return a write that makes the taints of the node match its mark, or None if they do.
+
+    None also for a Node that is being deleted.
+    """
     wanted = desired_taints(node, taint_key)
     if wanted == node.taints or being_deleted(node):
         return None

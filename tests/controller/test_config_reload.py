@@ -55,7 +55,7 @@ def running(tmp_path: Path) -> Running:
     return Running(tmp_path / "ebb.yaml")
 
 
-async def test_valid_file_is_applied_and_starts_pass(running: Running) -> None:
+async def test_valid_file_is_applied_and_starts_reconciliation(running: Running) -> None:
     running.path.write_text(HEAD + "mode: enforce\nunneededTime: 5s\n")
     await running.config_reload.reload()
     assert running.controller.config == Config(mode=Mode.ENFORCE, unneeded_time_seconds=5)
@@ -217,7 +217,7 @@ async def test_change_is_noticed_when_mounted_volume_is_swapped(tmp_path: Path) 
         task.cancel()
 
 
-async def test_pause_in_changed_file_applies_from_next_pass(running: Running) -> None:
+async def test_pause_in_changed_file_applies_from_next_reconciliation(running: Running) -> None:
     pod = builders.pod("p", "m", 1, 1)
     running.view.changed(NODES, replace(running.view.nodes["n"], name="m"))
     running.view.changed(PODS, pod)
@@ -226,6 +226,6 @@ async def test_pause_in_changed_file_applies_from_next_pass(running: Running) ->
         running.path.write_text(text + more)
         await running.config_reload.reload()
         cluster = running.view.snapshot(running.controller.config.read_options)()
-        found = running.controller.evaluate(cluster, 0).found
+        found = running.controller.evaluate(cluster, 0).result
         assert [why.code for why in found.rate_limits.beginning.blockers] == codes
         assert running.controller.opens_at == (3600 if codes else None)

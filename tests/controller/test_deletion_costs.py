@@ -177,7 +177,7 @@ async def test_no_cost_is_written_in_mode_observe() -> None:
 
 
 @pytest.mark.parametrize("order", list(PodDeletionCost))
-async def test_costs_are_cleared_in_mode_observe_after_release(
+async def test_costs_are_cleared_in_mode_observe_after_unmarking(
     order: PodDeletionCost,
 ) -> None:
     world = World(*some(2), pod("new", "m", 100, 100))
@@ -215,7 +215,7 @@ async def test_auto_writes_costs_when_permission_is_granted() -> None:
 
 
 async def test_auto_clears_no_cost_before_permission_is_known() -> None:
-    """A new leader would clear all costs, and set them again a pass later."""
+    """A new leader would clear all costs, and set them again a reconciliation later."""
     world = World(*some(2))
     await world.step()
     world.api.right = True
@@ -307,7 +307,7 @@ async def test_conflict_is_retried_when_relevant_fields_are_unchanged(
     assert (world.count(result), world.count(WriteResult.ERROR)) == (1, 0)
 
 
-async def test_writes_and_concurrent_calls_of_pass_are_bounded() -> None:
+async def test_writes_and_concurrent_calls_of_reconciliation_are_bounded() -> None:
     world = World(*some(WRITES_MAX + 20))
     await world.step()
     assert 0 < len(world.api.written) <= WRITES_MAX
@@ -359,7 +359,7 @@ async def test_pod_whose_write_always_fails_does_not_delay_others() -> None:
 async def test_batch_continues_when_failure_is_specific_to_pod(
     rejection: UnavailableError, continues: bool
 ) -> None:
-    """A tenant can create new pods for every pass, so earlier failures do not help."""
+    """A tenant can create new pods for every reconciliation, so earlier failures do not help."""
     world = World(*some(30))
     world.api.rejected = {one.key for one in some(WRITERS_MAX)}
     world.api.rejection = rejection
@@ -368,7 +368,7 @@ async def test_batch_continues_when_failure_is_specific_to_pod(
 
 
 async def test_policy_in_one_namespace_does_not_delay_others() -> None:
-    """For any number of new pods per pass, and any message of the policy."""
+    """For any number of new pods per reconciliation, and any message of the policy."""
     denied = [pod(f"a{one:04}", "m", 100, 100, namespace="a") for one in range(2 * FORBIDDEN_MAX)]
     world = World(*some(FORBIDDEN_MAX), *denied)
     world.api.rejected = {one.key for one in denied}
@@ -384,7 +384,7 @@ async def test_calls_are_bounded_when_server_rejects_every_write() -> None:
     assert world.count(WriteResult.ERROR) < FORBIDDEN_MAX + WRITERS_MAX
 
 
-async def test_batch_ends_when_pass_becomes_urgent() -> None:
+async def test_batch_ends_when_reconciliation_becomes_urgent() -> None:
     world = World(*some(30))
     interruptions = iter([None] * 5)
     writes = world.judge()
@@ -397,7 +397,7 @@ async def test_batch_ends_when_pass_becomes_urgent() -> None:
     assert len(world.api.written) == 5
 
 
-async def test_pass_ends_with_deletion_costs_of_marks() -> None:
+async def test_reconciliation_ends_with_deletion_costs_of_marks() -> None:
     config = Config(mode=Mode.ENFORCE, usability=UsabilityMode.NONE)
     assert config.pod_deletion_cost is PodDeletionCost.AUTO
     nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
@@ -420,8 +420,8 @@ async def test_pass_ends_with_deletion_costs_of_marks() -> None:
     assert sorted(pods.written) == ["d/m0000", "d/m0001"]
     nodes.down = {"m"}
     pods.put(pod("m0003", "m", 100, 100))
-    guarded = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
-    assert (await controller.reconcile(guarded, NOW)).failed == 1
+    protected = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
+    assert (await controller.reconcile(protected, NOW)).failed == 1
     assert "d/m0003" in pods.written, "costs depend on existing marks, not on writes that fail"
     pods.rejected = {"d/m0002"}
     pods.put(pod("m0002", "m", 100, 100))

@@ -128,8 +128,8 @@ class World:
         for _ in range(count):
             await self.reconcile(seconds)
 
-    async def until_draining(self) -> None:
-        """Run passes until the mark is NoSchedule and the leader has almost observed enough."""
+    async def until_no_schedule(self) -> None:
+        """Reconcile until the mark is NoSchedule and the leader has almost observed enough."""
         await self.reconcile_times(3)
         await self.reconcile(OBSERVE_SECONDS - 4)
         assert self.mark == "NoSchedule"
@@ -153,9 +153,9 @@ def make_pod(name: str, on: str) -> Pod:
     return replace(made, uid=name, owner_name="web", ready=True)
 
 
-async def test_marked_node_becomes_no_schedule_and_is_drained_in_batches() -> None:
+async def test_marked_node_becomes_no_schedule_and_is_emptied_in_batches() -> None:
     world = World()
-    await world.until_draining()
+    await world.until_no_schedule()
     await world.reconcile(3)
     assert sorted(world.api.requested) == ["p0", "p1"]
     await world.reconcile()
@@ -169,7 +169,7 @@ async def test_marked_node_becomes_no_schedule_and_is_drained_in_batches() -> No
 
 
 @pytest.mark.parametrize("interval", [60, 100, 600])
-async def test_node_is_drained_when_interval_exceeds_timeout(
+async def test_node_is_emptied_when_interval_exceeds_timeout(
     interval: int,
 ) -> None:
     world = World()
@@ -194,7 +194,7 @@ async def test_failed_eviction_is_retried_after_its_own_pause(
     answer: EvictionAnswer, seconds: int, events: int
 ) -> None:
     world = World(pods=1)
-    await world.until_draining()
+    await world.until_no_schedule()
     world.api.answers["p0"] = answer
     await world.reconcile(3)
     assert world.evictions(answer.result) == 1
@@ -208,11 +208,11 @@ async def test_failed_eviction_is_retried_after_its_own_pause(
 
 
 @pytest.mark.parametrize("outcome", [EvictionResult.REFUSED, EvictionResult.GONE])
-async def test_drain_fails_with_reason_when_eviction_is_always_refused(
+async def test_evictions_fail_with_reason_when_always_refused(
     outcome: EvictionResult,
 ) -> None:
     world = World(pods=1)
-    await world.until_draining()
+    await world.until_no_schedule()
     world.api.answers["p0"] = EvictionAnswer(outcome, "a webhook denied it")
     await world.reconcile_times(60, 5)
     assert world.mark is None
@@ -235,9 +235,9 @@ async def test_node_whose_no_schedule_write_fails_blocks_no_other() -> None:
     assert (world.api.requested, world.mark) == (["q"], "PreferNoSchedule")
 
 
-async def test_drain_continues_when_pod_is_already_gone() -> None:
+async def test_evictions_continue_when_pod_is_already_gone() -> None:
     world = World()
-    await world.until_draining()
+    await world.until_no_schedule()
     world.api.answers["p0"] = EvictionAnswer(EvictionResult.GONE)
 
     def leaves() -> None:
@@ -251,7 +251,7 @@ async def test_drain_continues_when_pod_is_already_gone() -> None:
     assert world.evictions("evicted") == 2
 
 
-async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> None:
+async def test_missing_permission_is_reported_once_and_mark_remains_prefer_no_schedule() -> None:
     world = World()
     world.api.right = False
     await world.reconcile_times(10, 20)
@@ -291,18 +291,18 @@ async def test_no_review_or_eviction_is_sent_unless_eviction_is_enabled(
     assert (world.api.requested, world.api.reviews) == ([], 0)
 
 
-async def test_drain_stops_and_mark_is_softened_when_eviction_is_disabled() -> None:
+async def test_evictions_stop_and_mark_becomes_prefer_no_schedule_when_disabled() -> None:
     world = World()
-    await world.until_draining()
+    await world.until_no_schedule()
     await world.reconcile(3)
     world.controller.config = replace(CONFIG, eviction=Eviction.DISABLED)
     await world.reconcile_times(4)
     assert (world.mark, len(world.api.requested)) == ("PreferNoSchedule", 2)
 
 
-async def test_pods_that_arrived_under_soft_mark_are_not_returned_pods() -> None:
+async def test_pods_that_arrived_under_prefer_no_schedule_mark_are_not_returned_pods() -> None:
     world = World()
-    await world.until_draining()
+    await world.until_no_schedule()
     await world.reconcile(3)
     await world.controller.set_prefer_no_schedule([world.n1])
     assert (world.mark, len(world.api.requested)) == ("PreferNoSchedule", 2)
@@ -314,7 +314,7 @@ async def test_pods_that_arrived_under_soft_mark_are_not_returned_pods() -> None
 
 async def test_eviction_stops_when_leadership_is_lost() -> None:
     world = World()
-    await world.until_draining()
+    await world.until_no_schedule()
 
     def lost() -> None:
         world.halted = "this replica does not lead any more"
@@ -325,9 +325,9 @@ async def test_eviction_stops_when_leadership_is_lost() -> None:
     assert len(world.api.requested) == 1
 
 
-async def test_overtaking_pass_evicts_no_pods() -> None:
+async def test_overtaking_reconciliation_evicts_no_pods() -> None:
     world = World()
-    await world.until_draining()
+    await world.until_no_schedule()
     world.api.hold = asyncio.Event()
     first = asyncio.create_task(world.reconcile(3))
     await world.api.all_requested.wait()
@@ -341,7 +341,7 @@ async def test_overtaking_pass_evicts_no_pods() -> None:
 
 async def test_new_leader_observes_again_before_it_evicts() -> None:
     world = World()
-    await world.until_draining()
+    await world.until_no_schedule()
     await world.reconcile(3)
     world.controller.begin()
     await world.reconcile_times(4)
@@ -363,7 +363,7 @@ async def test_new_replica_keeps_no_schedule_mark_unless_it_is_blocked(
     right: bool | None, agent: dict[str, Any], mark: str
 ) -> None:
     world = World(pods=5)
-    await world.until_draining()
+    await world.until_no_schedule()
     await world.reconcile(3)
     world.pods["agent"] = replace(make_pod("agent", "n1"), **agent)
     world.api.right = right
@@ -381,7 +381,7 @@ async def test_node_whose_write_fails_does_not_block_evictions_of_another() -> N
     left_over["metadata"]["annotations"] = {KEEP_ANNOTATION: "true", PROTECTION_ANNOTATION: "1"}
     world.nodes.nodes["n3"], world.nodes.versions["n3"] = left_over, 1
     world.nodes.down.add("n3")
-    await world.until_draining()
+    await world.until_no_schedule()
     await world.reconcile_times(3, 3)
     assert len(world.api.requested) == 3
     assert ("patch", "n3") in world.nodes.log
@@ -391,7 +391,7 @@ async def test_no_pod_is_evicted_after_permit_has_ended() -> None:
     """The window closes between the decision and the eviction."""
     window = Window(start="0 * * * *", duration_seconds=60)
     world = World(replace(CONFIG, schedule=(window,)), pods=1)
-    await world.until_draining()
+    await world.until_no_schedule()
     world.clock.seconds += 3
     nodes = [world.nodes.node(name) for name in world.nodes.nodes]
     cluster = Cluster.of(nodes, world.pods.values())

@@ -6,7 +6,7 @@ import pytest
 
 from core.config.settings import Mode
 from runtime.clock import SteadyClock
-from tests.controller.test_reconciler import DELAY, GUARD_SECONDS, World
+from tests.controller.test_reconciler import DELAY, PROTECTION_SECONDS, World
 from tests.support.clock import Machine
 
 pytestmark = pytest.mark.mutate
@@ -23,7 +23,7 @@ class Jumping(World):
         self.clock = SteadyClock(self.machine)
 
     async def run_for(self, seconds: int) -> list[tuple[str, str]]:
-        """Run a pass every ten seconds; return the writes."""
+        """Run a reconciliation every ten seconds; return the writes."""
         found = []
         for _ in range(seconds // 10):
             self.machine.goes_on(10)
@@ -33,7 +33,7 @@ class Jumping(World):
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, 24 * HOUR, -24 * HOUR])
-async def test_mark_is_released_at_its_deadline_when_clock_jumps(jump: int) -> None:
+async def test_node_is_unmarked_at_its_deadline_when_clock_jumps(jump: int) -> None:
     world = Jumping()
     world.controller.config = replace(world.config, deadline_seconds=HOUR)
     assert await world.run_for(DELAY + 20) == [("mark", "n1")]
@@ -50,6 +50,6 @@ async def test_protection_ends_at_its_time_when_clock_jumps(jump: int) -> None:
     world.controller.config = replace(world.config, mode=Mode.OBSERVE)
     assert await world.run_for(10) == [("release_mark", "n1")]
     world.machine.wall += jump
-    off = GUARD_SECONDS // 10 + 10
-    assert ("remove_protection", "n1") not in await world.run_for(GUARD_SECONDS - off)
+    off = PROTECTION_SECONDS // 10 + 10
+    assert ("remove_protection", "n1") not in await world.run_for(PROTECTION_SECONDS - off)
     assert ("remove_protection", "n1") in await world.run_for(2 * off)

@@ -1,4 +1,4 @@
-"""When passes start, how failed passes are retried, and what interrupts a pass."""
+"""When reconciliations start, what interrupts them, and how failed ones are retried."""
 
 import asyncio
 import gc
@@ -49,7 +49,7 @@ CONFIG = Config(
 
 
 class RecordingReconciler(Reconciler):
-    """Counts passes, and calls a function of the test before each."""
+    """Counts reconciliations, and calls a function of the test before each."""
 
     def __init__(self, api: SlowApi, metrics: Metrics) -> None:
         super().__init__(CONFIG, api, owner="me", metrics=metrics)
@@ -121,7 +121,7 @@ def fail() -> None:
     raise ZeroDivisionError
 
 
-async def test_changed_schedulers_apply_from_next_pass() -> None:
+async def test_changed_schedulers_apply_from_next_reconciliation() -> None:
     world = World()
     for one in list(world.view.pods.values()):
         theirs = replace(one, scheduler="own", unsupported=(SCHEDULER_FIELD,))
@@ -150,7 +150,7 @@ async def test_unschedulable_pod_is_urgent_when_its_scheduler_is_configured() ->
     lookout.cancel()
 
 
-async def test_failed_pass_is_counted_and_retried_with_backoff() -> None:
+async def test_failed_reconciliation_is_counted_and_retried_with_backoff() -> None:
     world = World()
     world.controller.before = fail
     waits = []
@@ -166,7 +166,7 @@ async def test_failed_pass_is_counted_and_retried_with_backoff() -> None:
     assert world.marked() == len(NAMES) - 1
 
 
-async def test_pass_is_skipped_and_counted_when_nothing_changed() -> None:
+async def test_reconciliation_is_skipped_and_counted_when_nothing_changed() -> None:
     world = World()
     found = []
     for seconds in (0, 0, 1, 0, 0):
@@ -193,9 +193,11 @@ def mark_no_schedule(world: World) -> None:
     world.sync()
 
 
-@pytest.mark.parametrize(("kinds", "softened"), [({PODS}, True), ({PODS, NODES}, False)])
-async def test_no_schedule_marks_are_softened_when_only_pods_are_stale(
-    kinds: set[AnyKind], softened: bool
+@pytest.mark.parametrize(
+    ("kinds", "becomes_prefer_no_schedule"), [({PODS}, True), ({PODS, NODES}, False)]
+)
+async def test_marks_become_prefer_no_schedule_when_only_pods_are_stale(
+    kinds: set[AnyKind], becomes_prefer_no_schedule: bool
 ) -> None:
     world = World()
     mark_no_schedule(world)
@@ -209,10 +211,12 @@ async def test_no_schedule_marks_are_softened_when_only_pods_are_stale(
                 world.view.freshness.lost(kind)
         await world.loop.step()
         found.append(len(world.api.log))
-    assert found == ([0, 0, 1] if softened else [0, 0, 0])
+    assert found == ([0, 0, 1] if becomes_prefer_no_schedule else [0, 0, 0])
 
 
-async def test_successful_pass_restarts_time_until_softening() -> None:
+async def test_successful_reconciliation_restarts_time_until_marks_become_prefer_no_schedule() -> (
+    None
+):
     world = World()
     written = []
     for blind in (True, False, True, True, True):
@@ -227,7 +231,7 @@ async def test_successful_pass_restarts_time_until_softening() -> None:
     assert [after - written[1] for after in written[2:]] == [0, 0, 1]
 
 
-async def test_no_schedule_marks_are_softened_while_passes_fail() -> None:
+async def test_marks_become_prefer_no_schedule_while_reconciliations_fail() -> None:
     world = World()
     mark_no_schedule(world)
     world.controller.before = fail
@@ -241,7 +245,7 @@ async def test_no_schedule_marks_are_softened_while_passes_fail() -> None:
     assert world.loop.pause_seconds == 4 * FAILURE_SECONDS_MIN
 
 
-async def test_loop_continues_when_passes_raise() -> None:
+async def test_loop_continues_when_reconciliations_raise() -> None:
     world = World()
     world.controller.before = fail
     failed = asyncio.Event()
@@ -261,7 +265,7 @@ async def test_loop_continues_when_passes_raise() -> None:
         await good.wait()
 
 
-async def test_pass_timeout_is_counted_and_next_pass_marks() -> None:
+async def test_reconciliation_timeout_is_counted_and_next_reconciliation_marks() -> None:
     world = World()
     await world.until_due()
     world.controller.before = lambda: setattr(
@@ -276,7 +280,7 @@ async def test_pass_timeout_is_counted_and_next_pass_marks() -> None:
     assert world.marked() == len(NAMES) - 1
 
 
-async def test_interrupted_pass_is_no_timeout() -> None:
+async def test_interrupted_reconciliation_is_no_timeout() -> None:
     world = World()
     await world.until_due()
     world.controller.before = world.view.wake.set
@@ -326,10 +330,10 @@ FOR_A_SECOND = DisruptionFacts(notes=((DO_NOT_DISRUPT_ANNOTATION, "1s"),), start
 
 @pytest.mark.parametrize("in_progress", [True, False])
 @pytest.mark.parametrize("karpenters", [True, False])
-async def test_node_is_protected_when_pod_arrives_during_release(
+async def test_node_is_protected_when_pod_arrives_while_its_protection_is_removed(
     in_progress: bool, karpenters: bool
 ) -> None:
-    """If the protection is being removed already, the next pass restores it at once.
+    """If the protection is being removed already, the next reconciliation restores it at once.
 
     On Karpenter nodes expendable pods count too, but not a pod of a DaemonSet whose
     do-not-disrupt duration has ended.
@@ -351,18 +355,18 @@ async def test_node_is_protected_when_pod_arrives_during_release(
         await world.api.under_way(WRITERS_MAX)
         came = replace(pod("comes", where, 1, 1), priority=-11 if karpenters else 0)
         world.view.changed(PODS, came)
-        assert not world.view.wake.is_set(), "the node is not released yet"
+        assert not world.view.wake.is_set(), "the protection is not removed yet"
     await step
-    guarded = [name for name in NAMES if protection_of(world.api.node(name))]
-    assert guarded == ([] if in_progress else [where])
+    protected = [name for name in NAMES if protection_of(world.api.node(name))]
+    assert protected == ([] if in_progress else [where])
     world.sync()
     assert world.view.wake.is_set() is in_progress
     await world.loop.step()
     assert protection_of(world.api.node(where)) is not None
 
 
-async def test_urgent_pass_does_not_wait_for_writes() -> None:
-    """A further pass then sees the results of these writes."""
+async def test_urgent_reconciliation_does_not_wait_for_writes() -> None:
+    """A further reconciliation then sees the results of these writes."""
     world = World()
     passes: asyncio.Queue[None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -439,8 +443,10 @@ async def test_lookout_continues_when_evaluating_pod_raises() -> None:
     lookout.cancel()
 
 
-@pytest.mark.parametrize("then", [lambda: None, fail], ids=["pass ends", "pass raises"])
-async def test_garbage_collector_is_disabled_during_pass(
+@pytest.mark.parametrize(
+    "then", [lambda: None, fail], ids=["reconciliation ends", "reconciliation raises"]
+)
+async def test_garbage_collector_is_disabled_during_reconciliation(
     then: Callable[[], None],
 ) -> None:
     world, seen = World(), []
@@ -454,7 +460,7 @@ async def test_garbage_collector_is_disabled_during_pass(
     assert (seen, gc.isenabled()) == ([False], True)
 
 
-async def test_pass_starts_when_pause_ends_before_interval() -> None:
+async def test_reconciliation_starts_when_pause_ends_before_interval() -> None:
     world = World()
     world.controller.config = replace(CONFIG, pause_until_seconds=5)
     world.controller.before = lambda: setattr(world.clock, "seconds", 5)

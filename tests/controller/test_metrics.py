@@ -1,4 +1,4 @@
-"""Metrics of a pass: reserved room, CapacityBuffers, and published pods."""
+"""Metrics of a reconciliation: reserved room, CapacityBuffers, and published pods."""
 
 from collections.abc import Iterable
 from dataclasses import replace

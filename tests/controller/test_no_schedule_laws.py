@@ -1,4 +1,4 @@
-"""Laws of NoSchedule marks after any pass over any cluster, checked by the plain filters."""
+"""Laws of NoSchedule marks after a reconciliation of any cluster, checked by the plain filters."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -105,12 +105,12 @@ async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
     for now in range(10, 60, 10):
         await controller.reconcile(standing.cluster, now)
         nodes, pods = standing.cluster.nodes, standing.cluster.pods
-        hard = [
+        no_schedule = [
             one for one in nodes if mark_of(one.labels) is Mark.NO_SCHEDULE and not leaving(one)
         ]
         for asks in pods:
             if asks.node is None and asks.unschedulable and not asks.terminating:
-                assert asks.evaluable or not any(takes(one, asks) for one in hard)
+                assert asks.evaluable or not any(takes(one, asks) for one in no_schedule)
         used = standing.cluster.used()
         for asks in largest(pods):
             room = any(
@@ -120,4 +120,4 @@ async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
                 and takes(one, asks)
                 for one in nodes
             )
-            assert room or not any(takes(one, asks) for one in hard)
+            assert room or not any(takes(one, asks) for one in no_schedule)

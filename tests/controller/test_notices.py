@@ -1,4 +1,4 @@
-"""What is logged once, however many passes there are."""
+"""What is logged once, however many reconciliations there are."""
 
 import logging
 from dataclasses import replace

@@ -43,12 +43,12 @@ class Pool:
         self._leader = Reconciler(self.config, self.standing, owner="me", metrics=Metrics())
 
     async def look(self, now: int, pods: list[Pod]) -> frozenset[str]:
-        """Run a pass and return the nodes to be protected."""
+        """Run a reconciliation and return the nodes to be protected."""
         nodes = self.standing.cluster.nodes
         self.standing.cluster = Cluster.of(nodes, [*BUSY, *pods])
         report = await self._leader.reconcile(self.standing.cluster, now)
         self.writes.update(write.kind.value for write in report.writes)
-        return report.found.plan.protected
+        return report.result.plan.protected
 
 
 def jobs(second: int, busy: int, *, together: bool) -> list[Pod]:
@@ -79,11 +79,14 @@ async def test_pool_that_empties_and_fills_causes_no_writes(
 async def test_protected_nodes_are_annotated_and_occupied_ones_only_temporarily(seed: int) -> None:
     """For any leader: a new leader keeps existing protection once for the same time again."""
     chance, pool = random.Random(seed), Pool(Scope.EMPTY)
-    guard = pool.config.scale_down_protection.after_release_seconds
+    protection_seconds = pool.config.scale_down_protection.after_release_seconds
     filled: dict[str, int] = {}
     """Since when each unmarked node has pods."""
     pods: list[Pod] = []
-    longest, changes = 2 * guard + WATCH_SECONDS + TICK_SECONDS, chance.choice((0, 0.01))
+    longest, changes = (
+        2 * protection_seconds + WATCH_SECONDS + TICK_SECONDS,
+        chance.choice((0, 0.01)),
+    )
     for look in range(400):
         now = START + look * TICK_SECONDS
         if chance.random() < 0.2:
@@ -100,7 +103,7 @@ async def test_protected_nodes_are_annotated_and_occupied_ones_only_temporarily(
         unmarked = (name for name in occupied if mark_of(nodes[name].labels) is None)
         filled = {name: filled.get(name, now) for name in unmarked}
         for name, since in filled.items():
-            if now - since >= (longest if changes else guard + TICK_SECONDS):
+            if now - since >= (longest if changes else protection_seconds + TICK_SECONDS):
                 assert protection_of(nodes[name]) is None, (
                     "an autoscaler that evicts may remove it"
                 )

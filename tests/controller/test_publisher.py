@@ -50,7 +50,7 @@ def job(number: int, **changes: Any) -> Pod:
 
 @dataclass
 class Engine:
-    """An engine, with the result of its last pass."""
+    """An engine, with the result of its last reconciliation."""
 
     config: Config = CONFIG
     last: ReconcileResult | None = None
@@ -59,7 +59,7 @@ class Engine:
     def look(
         self, seconds: int, pods: int, *, free: int = 0, green: int = 0, cpu: int = 500
     ) -> None:
-        """Run a pass over *pods* pods, each filling a node, and *free* more empty nodes.
+        """Run a reconciliation over *pods* pods, each filling a node, and *free* more empty nodes.
 
         *green*: that many of the pods, and that many of the empty nodes, are green.
         """
@@ -99,7 +99,7 @@ async def test_buffer_is_published_for_arrivals_and_grows_with_them() -> None:
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
         await publisher.turn()
-        assert is_empty(api), "no pass was made yet"
+        assert is_empty(api), "no reconciliation was made yet"
         engine.look(0, 0)
         engine.look(10, 3)
         await publisher.turn()
@@ -354,7 +354,7 @@ async def test_turn_ends_when_server_does_not_answer() -> None:
     assert len(tried) == 1
 
 
-async def test_turn_follows_pass_at_once() -> None:
+async def test_turn_follows_reconciliation_at_once() -> None:
     """Buffers for the morning peak are published before its pods are Pending."""
     engine = Engine()
     changes = asyncio.Queue[BufferChange]()
@@ -368,7 +368,7 @@ async def test_turn_follows_pass_at_once() -> None:
 
     keeping = asyncio.create_task(Publisher(RecordingStore(), engine).run(lambda: None))
     try:
-        await asyncio.sleep(0)  # the first turn finds no pass
+        await asyncio.sleep(0)  # the first turn finds no reconciliation
         engine.look(0, 0)
         engine.look(10, 3)
         engine.evaluated.set()

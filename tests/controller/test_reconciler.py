@@ -26,7 +26,7 @@ from tests.support.builders import UNLIMITED
 
 pytestmark = pytest.mark.mutate
 
-GUARD_SECONDS = Config().scale_down_protection.after_release_seconds
+PROTECTION_SECONDS = Config().scale_down_protection.after_release_seconds
 NOW = 1_767_225_600
 DELAY = 600
 TO_BE_DELETED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
@@ -82,7 +82,7 @@ async def test_node_is_not_marked_before_unneeded_time_ends() -> None:
     world = World()
     await world.reconcile()
     report = await world.reconcile(DELAY)
-    assert "n1" in report.found.state.candidates
+    assert "n1" in report.result.state.candidates
     assert report.writes == ()
     assert world.api.log == []
 
@@ -102,7 +102,7 @@ async def test_mark_and_taint_are_stored_in_one_write() -> None:
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
 
 
-async def test_second_pass_writes_nothing() -> None:
+async def test_second_reconciliation_writes_nothing() -> None:
     world = World()
     await world.until_marked()
     report = await world.reconcile(10)
@@ -167,7 +167,7 @@ async def test_webhook_keeps_unknown_taint_fields() -> None:
     assert world.taints()[0] == LOST
 
 
-async def test_failed_mark_ends_batch_and_next_pass_marks_other_nodes() -> None:
+async def test_failed_mark_ends_batch_and_next_reconciliation_marks_other_nodes() -> None:
     world = World()
     for name in ("n4", "n5"):
         world.pods.append(make_pod(f"on-{name}", name, 10 if name == "n4" else 20))
@@ -183,10 +183,10 @@ async def test_failed_mark_ends_batch_and_next_pass_marks_other_nodes() -> None:
     assert written >= {"n5", "n1"}
     assert "n4" not in written
     assert report.failed == 0
-    assert report.found.state.candidates["n4"] == world.now
+    assert report.result.state.candidates["n4"] == world.now
 
 
-async def test_throttled_mark_is_written_in_next_pass() -> None:
+async def test_throttled_mark_is_written_in_next_reconciliation() -> None:
     world = World()
     world.api.throttles = 1
     report = await world.until_marked()
@@ -211,7 +211,7 @@ async def test_no_schedule_mark_that_cannot_be_removed_blocks_no_other_node(
     world.api.down = {"n4"}
     for _ in range(4):
         report = await world.reconcile(DELAY)
-        assert report.failed == 1, "the release is tried each time"
+        assert report.failed == 1, "the unmarking is tried each time"
     assert [write for write in world.api.log if write != ("patch", "n4")] == [
         ("patch", name) for name in marked
     ]
@@ -221,7 +221,7 @@ async def test_no_schedule_mark_that_cannot_be_removed_blocks_no_other_node(
 
 
 @pytest.mark.parametrize("webhook_up", [True, False])
-async def test_infeasible_mark_is_released_and_node_protected_temporarily(
+async def test_infeasible_node_is_unmarked_and_protected_temporarily(
     webhook_up: bool,
 ) -> None:
     world = World()
@@ -229,19 +229,19 @@ async def test_infeasible_mark_is_released_and_node_protected_temporarily(
     world.api.webhook_up = webhook_up
     world.pods += [make_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     report = await world.reconcile(10)
-    until = str(world.now + GUARD_SECONDS)
+    until = str(world.now + PROTECTION_SECONDS)
     assert world.kinds(report) == [("release_mark", "n1")]
     assert world.taints() == []
     assert world.metadata()["labels"] == {}
     left = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: until}
     assert world.metadata()["annotations"] == left
 
-    assert (await world.reconcile(GUARD_SECONDS - 1)).writes == ()
+    assert (await world.reconcile(PROTECTION_SECONDS - 1)).writes == ()
     await world.reconcile(1)
     assert world.metadata()["annotations"] == {}
 
 
-async def test_empty_node_is_released_and_protected_again_when_pod_arrives() -> None:
+async def test_scale_down_of_empty_node_is_allowed_until_pod_arrives() -> None:
     world = World()
     await world.until_marked()
     first = world.pods.pop(0)
@@ -253,7 +253,7 @@ async def test_empty_node_is_released_and_protected_again_when_pod_arrives() -> 
     assert world.metadata()["annotations"][SCALE_DOWN_DISABLED_ANNOTATION] == "true"
 
 
-async def test_mark_is_released_at_its_deadline() -> None:
+async def test_node_is_unmarked_at_its_deadline() -> None:
     world = World()
     await world.until_marked()
     report = await world.reconcile(world.config.deadline_seconds)
@@ -269,7 +269,7 @@ async def test_opted_out_node_is_not_marked(annotation: str) -> None:
     assert world.metadata()["annotations"] == {annotation: "true"}
 
 
-async def test_mark_is_released_when_node_is_opted_out() -> None:
+async def test_node_is_unmarked_when_opted_out() -> None:
     world = World()
     await world.until_marked()
     world.change(annotations=world.metadata()["annotations"] | {KEEP_ANNOTATION: "true"})
@@ -278,7 +278,7 @@ async def test_mark_is_released_when_node_is_opted_out() -> None:
     assert world.metadata()["annotations"][KEEP_ANNOTATION] == "true"
 
 
-async def test_foreign_protection_remains_after_release() -> None:
+async def test_foreign_protection_remains_after_unmarking() -> None:
     world = World()
     await world.until_marked()
     annotations = world.metadata()["annotations"]
@@ -351,5 +351,5 @@ async def test_number_of_exported_reaches_is_bounded() -> None:
             replace(make_pod(f"q{number}", f"of-{number}a"), node_constraints=node_constraints)
         )
     report = await world.reconcile()
-    assert len(report.found.plan.reaches) > count
+    assert len(report.result.plan.reaches) > count
     assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

@@ -111,7 +111,7 @@ def test_snapshot_is_sorted_and_immutable() -> None:
     ],
     ids=str,
 )
-def test_pod_on_released_node_is_urgent_when_it_occupies_node(
+def test_pod_on_node_whose_scale_down_is_allowed_is_urgent_when_it_occupies_node(
     arrives: dict[str, Any], urgent: bool
 ) -> None:
     watched = WatchedView()
@@ -159,7 +159,7 @@ def test_karpenter_node_is_occupied_by_pods_that_karpenter_counts(
 
 
 def test_expired_do_not_disrupt_does_not_occupy_node() -> None:
-    """Otherwise the node would never be released."""
+    """Otherwise the node would never be removed."""
     watched = WatchedView()
     watched.nodes.replaced([node("n", labels={KARPENTER_LABEL: "p"})])
     watched.pods.changed(replace(make_pod("p", "n"), **DAEMONS, disruption_facts=FOR_A_MINUTE))
@@ -194,9 +194,9 @@ def test_pod_on_node_that_is_being_deleted_is_not_urgent(leaving: dict[str, Any]
     assert not watched.view.wake.is_set()
 
 
-GUARDED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+PROTECTION = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
 RELEASED = marked(make_node("n"), Mark.PREFER_NO_SCHEDULE, 1)
-PROTECTED = replace(RELEASED, annotations={**RELEASED.annotations, **GUARDED})
+PROTECTED = replace(RELEASED, annotations={**RELEASED.annotations, **PROTECTION})
 
 
 @pytest.mark.parametrize(
@@ -212,10 +212,10 @@ PROTECTED = replace(RELEASED, annotations={**RELEASED.annotations, **GUARDED})
 @pytest.mark.parametrize(
     "before", [PROTECTED, *(replace(RELEASED, **leaving) for leaving in DELETED)]
 )
-def test_node_is_urgent_when_it_becomes_released_with_pod(
+def test_node_is_urgent_when_its_scale_down_becomes_allowed_with_pod(
     before: Node, listed: bool, there: Sequence[Pod], urgent: bool
 ) -> None:
-    """The pod arrived during the release, or before the autoscaler kept the node after all."""
+    """The pod arrived while the protection was removed, or the autoscaler kept the node."""
     watched = WatchedView()
     watched.nodes.replaced([before])
     for one in there:
@@ -228,7 +228,9 @@ def test_node_is_urgent_when_it_becomes_released_with_pod(
     assert watched.view.wake.is_set() is urgent
     watched.view.wake.clear()
     watched.nodes.changed(replace(RELEASED, version="2"))
-    assert not watched.view.wake.is_set(), "only when it becomes released, not while it is"
+    assert not watched.view.wake.is_set(), (
+        "only when its scale-down becomes allowed, not while it is"
+    )
 
 
 def test_node_change_by_kubelet_is_urgent_once_per_idle_period() -> None:
@@ -419,7 +421,7 @@ def test_pod_is_movable_when_its_claims_are_known() -> None:
     assert blocked()
 
 
-def test_unschedulable_pod_is_evaluated_as_in_pass() -> None:
+def test_unschedulable_pod_is_evaluated_as_in_reconciliation() -> None:
     """A device that no node offers may come from a DeviceClass; a NoSchedule mark may block it."""
     requests = Resources(pods=1, extended=(("example.com/gpu", 1),))
     watched = WatchedView()

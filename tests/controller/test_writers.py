@@ -197,7 +197,7 @@ async def test_number_of_concurrent_writes_is_bounded(kind: WriteKind, most: int
 
 
 @pytest.mark.parametrize("kind", DROPPABLE)
-async def test_deferrable_writes_stop_when_pass_is_interrupted(kind: WriteKind) -> None:
+async def test_deferrable_writes_stop_when_reconciliation_is_interrupted(kind: WriteKind) -> None:
     """Writes in progress are finished; no further write is started."""
     world = World()
     urgent = asyncio.Event()
@@ -228,7 +228,7 @@ async def test_interruption_is_checked_again_after_read() -> None:
 @pytest.mark.parametrize(
     "kind", [WriteKind.UNMARK, WriteKind.SET_PREFER_NO_SCHEDULE, WriteKind.PROTECT]
 )
-async def test_urgent_writes_continue_when_pass_is_interrupted(kind: WriteKind) -> None:
+async def test_urgent_writes_continue_when_reconciliation_is_interrupted(kind: WriteKind) -> None:
     world = World()
     world.api.down = {"n003"}
     batch = await world.carry_out(world.writes(kind, NAMES), lambda: "urgent")
@@ -327,7 +327,7 @@ async def test_failing_rewrite_of_existing_mark_is_tried_after_new_marks() -> No
 @pytest.mark.parametrize(
     "kind", [WriteKind.REMOVE_PROTECTION, WriteKind.SET_NO_SCHEDULE, WriteKind.PROTECT]
 )
-async def test_node_is_not_released_when_pod_has_arrived(
+async def test_protection_is_not_removed_when_pod_has_arrived(
     kind: WriteKind, mark: str | None
 ) -> None:
     """The protection of an unmarked node is removed for other reasons, with any pods."""
@@ -345,7 +345,7 @@ async def test_node_is_not_released_when_pod_has_arrived(
     assert (batch.dropped, batch.failed) == (len(left), [])
 
 
-async def test_pods_are_checked_again_when_release_conflicts() -> None:
+async def test_pods_are_checked_again_when_removal_of_protection_conflicts() -> None:
     world = World()
     world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = "PreferNoSchedule"
     writes = world.writes(WriteKind.REMOVE_PROTECTION, NAMES[:1])
@@ -433,7 +433,7 @@ async def test_later_batch_writes_only_urgent_writes_at_once() -> None:
     assert world.written(WriteKind.MARK) == [*NAMES[:WRITERS_MAX], *NAMES[50:60]]
 
 
-async def test_node_that_is_still_being_written_is_left_to_next_pass() -> None:
+async def test_node_that_is_still_being_written_is_left_to_next_reconciliation() -> None:
     world = World()
     with world.api.held():
         early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:1])))

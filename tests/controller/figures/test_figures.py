@@ -98,7 +98,9 @@ def test_removed_node_counts_for_at_most_a_day() -> None:
     ],
     ids=["gone at once", "being deleted", "protected again", "mark removed"],
 )
-def test_only_removed_node_that_was_released_counts(then: list[Node], counts: bool) -> None:
+def test_only_removed_node_whose_scale_down_was_allowed_counts(
+    then: list[Node], counts: bool
+) -> None:
     leader = Leader()
     leader.sees(of("a", RELEASED), T)
     leader.sees(of("a", *then), T + 10)
@@ -106,7 +108,7 @@ def test_only_removed_node_that_was_released_counts(then: list[Node], counts: bo
     assert bool(real(leader.sees(of("a"), T + 30))[0]) is counts
 
 
-def test_node_that_was_never_released_does_not_count() -> None:
+def test_node_whose_scale_down_was_never_allowed_does_not_count() -> None:
     leader = Leader()
     leader.sees(of("abc", PROTECTED), T)
     leader.sees(of("a"), T + 10)
@@ -139,7 +141,7 @@ def test_new_leader_keeps_totals_only() -> None:
     assert after.savings.real == before.savings.real
     assert real(after)[0] > 0
     assert after.savings.expected == before.savings.expected
-    assert (after.savings.credits, after.savings.released, after.at) == ((), {}, None)
+    assert (after.savings.credits, after.savings.allowed, after.at) == ((), {}, None)
 
 
 WAITING = replace(pod("w", None, 1000, 1000), unschedulable=True)
@@ -147,27 +149,32 @@ NO_SCHEDULE = marked(node("h"), "NoSchedule", since=T)
 FULL = pod("on-h", "h", 3500, 100)
 GREEN_HARD = replace(NO_SCHEDULE, labels={**NO_SCHEDULE.labels, "green": "true"})
 CASES = {
-    "hard mark with room": (WAITING, NO_SCHEDULE, [], Cause.MARK),
-    "hard mark without room": (WAITING, NO_SCHEDULE, [FULL], Cause.ROOM),
-    "hard mark on a node that is not feasible": (
+    "NoSchedule mark with room": (WAITING, NO_SCHEDULE, [], Cause.MARK),
+    "NoSchedule mark without room": (WAITING, NO_SCHEDULE, [FULL], Cause.ROOM),
+    "NoSchedule mark on a node that is not feasible": (
         replace(WAITING, node_constraints=GREEN),
         NO_SCHEDULE,
         [],
         Cause.OTHER,
     ),
-    "hard mark on a feasible node": (
+    "NoSchedule mark on a feasible node": (
         replace(WAITING, node_constraints=GREEN),
         GREEN_HARD,
         [],
         Cause.MARK,
     ),
-    "hard mark, constraints unknown": (
+    "NoSchedule mark, constraints unknown": (
         replace(WAITING, unsupported=("x",)),
         NO_SCHEDULE,
         [],
         Cause.MARK,
     ),
-    "soft mark, scheduler has not retried": (WAITING, marked(node("h"), since=T), [], Cause.OTHER),
+    "PreferNoSchedule mark, scheduler has not retried": (
+        WAITING,
+        marked(node("h"), since=T),
+        [],
+        Cause.OTHER,
+    ),
     "no node is large enough": (
         replace(pod("w", None, 9000, 1), unschedulable=True),
         NO_SCHEDULE,
@@ -220,7 +227,7 @@ def test_mark_soon_after_another_is_repeated() -> None:
     assert leader.sees(of("a", soft), T + 31 + AGAIN_SECONDS).marks.repeated == 1
 
 
-def test_oldest_mark_is_that_of_a_node_that_is_not_released() -> None:
+def test_oldest_mark_is_that_of_a_node_whose_scale_down_is_not_allowed() -> None:
     leader = Leader()
     held = marked(node("c"), since=T - 500)
     held = replace(held, annotations={**held.annotations, SCALE_DOWN_DISABLED_ANNOTATION: "true"})

@@ -81,7 +81,7 @@ def test_replica_set_allows_moves_when_its_deployment_consents(
     assert found.allowed == ({("d", "web-1")} if allowed else set())
 
 
-def test_facts_have_moves_of_this_and_the_last_pass() -> None:
+def test_facts_have_moves_of_this_and_the_last_reconciliation() -> None:
     objects = SurgeObjects(deployments={"d/web": deployment()})
     move = MoveRecords().with_move(make_record(step=MoveStep.RAISED))
     during = facts(objects, move)
@@ -161,7 +161,7 @@ def test_cost_of_move_is_below_all_others() -> None:
 @pytest.mark.parametrize(
     ("on", "moving", "written"),
     [("m", {"uid-old"}, None), ("m", set(), USUAL), ("n", {"uid-old"}, "removed")],
-    ids=["moving", "move has ended", "mark released"],
+    ids=["moving", "move has ended", "unmarked"],
 )
 @pytest.mark.parametrize("cost", [LOWEST, str(UNDO_COST)])
 def test_cost_of_move_is_replaced_when_pod_is_not_moved(

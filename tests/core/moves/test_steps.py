@@ -70,7 +70,7 @@ def test_move_sets_cost_before_it_raises_replicas() -> None:
         pytest.param(seen({"available": 2}, OLD), id="pod not available"),
         pytest.param(seen({"paused": True}, OLD), id="paused"),
         pytest.param(seen({"generation": 2}, OLD), id="status outdated"),
-        pytest.param(seen({}, OLD, marked=()), id="mark released"),
+        pytest.param(seen({}, OLD, marked=()), id="unmarked"),
         pytest.param(seen({}, OLD, pods_pending=True), id="pods pending"),
         pytest.param(seen({}, OLD, allowed=False), id="not allowed"),
         pytest.param(seen({}, OLD, leader="b"), id="another leader"),
@@ -149,7 +149,7 @@ def test_value_stays_when_others_set_replicas(record: Any, of: Any, found: EndMo
     assert step(record, seen(of, OLD, NEW)) == found
 
 
-def test_move_tells_who_reverted_it() -> None:
+def test_move_reports_who_reverted_it() -> None:
     view = seen({"replicas_manager": "argocd"}, OLD)
     assert step(RAISED, view) == EndMove(MoveOutcome.INTERFERED, "argocd", reverted=True)
 

@@ -93,9 +93,9 @@ def clean_up(found: Node) -> Node:
 @given(nodes(0), st.sampled_from(Mark))
 def test_cleanup_restores_node_as_before_mark(found: Node, mark: Mark) -> None:
     before = clean_up(found)
-    guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+    protection = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
     after = marked(before, mark, since=7)
-    after = replace(after, annotations={**after.annotations, **guard})
+    after = replace(after, annotations={**after.annotations, **protection})
     assert clean_up(after) == before
     assert cleanup_write(before, TAINT_KEY) is None
 

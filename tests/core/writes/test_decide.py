@@ -52,7 +52,7 @@ SHUT_DOWN = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCH
 MARKED = {MARK_LABEL: "PreferNoSchedule"}
 BACKED_OFF = {BACKOFF_ANNOTATION: f"1 {NOW + 60}"}
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
-GUARDED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+PROTECTION = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
 FOREIGN = {SCALE_DOWN_DISABLED_ANNOTATION: "true"}
 LIFTED: Mapping[str, str | None] = {
     SCALE_DOWN_DISABLED_ANNOTATION: None,
@@ -121,7 +121,7 @@ def test_mark_writes_label_details_and_protection_in_one_patch() -> None:
     details = decode_details(metadata["annotations"])
     assert found.kind is WriteKind.MARK
     assert metadata["labels"] == MARKED
-    assert GUARDED.items() <= metadata["annotations"].items()
+    assert PROTECTION.items() <= metadata["annotations"].items()
     assert details is not None
     assert (details.since, details.deadline, details.owner) == (NOW, NOW + 3600, "me")
     assert details.order == 1
@@ -130,37 +130,37 @@ def test_mark_writes_label_details_and_protection_in_one_patch() -> None:
 Case = tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, Any]]
 CASES: list[Case] = [
     ("not wanted, not marked", node(), (POD,), False, None, {}),
-    ("marked, occupied, protected", marked(**GUARDED), (POD,), True, None, {}),
-    ("marked, empty", marked(**GUARDED), (), True, WriteKind.REMOVE_PROTECTION, dict(LIFTED)),
+    ("marked, occupied, protected", marked(**PROTECTION), (POD,), True, None, {}),
+    ("marked, empty", marked(**PROTECTION), (), True, WriteKind.REMOVE_PROTECTION, dict(LIFTED)),
     (
         "marked, only pods bound to the node",
-        marked(**GUARDED),
+        marked(**PROTECTION),
         (DAEMON, MIRROR, FILLER),
         True,
         WriteKind.REMOVE_PROTECTION,
         dict(LIFTED),
     ),
-    ("released to the autoscaler, still empty", marked(), (DAEMON,), True, None, {}),
+    ("scale-down allowed, still empty", marked(), (DAEMON,), True, None, {}),
     (
-        "released to the autoscaler, a pod arrives",
+        "scale-down allowed, a pod arrives",
         marked(),
         (POD,),
         True,
         WriteKind.PROTECT,
-        GUARDED,
+        PROTECTION,
     ),
     (
-        "released to the autoscaler, a pod of the lowest priority",
+        "scale-down allowed, a pod of the lowest priority",
         marked(),
         (LEAST,),
         True,
         WriteKind.PROTECT,
-        GUARDED,
+        PROTECTION,
     ),
-    ("marked, a pod of the lowest priority", marked(**GUARDED), (LEAST,), True, None, {}),
-    ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.UNMARK, RELEASED),
+    ("marked, a pod of the lowest priority", marked(**PROTECTION), (LEAST,), True, None, {}),
+    ("marked, infeasible", marked(**PROTECTION), (POD,), False, WriteKind.UNMARK, RELEASED),
     (
-        "released to the autoscaler, infeasible",
+        "scale-down allowed, infeasible",
         marked(),
         (),
         False,
@@ -178,33 +178,40 @@ CASES: list[Case] = [
     ("foreign protection, empty", marked(**FOREIGN), (), True, None, {}),
     ("foreign protection, not empty", marked(**FOREIGN), (POD,), True, None, {}),
     ("foreign protection, no mark", node(None, FOREIGN), (), False, None, {}),
-    ("taint missing", node(MARKED, DETAILED | GUARDED), (POD,), True, WriteKind.REPAIR_TAINTS, {}),
+    (
+        "taint missing",
+        node(MARKED, DETAILED | PROTECTION),
+        (POD,),
+        True,
+        WriteKind.REPAIR_TAINTS,
+        {},
+    ),
     (
         "label removed by someone else",
-        node(None, DETAILED | GUARDED),
+        node(None, DETAILED | PROTECTION),
         (POD,),
         False,
         WriteKind.UNMARK,
         RELEASED,
     ),
     (
-        "mark released, protection not expired",
-        node(None, GUARDED | {PROTECTION_ANNOTATION: str(NOW + 1)}),
+        "unmarked, protection not expired",
+        node(None, PROTECTION | {PROTECTION_ANNOTATION: str(NOW + 1)}),
         (POD,),
         False,
         None,
         {},
     ),
     (
-        "mark released, protection expired",
-        node(None, GUARDED | {PROTECTION_ANNOTATION: str(NOW)}),
+        "unmarked, protection expired",
+        node(None, PROTECTION | {PROTECTION_ANNOTATION: str(NOW)}),
         (POD,),
         False,
         WriteKind.REMOVE_PROTECTION,
         dict(LIFTED),
     ),
     (
-        "mark released, protection removed by someone else",
+        "unmarked, protection removed by someone else",
         node(None, {PROTECTION_ANNOTATION: str(NOW)}),
         (POD,),
         False,
@@ -216,7 +223,7 @@ CASES: list[Case] = [
     ("machine shuts down, nothing of Ebb", node(None, FOREIGN, SHUT_DOWN), (), False, None, {}),
     (
         "machine shuts down, marked: the autoscaler may delete it",
-        node(MARKED, DETAILED | GUARDED | BACKED_OFF, OURS, SHUT_DOWN),
+        node(MARKED, DETAILED | PROTECTION | BACKED_OFF, OURS, SHUT_DOWN),
         (POD,),
         False,
         WriteKind.UNMARK,
@@ -224,7 +231,7 @@ CASES: list[Case] = [
     ),
     (
         "machine shuts down, protected after a release",
-        node(None, GUARDED | {PROTECTION_ANNOTATION: LATER}, SHUT_DOWN),
+        node(None, PROTECTION | {PROTECTION_ANNOTATION: LATER}, SHUT_DOWN),
         (POD,),
         False,
         WriteKind.REMOVE_PROTECTION,
@@ -248,7 +255,7 @@ CASES: list[Case] = [
     ),
     (
         "being deleted, protected",
-        node(None, GUARDED | {PROTECTION_ANNOTATION: "0"}, TO_BE_DELETED),
+        node(None, PROTECTION | {PROTECTION_ANNOTATION: "0"}, TO_BE_DELETED),
         (),
         False,
         None,
@@ -277,23 +284,23 @@ def test_state_leads_to_write(
         assert dict(one_write.labels) == ({MARK_LABEL: None} if released else {})
 
 
-def test_mark_is_released_at_its_deadline() -> None:
+def test_node_is_unmarked_at_its_deadline() -> None:
     def details(deadline: int) -> dict[str, str]:
         made = Details(since=NOW - 60, deadline=deadline, owner="me", policy="p", reason="r")
-        return {DETAILS_ANNOTATION: encode_details(made)} | GUARDED
+        return {DETAILS_ANNOTATION: encode_details(made)} | PROTECTION
 
     assert write(node(MARKED, details(NOW + 1), OURS), POD) == []
     (found,) = write(node(MARKED, details(NOW), OURS), POD)
     assert found.kind is WriteKind.UNMARK
 
 
-def test_new_mark_takes_over_protection_of_released_mark() -> None:
-    left = GUARDED | {PROTECTION_ANNOTATION: LATER}
+def test_new_mark_takes_over_protection_of_previous_mark() -> None:
+    left = PROTECTION | {PROTECTION_ANNOTATION: LATER}
     (found,) = write(node(None, left), POD)
     assert found.annotations[PROTECTION_ANNOTATION] == "marked"
 
 
-def test_releases_are_written_before_marks() -> None:
+def test_nodes_are_unmarked_before_others_are_marked() -> None:
     late = Node(
         name="n2", labels=MARKED, annotations=DETAILED, taints=(OURS,), allocatable=Resources()
     )
@@ -311,7 +318,7 @@ def test_taint_is_removed_when_node_has_no_mark() -> None:
 
 
 def test_protection_ends_later_when_someone_else_removes_mark() -> None:
-    (found,) = write(node(None, GUARDED), POD, wanted=False)
+    (found,) = write(node(None, PROTECTION), POD, wanted=False)
     assert found.annotations == {
         SCALE_DOWN_DISABLED_ANNOTATION: "true",
         PROTECTION_ANNOTATION: LATER,
@@ -330,7 +337,7 @@ def test_foreign_taints_are_written_with_time_added() -> None:
 
 
 def test_mark_gets_deadline_when_details_are_missing() -> None:
-    (found,) = write(node(MARKED, GUARDED, OURS), POD)
+    (found,) = write(node(MARKED, PROTECTION, OURS), POD)
     details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
     assert details is not None
     assert details.deadline == NOW - 60 + CONFIG.deadline_seconds
@@ -352,18 +359,18 @@ NO_SCHEDULE = replace(CONFIG, no_schedule_after_seconds=60)
 NO_SCHEDULE_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
 LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
 BACKED_OFF = {BACKOFF_ANNOTATION: f"2 {NOW - 24 * 3600}"}
-ENDING = GUARDED | {PROTECTION_ANNOTATION: LATER}
-EXPIRED = GUARDED | {PROTECTION_ANNOTATION: str(NOW)}
+ENDING = PROTECTION | {PROTECTION_ANNOTATION: LATER}
+EXPIRED = PROTECTION | {PROTECTION_ANNOTATION: str(NOW)}
 
 
 def with_mark(value: str, *taints: Taint) -> Node:
-    return node({MARK_LABEL: value}, DETAILED | GUARDED, *taints)
+    return node({MARK_LABEL: value}, DETAILED | PROTECTION, *taints)
 
 
 @pytest.mark.parametrize(
     ("config", "one", "pods", "wanted", "kinds"),
     [
-        (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.UNMARK]),
+        (OBSERVE, marked(**PROTECTION), (POD,), True, [WriteKind.UNMARK]),
         (OBSERVE, node(), (POD,), True, [WriteKind.MARK]),
         (OBSERVE, node(None, ENDING), (POD,), False, []),
         (
@@ -452,7 +459,7 @@ def test_writes_follow_mode_and_mark_value(
 
 def test_no_schedule_mark_is_retained_when_details_are_missing() -> None:
     (found,) = decided(
-        NO_SCHEDULE, node({MARK_LABEL: "NoSchedule"}, GUARDED, NO_SCHEDULE_TAINT), POD
+        NO_SCHEDULE, node({MARK_LABEL: "NoSchedule"}, PROTECTION, NO_SCHEDULE_TAINT), POD
     )
     assert found.kind is WriteKind.MARK
     assert found.labels == {MARK_LABEL: "NoSchedule"}
@@ -478,7 +485,7 @@ def test_backoff_grows_each_time_node_misses_its_deadline(
     before: str | None, after: tuple[int, int]
 ) -> None:
     late = Details(since=NOW - 60, deadline=NOW, owner="me", policy="p", reason="r")
-    annotations = {DETAILS_ANNOTATION: encode_details(late)} | GUARDED
+    annotations = {DETAILS_ANNOTATION: encode_details(late)} | PROTECTION
     if before is not None:
         annotations[BACKOFF_ANNOTATION] = before
     (found,) = decided(CONFIG, node(MARKED, annotations, OURS), POD)
@@ -539,7 +546,7 @@ def test_protection_is_retained_when_autoscaler_ignores_resource(
     assert [write.kind for write in found] == kinds
 
 
-def test_pass_marks_bounded_first_part_of_plan() -> None:
+def test_reconciliation_marks_bounded_first_part_of_plan() -> None:
     names = [f"n{number:03}" for number in range(MARKS_PER_RECONCILIATION_MAX + 1)]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate(names[::-1], 1))
     plan = replace(a_plan(wanted=False), removals=removals)
@@ -564,7 +571,7 @@ def decided_after(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> l
 
 def dated(since: int, deadline: int, value: str = "PreferNoSchedule") -> Node:
     found = Details(since=since, deadline=deadline, owner="me", policy="p", reason="r")
-    annotations = {DETAILS_ANNOTATION: encode_details(found)} | GUARDED
+    annotations = {DETAILS_ANNOTATION: encode_details(found)} | PROTECTION
     bare = node({MARK_LABEL: value}, annotations)
     return replace(bare, taints=desired_taints(bare, TAINT_KEY))
 
@@ -589,11 +596,11 @@ def test_protection_does_not_end_at_once_when_clock_is_wrong(
     until: str, watching: int, kind: WriteKind | None
 ) -> None:
     """An implausible end is replaced; no protection ends before the leader has observed it."""
-    one = node(None, GUARDED | {PROTECTION_ANNOTATION: until})
+    one = node(None, PROTECTION | {PROTECTION_ANNOTATION: until})
     found = decided_after(watching, one, POD, wanted=False)
     assert [write.kind for write in found] == ([kind] if kind else [])
     if kind is WriteKind.PROTECT:
-        assert found[0].annotations == GUARDED | {PROTECTION_ANNOTATION: LATER}
+        assert found[0].annotations == PROTECTION | {PROTECTION_ANNOTATION: LATER}
 
 
 @pytest.mark.parametrize(
@@ -628,21 +635,21 @@ def test_mark_neither_ends_at_once_nor_lasts_forever_when_clock_is_wrong(
 
 
 @pytest.mark.parametrize(
-    ("since", "watching", "hard"),
+    ("since", "watching", "no_schedule"),
     [(NOW - 60, 60, True), (NOW - 60, 59, False), (NOW - 59, 60, False), (NOW + HOUR, 60, False)],
 )
 def test_mark_does_not_become_no_schedule_at_once_when_clock_is_wrong(
-    since: int, watching: int, hard: bool
+    since: int, watching: int, no_schedule: bool
 ) -> None:
     found = decided_after(watching, dated(since, since + 2 * HOUR), POD)
-    assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if hard else [])
+    assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if no_schedule else [])
 
 
-@pytest.mark.parametrize(("since", "hard"), [(NOW, False), (NOW - 1, True)])
-def test_mark_of_this_second_has_age_zero(since: int, hard: bool) -> None:
+@pytest.mark.parametrize(("since", "no_schedule"), [(NOW, False), (NOW - 1, True)])
+def test_mark_of_this_second_has_age_zero(since: int, no_schedule: bool) -> None:
     config = replace(CONFIG, no_schedule_after_seconds=1)
     found = decided(config, dated(since, NOW + HOUR), POD)
-    assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if hard else [])
+    assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if no_schedule else [])
 
 
 def test_mark_from_future_has_age_zero() -> None:
@@ -679,12 +686,12 @@ def test_recorded_mark_from_future_expires_when_node_is_removed() -> None:
 
 def test_writes_are_ordered_by_urgency() -> None:
     """First releases, NoSchedule marks before others; then softer marks, protection, repairs."""
-    hard = replace(with_mark("NoSchedule", NO_SCHEDULE_TAINT), name="z")
-    soft = replace(with_mark("PreferNoSchedule", OURS), name="a")
-    handed = replace(node(MARKED, DETAILED, OURS), name="b")
-    bare = replace(node(MARKED, DETAILED | GUARDED), name="c")
+    no_schedule = replace(with_mark("NoSchedule", NO_SCHEDULE_TAINT), name="z")
+    prefer_no_schedule = replace(with_mark("PreferNoSchedule", OURS), name="a")
+    scale_down_allowed = replace(node(MARKED, DETAILED, OURS), name="b")
+    bare = replace(node(MARKED, DETAILED | PROTECTION), name="c")
     stays = replace(with_mark("NoSchedule", NO_SCHEDULE_TAINT), name="d")
-    found = [hard, soft, handed, bare, stays]
+    found = [no_schedule, prefer_no_schedule, scale_down_allowed, bare, stays]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate("bcd", 1))
     plan = replace(a_plan(wanted=False), removals=removals)
     pods = [replace(POD, name=one.name, node=one.name) for one in found]
@@ -706,18 +713,18 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
     ("config", "one", "pods", "wanted", "note"),
     [
         (CONFIG, node(), (POD,), True, "the cluster does not need the node"),
-        (OBSERVE, marked(**GUARDED), (POD,), True, "the configured mode is observe"),
+        (OBSERVE, marked(**PROTECTION), (POD,), True, "the configured mode is observe"),
         (CONFIG, dated(NOW - HOUR, NOW), (POD,), True,
          "the node was not empty before its deadline"),
         (CONFIG, node(None, DETAILED), (POD,), False, "someone else removed the mark"),
-        (CONFIG, node(None, GUARDED), (POD,), False, "someone else removed the mark"),
+        (CONFIG, node(None, PROTECTION), (POD,), False, "someone else removed the mark"),
         (CONFIG, marked(), (POD,), True, "the marked node is not empty any more"),
-        (CONFIG, marked(**GUARDED), (), True,
+        (CONFIG, marked(**PROTECTION), (), True,
          "the marked node is empty and not reserved, so the autoscaler may remove it"),
         (CONFIG, node(None, {PROTECTION_ANNOTATION: LATER}), (), False,
          "someone else removed the protection"),
         (CONFIG, node(None, EXPIRED), (POD,), False, "the protection has reached its end"),
-        (CONFIG, node(None, GUARDED | {PROTECTION_ANNOTATION: "x"}), (POD,), False,
+        (CONFIG, node(None, PROTECTION | {PROTECTION_ANNOTATION: "x"}), (POD,), False,
          "the end of the protection is unreadable or too far in the future"),
         (MARKED_ONLY, node(None, ENDING), (replace(POD, requests=Resources(2001, 0, 0, 1)),),
          False,
@@ -749,7 +756,7 @@ def test_write_has_note_with_reason(
     assert found.note == note
 
 
-def test_release_note_names_all_blockers() -> None:
+def test_note_of_unmarking_names_all_blockers() -> None:
     blockers = (Blocker(LAST_NODE, "no other"), Blocker(MIN_NODES, "too few", "a/p"))
     plan = replace(a_plan(False, feasible=False), kept=(UnremovableNode("n1", blockers),))
     (found,) = decide(Cluster.of([marked()], []), plan, CONFIG, now_seconds=NOW, owner="me")
@@ -775,29 +782,32 @@ def test_state_leads_to_same_write_under_another_taint_key(case: Case) -> None:
 
 
 def test_mark_time_is_read_from_taint_with_configured_key() -> None:
-    one = under_other_key(node(MARKED, GUARDED, OURS))
+    one = under_other_key(node(MARKED, PROTECTION, OURS))
     (found,) = decided(replace(CONFIG, taint_key=KEY), one, POD)
     details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
     assert details is not None
     assert details.since == NOW - 60
-    hard = replace(NO_SCHEDULE, taint_key=KEY)
-    undated = under_other_key(node(MARKED, DETAILED | GUARDED, OURS))
-    assert [write.kind for write in decided(hard, undated, POD)] == [WriteKind.SET_NO_SCHEDULE]
+    no_schedule = replace(NO_SCHEDULE, taint_key=KEY)
+    undated = under_other_key(node(MARKED, DETAILED | PROTECTION, OURS))
+    assert [write.kind for write in decided(no_schedule, undated, POD)] == [
+        WriteKind.SET_NO_SCHEDULE
+    ]
 
 
-def test_no_schedule_marks_are_softened_unless_node_is_being_deleted() -> None:
-    hard = with_mark("NoSchedule", NO_SCHEDULE_TAINT)
+def test_marks_become_prefer_no_schedule_unless_node_is_being_deleted() -> None:
+    no_schedule = with_mark("NoSchedule", NO_SCHEDULE_TAINT)
     going = with_mark("NoSchedule", NO_SCHEDULE_TAINT, TO_BE_DELETED)
     found = prefer_no_schedule_writes(
-        [hard, going, with_mark("PreferNoSchedule", OURS), node()], "no pass can be made"
+        [no_schedule, going, with_mark("PreferNoSchedule", OURS), node()],
+        "no reconciliation can be made",
     )
     assert found == [
         Write.of(
             WriteKind.SET_PREFER_NO_SCHEDULE,
-            hard,
+            no_schedule,
             {MARK_LABEL: "PreferNoSchedule"},
             {},
-            "no pass can be made",
+            "no reconciliation can be made",
         )
     ]
 
@@ -825,7 +835,7 @@ def test_new_leader_writes_no_schedule_only_when_no_delay_is_configured(
 @pytest.mark.parametrize("key", [TAINT_KEY, KEY])
 def test_repair_writes_taint_of_mark_and_keeps_foreign_taints(key: str) -> None:
     theirs = Taint("theirs", "x", Effect.NO_SCHEDULE)
-    one = node(MARKED, DETAILED | GUARDED, theirs)
+    one = node(MARKED, DETAILED | PROTECTION, theirs)
     (found,) = decided(replace(CONFIG, taint_key=key), one, POD)
     ours = Taint(key, str(DETAILS.since), Effect.PREFER_NO_SCHEDULE)
     assert (found.kind, found.taints) == (WriteKind.REPAIR_TAINTS, (theirs, ours))

@@ -349,7 +349,7 @@ def test_foreign_cost_is_never_changed(
 
 
 @given(clusters(), TARGETS, st.booleans())
-def test_no_own_annotation_remains_when_released_or_disabled(
+def test_no_own_annotation_remains_when_unmarked_or_disabled(
     cluster: Cluster, targets: dict[str, int], enabled: bool
 ) -> None:
     during = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=True))

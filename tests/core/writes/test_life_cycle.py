@@ -59,7 +59,7 @@ DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", rea
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 WATCH = LeaderObservations(WATCH_SECONDS, {})
 BARE = Blocker(drainability.BARE, "nobody owns it", "a/p")
-GUARDED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+PROTECTION = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
 PROTECTED_ANNOTATIONS = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
 
 GRID = """
@@ -213,13 +213,13 @@ def unmarked(**annotations: str) -> World:
 
 QUIET: Mapping[MarkState, World] = {
     MarkState.UNMARKED: unmarked(),
-    MarkState.PREFER_NO_SCHEDULE: marked(**GUARDED),
+    MarkState.PREFER_NO_SCHEDULE: marked(**PROTECTION),
     MarkState.NO_SCHEDULE: replace(
-        marked("NoSchedule", **GUARDED), config=replace(CONFIG, no_schedule_after_seconds=60)
+        marked("NoSchedule", **PROTECTION), config=replace(CONFIG, no_schedule_after_seconds=60)
     ),
-    MarkState.PROTECTED: marked(**GUARDED),
+    MarkState.PROTECTED: marked(**PROTECTION),
     MarkState.SCALE_DOWN_ALLOWED: replace(marked(), pods=()),
-    MarkState.PROTECTION_ENDING: unmarked(**GUARDED | {PROTECTION_ANNOTATION: str(NOW + 60)}),
+    MarkState.PROTECTION_ENDING: unmarked(**PROTECTION | {PROTECTION_ANNOTATION: str(NOW + 60)}),
     MarkState.PROTECTED_UNMARKED: replace(unmarked(**PROTECTED_ANNOTATIONS), protected=True),
     MarkState.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
     MarkState.INVALID: World(node("n", labels={MARK_LABEL: "else"})),
@@ -244,7 +244,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.MARK_REMOVED: lambda one: one.changed(**DETAILED),
     Event.PROTECTION_WANTED: lambda one: replace(one, protected=True),
     Event.WRONG_ANNOTATION: lambda one: one.labeled(KARPENTER_LABEL),
-    Event.DETAILS_REMOVED: lambda one: one.changed(**GUARDED),
+    Event.DETAILS_REMOVED: lambda one: one.changed(**PROTECTION),
     Event.PROTECTION_UNWANTED: lambda one: replace(one, protected=False),
     Event.LONG_OCCUPIED: lambda one: replace(
         one, protected=False, pods=(POD,), watch=replace(WATCH, protected={"n": NOW - 900})
@@ -273,7 +273,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
 NOTES = {
     Event.LEAVING: f"taint {SHUT_DOWN.key} announces that the node will be removed",
     Event.UNREMOVABLE: "",
-    Event.EVICTION_FAILED: "the drain failed: a/p: pod-bare: nobody owns it",
+    Event.EVICTION_FAILED: "evictions failed: a/p: pod-bare: nobody owns it",
     Event.REMOVABLE_OBSERVED: "the cluster does not need the node",
     Event.DETAILS_REMOVED: "someone else removed the mark",
     Event.INVALID_DETAILS: "the cluster does not need the node",
@@ -310,7 +310,7 @@ def test_entry_of_table_is_written_and_leads_to_its_state(event: Event, state: M
 def test_reserved_node_gets_protection_with_new_deadline(state: MarkState) -> None:
     bare = {SCALE_DOWN_DISABLED_ANNOTATION: None, PROTECTION_ANNOTATION: None}
     (write,) = EXAMPLES[Event.EMPTY_AT_DEADLINE](QUIET[state].changed(**bare)).decided()
-    assert GUARDED.items() <= write.annotations.items()
+    assert PROTECTION.items() <= write.annotations.items()
 
 
 def later(seconds: int, world: World) -> World:
@@ -376,7 +376,7 @@ SETTLED_MAX = 4
 def test_random_walk_stays_within_states_of_table(
     world: World, way: list[Callable[[World], World]]
 ) -> None:
-    """After a few more passes nothing is left to write."""
+    """After a few more reconciliations nothing is left to write."""
     for change in way:
         world = change(world)
         assert world.events() == sorted(world.events(), key=list(Event).index)
@@ -390,23 +390,23 @@ def test_random_walk_stays_within_states_of_table(
     assert split(world.decided(), world.config.mode)[0] == []
 
 
-def test_failed_drain_is_noted_and_draining_node_is_no_schedule() -> None:
-    failed = replace(marked(**GUARDED), watch=replace(WATCH, failed={"n": BARE}))
+def test_failed_eviction_is_noted_and_node_with_evictions_is_no_schedule() -> None:
+    failed = replace(marked(**PROTECTION), watch=replace(WATCH, failed={"n": BARE}))
     (write,) = failed.decided()
     found = backoff_of({BACKOFF_ANNOTATION: write.annotations[BACKOFF_ANNOTATION] or ""})
     assert found == Backoff(1, NOW + CONFIG.budgets.backoff.first_seconds, "pod-bare")
     of_node = replace(
         failed, watch=replace(WATCH, failed={"n": Blocker(drainability.BARE, "why")})
     )
-    assert [write.note for write in of_node.decided()] == ["the drain failed: pod-bare: why"]
+    assert [write.note for write in of_node.decided()] == ["evictions failed: pod-bare: why"]
     never = replace(CONFIG, no_schedule_after_seconds=None)
     drained = replace(
-        marked(**GUARDED), config=never, watch=replace(WATCH, no_schedule=frozenset("n"))
+        marked(**PROTECTION), config=never, watch=replace(WATCH, no_schedule=frozenset("n"))
     )
     (write,) = drained.decided()
     assert (write.kind, write.labels) == (WriteKind.SET_NO_SCHEDULE, {MARK_LABEL: "NoSchedule"})
-    assert write.note == "the node is being drained, and no new pod may be placed on it"
-    assert drained.apply_writes().decided() == (), "it remains hard"
+    assert write.note == "Ebb evicts the pods of the node, and no new pod may be placed on it"
+    assert drained.apply_writes().decided() == (), "it remains NoSchedule"
     refused = replace(WATCH, no_schedule=frozenset("n"), no_schedule_blockers={"n": (BARE,)})
     (write,) = replace(drained.apply_writes(), watch=refused).decided()
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE

@@ -1,4 +1,4 @@
-"""Scale-down protection of nodes, and when Ebb releases them to the autoscaler."""
+"""Scale-down protection of nodes, and when Ebb allows their scale-down."""
 
 import random
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ NO_RESERVE = Reserve(lookback_seconds=0)
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
 CONFIG = Config(mode=Mode.ENFORCE, budgets=BUDGETS, deadline_seconds=3600)
 NO_MARKS = replace(BUDGETS, cluster=replace(BUDGETS.cluster, min_nodes=1000))
-HELD = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
+PROTECTED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
 KARPENTERS = {
     DO_NOT_DISRUPT_ANNOTATION: "true",
     PROTECTION_ANNOTATION: "unmarked karpenter.sh/do-not-disrupt",
@@ -66,7 +66,9 @@ def scoped(scope: Scope, **budgets: object) -> Config:
     return replace(CONFIG, budgets=made, scale_down_protection=ScaleDownProtection(scope=scope))
 
 
-def run_pass(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> ReconcileResult:
+def run_reconciliation(
+    config: Config, nodes: list[Node], *pods: Pod, now: int = NOW
+) -> ReconcileResult:
     return reconcile(Cluster.of(nodes, pods), config, LeaderState(first_reconciliation_at=0), now)
 
 
@@ -92,7 +94,7 @@ def stored(write: Write[Node], one: Node) -> Node:
 def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> list[Node]:
     """Apply writes as webhook and writer do, until none is left."""
     for _ in range(5):
-        writes = writes_of(config, run_pass(config, nodes, *pods, now=now))
+        writes = writes_of(config, run_reconciliation(config, nodes, *pods, now=now))
         if not writes:
             return nodes
         for write in writes:
@@ -133,7 +135,7 @@ ANY = pod("any", "full", 100, 100)
         (node("n", annotations={SCALE_DOWN_DISABLED_ANNOTATION: "false"}), (ANY,), {}, NO_SCOPE),
         (node("n", annotations={DO_NOT_DISRUPT_ANNOTATION: "true"}), (), {}, NO_SCOPE),
         (node("n", annotations=KARPENTERS), (), {}, EMPTY_AND_ALL),
-        (node("n", annotations=HELD), (), {}, EMPTY_AND_ALL),
+        (node("n", annotations=PROTECTED), (), {}, EMPTY_AND_ALL),
         (replace(node("n"), unschedulable=True), (), {}, NO_SCOPE),
         (replace(node("n"), unschedulable=True), (pod("p", "n", 1, 1),), {}, NO_SCOPE),
         (replace(node("n"), ready=False), (), {}, NO_SCOPE),
@@ -217,7 +219,7 @@ def test_protected_nodes_agree_with_plain_rules(seeds: range) -> None:
 DAY = 86_400
 ANNOTATIONS: tuple[Mapping[str, str], ...] = (
     *({},) * 10,
-    HELD,
+    PROTECTED,
     KARPENTERS,
     {SCALE_DOWN_DISABLED_ANNOTATION: "true"},
     {DO_NOT_DISRUPT_ANNOTATION: "false"},
@@ -252,32 +254,33 @@ THERE = pod("q", "other", 100, 100)
 @pytest.mark.parametrize(
     ("one", "pods", "config", "kind", "annotations"),
     [
-        (node("n"), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
+        (node("n"), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, PROTECTED),
         (node("n"), (MOVING, THERE), scoped(Scope.EMPTY), None, {}),
-        (node("n"), (MOVING, THERE), scoped(Scope.ALL), WriteKind.PROTECT_UNMARKED, HELD),
-        (node("n", annotations=HELD), (THERE,), scoped(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD), (MOVING, THERE), scoped(Scope.EMPTY), WriteKind.PROTECT,
+        (node("n"), (MOVING, THERE), scoped(Scope.ALL), WriteKind.PROTECT_UNMARKED, PROTECTED),
+        (node("n", annotations=PROTECTED), (THERE,), scoped(Scope.EMPTY), None, {}),
+        (node("n", annotations=PROTECTED), (MOVING, THERE), scoped(Scope.EMPTY), WriteKind.PROTECT,
          {PROTECTION_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=HELD), (MOVING, THERE), scoped(Scope.ALL), None, {}),
-        (node("n", annotations=HELD), (THERE,), scoped(Scope.MARKED), WriteKind.PROTECT,
+        (node("n", annotations=PROTECTED), (MOVING, THERE), scoped(Scope.ALL), None, {}),
+        (node("n", annotations=PROTECTED), (THERE,), scoped(Scope.MARKED), WriteKind.PROTECT,
          {PROTECTION_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=HELD), (THERE,), replace(scoped(Scope.EMPTY), mode=Mode.OBSERVE),
-         WriteKind.PROTECT, {PROTECTION_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 450)}), (THERE,),
+        (node("n", annotations=PROTECTED), (THERE,),
+         replace(scoped(Scope.EMPTY), mode=Mode.OBSERVE), WriteKind.PROTECT,
+         {PROTECTION_ANNOTATION: str(NOW + 900)}),
+        (node("n", annotations=PROTECTED | {PROTECTION_ANNOTATION: str(NOW + 450)}), (THERE,),
          scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {PROTECTION_ANNOTATION: "unmarked"}),
-        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 451)}), (THERE,),
+        (node("n", annotations=PROTECTED | {PROTECTION_ANNOTATION: str(NOW + 451)}), (THERE,),
          scoped(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 900)}), (THERE,),
+        (node("n", annotations=PROTECTED | {PROTECTION_ANNOTATION: str(NOW + 900)}), (THERE,),
          scoped(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 901)}), (THERE,),
+        (node("n", annotations=PROTECTED | {PROTECTION_ANNOTATION: str(NOW + 901)}), (THERE,),
          scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {PROTECTION_ANNOTATION: "unmarked"}),
-        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: "marked"}), (THERE,),
+        (node("n", annotations=PROTECTED | {PROTECTION_ANNOTATION: "marked"}), (THERE,),
          scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {PROTECTION_ANNOTATION: "unmarked"}),
         (node("n", annotations={PROTECTION_ANNOTATION: "unmarked"}), (THERE,),
-         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, PROTECTED),
         (node("n", annotations={PROTECTION_ANNOTATION: "unmarked"}), (THERE,),
          scoped(Scope.MARKED), WriteKind.REMOVE_PROTECTION, {PROTECTION_ANNOTATION: None}),
-        (node("n", annotations=HELD), (THERE,), CONFIG, WriteKind.MARK,
+        (node("n", annotations=PROTECTED), (THERE,), CONFIG, WriteKind.MARK,
          {PROTECTION_ANNOTATION: "marked"}),
     ],
 )  # fmt: skip
@@ -288,7 +291,7 @@ def test_unmarked_node_gets_protection_write(
     kind: WriteKind | None,
     annotations: Mapping[str, str | None],
 ) -> None:
-    writes = writes_of(config, run_pass(config, [one, OTHER], *pods))
+    writes = writes_of(config, run_reconciliation(config, [one, OTHER], *pods))
     writes = tuple(write for write in writes if write.key == "n")
     assert [write.kind for write in writes] == ([kind] if kind else [])
     assert not writes or annotations.items() <= writes[0].annotations.items()
@@ -305,7 +308,7 @@ def test_unmarked_node_gets_protection_write(
         (
             Scope.ALL,
             (MOVING, THERE),
-            "the node needs protection from scale-down until Ebb releases it to the autoscaler",
+            "the node needs protection until Ebb allows its scale-down",
         ),
     ],
 )
@@ -314,15 +317,15 @@ def test_protection_note_gives_blocker_or_purpose(
 ) -> None:
     writes = writes_of(
         scoped(scope),
-        run_pass(scoped(scope), [node("n"), OTHER], *pods),
+        run_reconciliation(scoped(scope), [node("n"), OTHER], *pods),
     )
     assert [write.note for write in writes if write.key == "n"] == [note]
 
 
 @pytest.mark.parametrize(("drained", "kinds"), [("", []), ("n", [WriteKind.SET_NO_SCHEDULE])])
-def test_draining_node_is_no_schedule_at_once(drained: str, kinds: list[WriteKind]) -> None:
-    one = marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"})
-    found = run_pass(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
+def test_node_with_evictions_is_no_schedule_at_once(drained: str, kinds: list[WriteKind]) -> None:
+    one = marked_node(**PROTECTED | {PROTECTION_ANNOTATION: "marked"})
+    found = run_reconciliation(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
     watch = LeaderObservations(10**6, found.no_schedule_blockers, no_schedule=frozenset({drained}))
     writes = decide(
         found.snapshot.cluster, found.plan, CONFIG, now_seconds=found.at, owner="me", watch=watch
@@ -343,27 +346,28 @@ OLD = {SCALE_DOWN_DISABLED_ANNOTATION: None, DO_NOT_DISRUPT_ANNOTATION: "true"}
     [
         (node("n"), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, KARPENTERS),
         (node("n", annotations=KARPENTERS), (THERE,), scoped(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED,
+        (node("n", annotations=PROTECTED), (THERE,), scoped(Scope.EMPTY),
+         WriteKind.PROTECT_UNMARKED,
          OLD | KARPENTERS),
-        (node("n", annotations=HELD | {PROTECTION_ANNOTATION: str(NOW + 5)}), (MOVING, THERE),
+        (node("n", annotations=PROTECTED | {PROTECTION_ANNOTATION: str(NOW + 5)}), (MOVING, THERE),
          scoped(Scope.EMPTY), WriteKind.PROTECT,
          OLD | {PROTECTION_ANNOTATION: f"{NOW + 900} {DO_NOT_DISRUPT_ANNOTATION}"}),
         (node("n"), (THERE,), CONFIG, WriteKind.MARK,
          {DO_NOT_DISRUPT_ANNOTATION: "true",
           PROTECTION_ANNOTATION: f"marked {DO_NOT_DISRUPT_ANNOTATION}"}),
-        (marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
+        (marked_node(**PROTECTED | {PROTECTION_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
          WriteKind.PROTECT, OLD),
         (marked_node(**KARPENTERS), (THERE,), CONFIG, WriteKind.REMOVE_PROTECTION,
          {DO_NOT_DISRUPT_ANNOTATION: None, PROTECTION_ANNOTATION: None}),
-        (marked_node(**HELD), (THERE,), CONFIG, WriteKind.REMOVE_PROTECTION, OURS_GONE),
+        (marked_node(**PROTECTED), (THERE,), CONFIG, WriteKind.REMOVE_PROTECTION, OURS_GONE),
         (marked_node(), (MOVING, THERE), CONFIG, WriteKind.PROTECT,
          {DO_NOT_DISRUPT_ANNOTATION: "true"}),
         (marked_node(**BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.UNMARK,
          {DETAILS_ANNOTATION: None}),
         (node("n", annotations=BY_OTHERS), (THERE,), scoped(Scope.EMPTY), None, {}),
-        (marked_node(**BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.UNMARK,
+        (marked_node(**BY_OTHERS | PROTECTED), (MOVING, THERE), CONFIG, WriteKind.UNMARK,
          {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=BY_OTHERS | HELD), (MOVING, THERE), scoped(Scope.EMPTY),
+        (node("n", annotations=BY_OTHERS | PROTECTED), (MOVING, THERE), scoped(Scope.EMPTY),
          WriteKind.PROTECT,
          {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: str(NOW + 900)}),
     ],
@@ -377,7 +381,7 @@ def test_karpenter_annotation_protects_karpenter_nodes(
 ) -> None:
     """Older protection moves to Karpenter's annotation; foreign annotations are not changed."""
     one = on_karpenter(one)
-    writes = writes_of(config, run_pass(config, [one, OTHER], *pods))
+    writes = writes_of(config, run_reconciliation(config, [one, OTHER], *pods))
     writes = tuple(write for write in writes if write.key == "n")
     assert [write.kind for write in writes] == ([kind] if kind else [])
     for write in writes:
@@ -389,14 +393,14 @@ def test_karpenter_annotation_protects_karpenter_nodes(
         )
 
 
-def test_node_is_released_when_do_not_disrupt_of_daemon_pod_expires() -> None:
-    """Earlier passes are skipped, and the first pass after the expiry releases the node."""
+def test_scale_down_is_allowed_when_do_not_disrupt_of_daemon_pod_expires() -> None:
+    """Earlier reconciliations are skipped; the first one after it allows the scale-down."""
     facts = DisruptionFacts(notes=((DO_NOT_DISRUPT_ANNOTATION, "90s"),), started_seconds=NOW)
     keeps = replace(
         pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", disruption_facts=facts
     )
     there = Cluster.of([on_karpenter(marked_node(**KARPENTERS)), OTHER], [keeps, THERE])
-    last = run_pass(CONFIG, list(there.nodes), *there.pods)
+    last = run_reconciliation(CONFIG, list(there.nodes), *there.pods)
     for now, skipped in ((NOW, True), (NOW + 89, True), (NOW + 90, False)):
         last = reconcile(there, CONFIG, last.state, now, last=last)
         assert last.skipped is skipped
@@ -406,14 +410,14 @@ def test_node_is_released_when_do_not_disrupt_of_daemon_pod_expires() -> None:
 
 @pytest.mark.parametrize(("kind", "empty"), [("StatefulSet", False), ("ReplicaSet", True)])
 def test_stuck_pod_keeps_protection_when_karpenter_waits_for_it(kind: str, *, empty: bool) -> None:
-    """The mark is released at the deadline, because the node is not empty."""
+    """The node is unmarked at the deadline, because the node is not empty."""
     one = on_karpenter(marked_node(**KARPENTERS))
     stuck = replace(ending(NOW - DAY), owner_kind=kind)
     for now, kinds in (
         (NOW, [WriteKind.REMOVE_PROTECTION] if empty else []),
         (NOW + 3600, [WriteKind.MARK] if empty else [WriteKind.UNMARK]),
     ):
-        writes = writes_of(CONFIG, run_pass(CONFIG, [one, OTHER], stuck, THERE, now=now))
+        writes = writes_of(CONFIG, run_reconciliation(CONFIG, [one, OTHER], stuck, THERE, now=now))
         assert [write.kind for write in writes if write.key == "n"] == kinds
 
 
@@ -427,7 +431,7 @@ def test_protection_of_unmarked_node_is_removed_like_marks(
     initial = [node("n", labels=labels), OTHER]
     first = settled(config, initial, MOVING, THERE)
     nodes = settled(config, first, THERE)
-    assert nodes[0].annotations == (KARPENTERS if labels else HELD)
+    assert nodes[0].annotations == (KARPENTERS if labels else PROTECTED)
     removal = cleanup_write(nodes[0], config.taint_key)
     assert removal is not None
     assert applied(removal, nodes[0]).annotations == {}
@@ -458,7 +462,7 @@ def test_protection_is_retained_temporarily_when_node_fills(
 ) -> None:
     """Without a write, so a node that is empty again by then was never written."""
     config = scoped(Scope.EMPTY, reserve=Reserve(window_seconds=DAY))
-    guard = KARPENTERS if labels else HELD
+    guard = KARPENTERS if labels else PROTECTED
     nodes = (node("n", labels=labels, annotations={**guard, **reservation}), OTHER)
     for seconds in (1, 899):
         assert after(config, nodes, MOVING, seconds=seconds) == []
@@ -467,7 +471,7 @@ def test_protection_is_retained_temporarily_when_node_fills(
     ends = {
         PROTECTION_ANNOTATION: guard[PROTECTION_ANNOTATION].replace("unmarked", str(NOW + 900))
     }
-    (write,) = writes_of(config, run_pass(config, list(nodes), MOVING, THERE))
+    (write,) = writes_of(config, run_reconciliation(config, list(nodes), MOVING, THERE))
     assert write.kind is WriteKind.PROTECT, "a leader that did not see it empty writes the end"
     assert ends.items() <= write.annotations.items()
     assert not reservation or write.annotations[RESERVE_ANNOTATION] is None
@@ -477,13 +481,13 @@ def test_protection_is_retained_temporarily_when_node_fills(
     ("one", "pods", "then"),
     [
         (
-            node("n", annotations=HELD),
+            node("n", annotations=PROTECTED),
             (MOVING,),
             replace(scoped(Scope.EMPTY), mode=Mode.OBSERVE),
         ),
-        (node("n", annotations=HELD), (MOVING,), scoped(Scope.MARKED)),
-        (node("n", annotations=HELD), (), scoped(Scope.EMPTY, pools=IN_POOL)),
-        (on_karpenter(node("n", annotations=HELD)), (MOVING,), scoped(Scope.EMPTY)),
+        (node("n", annotations=PROTECTED), (MOVING,), scoped(Scope.MARKED)),
+        (node("n", annotations=PROTECTED), (), scoped(Scope.EMPTY, pools=IN_POOL)),
+        (on_karpenter(node("n", annotations=PROTECTED)), (MOVING,), scoped(Scope.EMPTY)),
     ],
 )
 def test_end_of_protection_is_written_at_once_for_other_causes(
@@ -496,7 +500,7 @@ def test_end_of_protection_is_written_at_once_for_other_causes(
 
 def test_reserve_annotation_is_removed_when_protected_node_remains_occupied() -> None:
     config = scoped(Scope.ALL, reserve=Reserve(window_seconds=DAY))
-    nodes = (node("n", annotations={**HELD, RESERVE_ANNOTATION: "for p"}), OTHER)
+    nodes = (node("n", annotations={**PROTECTED, RESERVE_ANNOTATION: "for p"}), OTHER)
     assert after(config, nodes, MOVING, seconds=899) == []
     expected = [(WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: None})]
     assert after(config, nodes, MOVING, seconds=900) == expected
@@ -540,27 +544,30 @@ def test_protection_is_removed_when_no_autoscaler_would_drain_node(
     one: Node, pods: tuple[Pod, ...], *, ends_when: bool
 ) -> None:
     config = scoped(Scope.MARKED)
-    writes = writes_of(config, run_pass(config, [one, OTHER], *pods))
+    writes = writes_of(config, run_reconciliation(config, [one, OTHER], *pods))
     assert [write.kind for write in writes] == [WriteKind.REMOVE_PROTECTION] * ends_when
 
 
-def test_pass_protects_bounded_number_of_nodes_empty_first() -> None:
-    """Later passes protect the others."""
+def test_reconciliation_protects_bounded_number_of_nodes_empty_first() -> None:
+    """Later reconciliations protect the others."""
     many = PROTECTIONS_PER_RECONCILIATION_MAX + 1
     nodes = [node(f"n{number:03}") for number in range(many + 2)]
     pods = [pod("p0", "n000", 100, 100), pod("p1", "n001", 100, 100)]
     config = scoped(Scope.ALL)
-    writes = writes_of(config, run_pass(config, nodes, *pods))
+    writes = writes_of(config, run_reconciliation(config, nodes, *pods))
     assert [write.key for write in writes] == [f"n{n:03}" for n in range(2, many + 1)]
     after = settled(config, nodes, *pods)
     assert all(PROTECTION_ANNOTATION in one.annotations for one in after)
 
 
-def test_empty_node_is_marked_at_once_and_released_unless_reserved() -> None:
-    """Pass 1 marks it, pass 2 releases it; a new leader reserves it for one window."""
+def test_empty_node_is_marked_at_once_and_its_scale_down_allowed_unless_reserved() -> None:
+    """The first reconciliation marks the node, the second one allows its scale-down.
+
+    A new leader reserves the node for one window.
+    """
     config = replace(CONFIG, unneeded_time_seconds=600)
     nodes = [node("n"), OTHER]
-    (write,) = writes_of(config, run_pass(config, nodes, THERE))
+    (write,) = writes_of(config, run_reconciliation(config, nodes, THERE))
     assert (write.kind, write.key) == (WriteKind.MARK, "n")
     nodes = settled(config, nodes, THERE)
     assert nodes[0].annotations.keys() == {DETAILS_ANNOTATION}
@@ -574,7 +581,7 @@ def test_empty_node_is_marked_at_once_and_released_unless_reserved() -> None:
 @pytest.mark.parametrize("policy", ["ClusterThreshold", "NodeUtilization"])
 def test_node_with_pods_is_not_removed_before_unneeded_time(policy: str) -> None:
     config = replace(CONFIG, unneeded_time_seconds=600, policy=policy)
-    first = run_pass(config, [node("n"), node("m"), OTHER], MOVING, THERE)
+    first = run_reconciliation(config, [node("n"), node("m"), OTHER], MOVING, THERE)
     assert [removal.node for removal in first.plan.removals] == ["m"]
 
 
@@ -586,7 +593,7 @@ def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
     (write,) = writes_of(config, new)
     assert write.kind is WriteKind.PROTECT_UNMARKED
     reason = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
-    assert write.annotations == {**HELD, RESERVE_ANNOTATION: reason}
+    assert write.annotations == {**PROTECTED, RESERVE_ANNOTATION: reason}
     nodes = [applied(write, initial[0]), OTHER]
     assert reserved_for(nodes[0]) == reason
     other = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 1)
@@ -605,7 +612,7 @@ def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
         {RESERVE_ANNOTATION: None},
     )
     nodes[0] = applied(update, nodes[0])
-    assert nodes[0].annotations == HELD
+    assert nodes[0].annotations == PROTECTED
     again = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), NOW)
     (update,) = writes_of(config, again)
     assert (update.kind, update.annotations) == (
@@ -619,15 +626,15 @@ def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
     ("one", "pods", "kind"),
     [
         (marked_node(), (THERE,), WriteKind.PROTECT),
-        (marked_node(**HELD), (THERE,), WriteKind.UPDATE_RESERVE),
-        (node("n", annotations=HELD), (THERE,), WriteKind.MARK),
+        (marked_node(**PROTECTED), (THERE,), WriteKind.UPDATE_RESERVE),
+        (node("n", annotations=PROTECTED), (THERE,), WriteKind.MARK),
         (node("n"), (THERE,), WriteKind.MARK),
     ],
 )
 def test_reserve_annotation_is_part_of_another_write_if_there_is_one(
     one: Node, pods: tuple[Pod, ...], kind: WriteKind
 ) -> None:
-    """The release removes it too, or a later write if a pod has arrived."""
+    """The unmarking removes it too, or a later write if a pod has arrived."""
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
     new = reconcile(Cluster.of([one, OTHER], pods), config, LeaderState(), NOW)
     (write,) = writes_of(config, new)
@@ -676,8 +683,8 @@ def test_reserve_annotation_begins_and_ends_with_mark_when_scope_is_marked() -> 
 def test_reserve_annotation_writes_are_ordered_by_name() -> None:
     config = scoped(Scope.EMPTY)
     said = {RESERVE_ANNOTATION: "x"}
-    nodes = [node(name, annotations=HELD | said) for name in ("b", "a")]
-    writes = writes_of(config, run_pass(config, [*nodes, OTHER], THERE))
+    nodes = [node(name, annotations=PROTECTED | said) for name in ("b", "a")]
+    writes = writes_of(config, run_reconciliation(config, [*nodes, OTHER], THERE))
     assert [(write.kind, write.key) for write in writes] == [
         (WriteKind.UPDATE_RESERVE, "a"),
         (WriteKind.UPDATE_RESERVE, "b"),
@@ -686,20 +693,20 @@ def test_reserve_annotation_writes_are_ordered_by_name() -> None:
 
 @pytest.mark.parametrize("value", ["x", "x" * RESERVE_CHARACTERS_MAX])
 def test_reserve_annotation_is_read_only_with_protection(value: str) -> None:
-    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: value})) == value
+    assert reserved_for(node("n", annotations={**PROTECTED, RESERVE_ANNOTATION: value})) == value
     assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: value})) is None
-    assert reserved_for(node("n", annotations=HELD)) is None
+    assert reserved_for(node("n", annotations=PROTECTED)) is None
 
 
 @pytest.mark.parametrize("value", ["", "x\n", "x" * (RESERVE_CHARACTERS_MAX + 1)])
 def test_invalid_reserve_annotation_is_ignored_and_removed(value: str) -> None:
-    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: value})) is None
+    assert reserved_for(node("n", annotations={**PROTECTED, RESERVE_ANNOTATION: value})) is None
     assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: "x"})) is None
     (write,) = writes_of(
         scoped(Scope.EMPTY),
-        run_pass(
+        run_reconciliation(
             scoped(Scope.EMPTY),
-            [node("n", annotations={**HELD, RESERVE_ANNOTATION: value}), OTHER],
+            [node("n", annotations={**PROTECTED, RESERVE_ANNOTATION: value}), OTHER],
             THERE,
         ),
     )
@@ -707,10 +714,10 @@ def test_invalid_reserve_annotation_is_ignored_and_removed(value: str) -> None:
 
 
 def test_reserved_node_gets_new_deadline_instead_of_backoff() -> None:
-    """The mark of a node with pods is released at the deadline."""
+    """A node with pods is unmarked at the deadline."""
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
-    nodes = [marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"}), OTHER]
+    nodes = [marked_node(**PROTECTED | {PROTECTION_ANNOTATION: "marked"}), OTHER]
     new = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), late)
     assert [protected.node for protected in new.plan.reserve] == ["n"]
     (renewed,) = writes_of(config, new)
@@ -720,7 +727,7 @@ def test_reserved_node_gets_new_deadline_instead_of_backoff() -> None:
     assert details is not None
     assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
     assert writes_of(config, reconcile(Cluster.of(nodes, [THERE]), config, new.state, late)) == ()
-    nodes[0] = marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"})
+    nodes[0] = marked_node(**PROTECTED | {PROTECTION_ANNOTATION: "marked"})
     (failed,) = writes_of(
         config, reconcile(Cluster.of(nodes, [THERE, MOVING]), config, LeaderState(), late)
     )
@@ -728,40 +735,40 @@ def test_reserved_node_gets_new_deadline_instead_of_backoff() -> None:
     assert failed.annotations[BACKOFF_ANNOTATION]
 
 
-@pytest.mark.parametrize(("pods", "guarded"), [((MOVING,), True), ((), False)])
-def test_one_write_softens_mark_and_protects_node_when_not_empty(
-    pods: tuple[Pod, ...], guarded: bool
+@pytest.mark.parametrize(("pods", "protected"), [((MOVING,), True), ((), False)])
+def test_one_write_sets_prefer_no_schedule_and_protects_node_when_not_empty(
+    pods: tuple[Pod, ...], protected: bool
 ) -> None:
     """A second write would conflict with the Node that the first one changed."""
     one = replace(marked_node(), labels={MARK_LABEL: Mark.NO_SCHEDULE})
     nodes = [replace(one, taints=desired_taints(one, CONFIG.taint_key)), OTHER]
-    (write,) = writes_of(CONFIG, run_pass(CONFIG, nodes, THERE, *pods))
+    (write,) = writes_of(CONFIG, run_reconciliation(CONFIG, nodes, THERE, *pods))
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE
     after = stored(write, nodes[0])
-    assert (protection_of(after) is not None) is guarded
-    assert not writes_of(CONFIG, run_pass(CONFIG, [after, OTHER], THERE, *pods))
+    assert (protection_of(after) is not None) is protected
+    assert not writes_of(CONFIG, run_reconciliation(CONFIG, [after, OTHER], THERE, *pods))
 
 
-def test_node_is_released_to_autoscaler_when_its_pod_is_overdue() -> None:
+def test_scale_down_is_allowed_when_pod_is_overdue() -> None:
     """Autoscalers do not wait for an overdue pod, so it does not keep the node protected."""
-    nodes = [marked_node(**HELD | {PROTECTION_ANNOTATION: "marked"}), OTHER]
+    nodes = [marked_node(**PROTECTED | {PROTECTION_ANNOTATION: "marked"}), OTHER]
     for now, kinds in ((NOW, []), (NOW + 1, [WriteKind.REMOVE_PROTECTION])):
-        found = writes_of(CONFIG, run_pass(CONFIG, nodes, THERE, ending(NOW), now=now))
+        found = writes_of(CONFIG, run_reconciliation(CONFIG, nodes, THERE, ending(NOW), now=now))
         assert [one.kind for one in found] == kinds
 
 
 @pytest.mark.parametrize("value", Mark)
 def test_empty_node_keeps_mark_when_no_autoscaler_removes_it(value: Mark) -> None:
-    """For example its node group is at its minimum. The drain succeeded, so there is no backoff.
+    """For example its node group is at its minimum. Evictions succeeded, so there is no backoff.
 
-    The node remains released: protection would only restart the timer of the autoscaler.
+    Its scale-down remains allowed: protection would only restart the timer of the autoscaler.
     """
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, no_schedule_after_seconds=60 if value is Mark.NO_SCHEDULE else None)
     one = replace(marked_node(), labels={MARK_LABEL: value})
     nodes = [replace(one, taints=desired_taints(one, config.taint_key)), OTHER]
-    assert writes_of(config, run_pass(config, nodes, THERE, now=late - 1)) == ()
-    (renewed,) = writes_of(config, run_pass(config, nodes, THERE, now=late))
+    assert writes_of(config, run_reconciliation(config, nodes, THERE, now=late - 1)) == ()
+    (renewed,) = writes_of(config, run_reconciliation(config, nodes, THERE, now=late))
     assert (renewed.kind, renewed.key) == (WriteKind.MARK, "n")
     assert renewed.note == "the autoscaler has not removed the empty node before its deadline"
     assert set(renewed.annotations) == {DETAILS_ANNOTATION}
@@ -770,7 +777,7 @@ def test_empty_node_keeps_mark_when_no_autoscaler_removes_it(value: Mark) -> Non
     details = decode_details(nodes[0].annotations)
     assert details is not None
     assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
-    assert writes_of(config, run_pass(config, nodes, THERE, now=late)) == ()
+    assert writes_of(config, run_reconciliation(config, nodes, THERE, now=late)) == ()
 
 
 @pytest.mark.law(seeds_max=3000)

@@ -39,7 +39,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, labels)
 
 
-def test_account_of_reconciler_is_exported_and_counters_survive_the_loss_of_the_lease() -> None:
+def test_figures_of_reconciler_are_exported_and_counters_survive_the_loss_of_the_lease() -> None:
     metrics = Metrics()
     prices = (Price(node_selector=(), price=Fraction(3)),)
     settings = config(prices=prices)

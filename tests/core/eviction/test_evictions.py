@@ -54,7 +54,9 @@ CONFIG = Config(
         max_in_cluster=10,
     ),
 )
-BEGAN = EvictionState(node="m", left=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW)
+BEGAN = EvictionState(
+    node="m", evicted_owners=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW
+)
 BLOCKER = Blocker(Reason("x", "", "", ""), "speaks against it")
 
 
@@ -154,7 +156,7 @@ def failed(found: EvictionDecision) -> dict[str, str]:
         ({"disruption_facts": noted(SAFE_TO_EVICT, "true"), "owner_kind": ""}, "pod-bare"),
     ],
 )
-def test_drain_fails_before_it_begins_when_pod_is_never_evicted(
+def test_evictions_fail_before_they_begin_when_pod_is_never_evicted(
     changes: dict[str, Any], code: str
 ) -> None:
     found = plan_evictions(
@@ -195,7 +197,7 @@ def test_node_bound_pod_is_never_evicted(changes: dict[str, Any], code: str | No
     assert (why.code if why else None) == code
 
 
-def test_terminating_pod_does_not_block_drain() -> None:
+def test_terminating_pod_does_not_block_evictions() -> None:
     leaving = make_pod("own", of="own", namespace=OWN, terminating=True)
     assert evicted_pods(
         plan_evictions(eviction_input(make_pod("a"), leaving), EvictionState())
@@ -210,7 +212,7 @@ def test_terminating_pod_does_not_block_drain() -> None:
         {"priority": -11},
     ],
 )
-def test_drain_ignores_pods_that_do_not_occupy_node(
+def test_evictions_ignore_pods_that_do_not_occupy_node(
     changes: dict[str, Any],
 ) -> None:
     beside = replace(make_pod("b", of="other"), **changes)
@@ -249,7 +251,7 @@ def test_no_pod_is_evicted_when_karpenter_node_cannot_become_empty(
         assert bool(failed(found)) is not bool(evicted)
 
 
-def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
+def test_evictions_on_karpenter_node_fail_when_pod_is_stuck() -> None:
     """It fails when the pod is overdue; until then the drain waits."""
     theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
     ends = replace(
@@ -259,7 +261,7 @@ def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
         disruption_facts=DisruptionFacts(overdue_seconds=NOW),
     )
     inputs = eviction_input(ends, nodes=(theirs, OPEN))
-    memory = EvictionState(node="m", here=frozenset({ends.uid}), progress=NOW - 1000)
+    memory = EvictionState(node="m", initial_pods=frozenset({ends.uid}), progress=NOW - 1000)
     assert failed(plan_evictions(inputs, memory)) == {}
     late = plan_evictions(replace(inputs, now_seconds=NOW + 1), memory)
     assert failed(late) == {"m": "pod-long-terminating"}
@@ -279,7 +281,7 @@ def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
         {"owner_kind": "Job", "disruption_facts": DisruptionFacts(gang="g", completes=True)},
     ],
 )
-def test_next_node_is_drained_when_pod_ends_by_itself(
+def test_next_node_is_emptied_when_pod_ends_by_itself(
     changes: dict[str, Any],
 ) -> None:
     ends = replace(make_pod("a", of="other"), **changes)
@@ -335,7 +337,7 @@ def test_evictions_are_limited_by_disruption_budget(
         ([budget(0, healthy=0, healthy_min=0, expected=0)], "evict-budget-never"),
     ],
 )
-def test_drain_fails_at_once_when_budgets_never_allow_eviction(
+def test_evictions_fail_at_once_when_budgets_never_allow_eviction(
     budgets: list[DisruptionBudget], code: str
 ) -> None:
     found = plan_evictions(eviction_input(make_pod("a"), budgets=tuple(budgets)), EvictionState())
@@ -388,7 +390,7 @@ def test_unready_pod_does_not_use_up_budget() -> None:
         ((node("m"),), ""),
     ],
 )
-def test_first_node_due_is_drained(nodes: tuple[Node, ...], draining: str) -> None:
+def test_first_node_due_is_emptied(nodes: tuple[Node, ...], draining: str) -> None:
     pods = [make_pod(f"{name}-{one.name}", one.name) for one in nodes for name in "ab"]
     found = plan_evictions(eviction_input(*pods, nodes=(*nodes, OPEN)), EvictionState())
     assert found.state.node == draining
@@ -404,7 +406,7 @@ def test_pod_is_not_evicted_when_plan_has_no_place() -> None:
     assert codes(found) == {"evict-no-place"}
 
 
-def test_draining_node_keeps_its_turn() -> None:
+def test_node_with_evictions_keeps_its_turn() -> None:
     young = eviction_input(make_pod("a"), nodes=(marked_node("m", age=0), OPEN))
     assert evicted_pods(plan_evictions(young, BEGAN)) == ["a"], (
         "although `drain.after` is longer now"
@@ -417,18 +419,18 @@ def test_draining_node_keeps_its_turn() -> None:
     assert (found.state.node, evicted_pods(found)) == ("n", ["b"])
 
 
-def test_started_drain_continues_beside_job() -> None:
+def test_started_evictions_continue_beside_job() -> None:
     inputs = eviction_input(make_pod("a"), make_pod("job", of="job", owner_kind="Job"))
     assert plan_evictions(inputs, EvictionState(node="m")).state.node == ""
     found = plan_evictions(inputs, replace(BEGAN, progress=NOW - 99))
     assert (evicted_pods(found), codes(found)) == (["a"], {"evict-job"})
 
 
-def test_drain_state_restarts_for_next_node() -> None:
+def test_eviction_state_restarts_for_next_node() -> None:
     found = plan_evictions(
-        eviction_input(make_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"}))
+        eviction_input(make_pod("a")), replace(BEGAN, node="gone", initial_pods=frozenset({"x"}))
     )
-    assert (found.state.began, found.state.here) == (False, frozenset({"uid-a"}))
+    assert (found.state.began, found.state.initial_pods) == (False, frozenset({"uid-a"}))
     assert found.state.progress == NOW
 
 
@@ -447,7 +449,7 @@ def test_no_pod_is_evicted_before_mark_is_no_schedule(value: str) -> None:
     )
 
 
-def test_node_is_not_drained_when_no_schedule_is_blocked() -> None:
+def test_no_pod_is_evicted_when_no_schedule_is_blocked() -> None:
     found = plan_evictions(
         eviction_input(make_pod("a"), no_schedule_blockers={"m": (BLOCKER,)}),
         EvictionState(node="m"),
@@ -463,7 +465,7 @@ def test_node_is_not_drained_when_no_schedule_is_blocked() -> None:
         (None, {}, {}),
     ],
 )
-def test_drain_fails_when_no_schedule_is_blocked_for_its_own_pods(
+def test_evictions_fail_when_no_schedule_is_blocked_for_its_own_pods(
     on: str | None, against: dict[str, tuple[Blocker, ...]], failure: dict[str, str]
 ) -> None:
     """Otherwise the pods would be evicted and return again and again."""
@@ -475,7 +477,7 @@ def test_drain_fails_when_no_schedule_is_blocked_for_its_own_pods(
     assert failed(found) == failure
 
 
-def test_drained_node_remains_no_schedule_until_deleted() -> None:
+def test_emptied_node_remains_no_schedule_until_deleted() -> None:
     assert plan_evictions(eviction_input(), BEGAN).no_schedule == {"m"}
 
 
@@ -502,7 +504,7 @@ def test_no_pod_is_evicted_unless_enabled_and_enforced(config: Config) -> None:
         (replace(BEGAN, node="x"), {}),
     ],
 )
-def test_drain_is_interrupted_when_plan_keeps_node(
+def test_evictions_are_interrupted_when_plan_keeps_node(
     memory: EvictionState, failures: dict[str, str]
 ) -> None:
     full = make_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
@@ -647,7 +649,9 @@ def test_next_pods_are_evicted_when_replacements_are_ready(
 
 
 @pytest.mark.parametrize(("after", "failure"), [(120, False), (599, False), (600, True)])
-def test_drain_fails_after_timeout_when_no_replacement_appears(after: int, failure: bool) -> None:
+def test_evictions_fail_after_timeout_when_no_replacement_appears(
+    after: int, failure: bool
+) -> None:
     """For example the pods are gated, or a quota or webhook prevents them."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
     inputs = eviction_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
@@ -720,7 +724,7 @@ def test_overdue_pod_does_not_block_its_siblings() -> None:
     ) == ["a"]
 
 
-def test_drain_begins_only_when_all_pods_are_evictable() -> None:
+def test_evictions_begin_only_when_all_pods_are_evictable() -> None:
     inputs = eviction_input(A, B, budgets=(budget(0),))
     assert evicted_pods(plan_evictions(inputs, EvictionState())) == []
     began = BEGAN
@@ -739,7 +743,7 @@ def test_drain_begins_only_when_all_pods_are_evictable() -> None:
         (make_pod("new", "open"), ""),
     ],
 )
-def test_drain_fails_when_evicted_pods_return(back: Pod, code: str) -> None:
+def test_evictions_fail_when_evicted_pods_return(back: Pod, code: str) -> None:
     """Pods whose template names the node would be evicted forever."""
     found = plan_evictions(eviction_input(back, B, make_pod("rest", "open")), evicted(A))
     assert failed(found) == ({"m": code} if code else {})
@@ -757,7 +761,7 @@ def test_pods_that_existed_before_do_not_count_as_returned() -> None:
     assert (evicted_pods(found), failed(found)) == ([left.name], {})
 
 
-def test_drain_without_progress_fails_after_timeout_with_reason() -> None:
+def test_evictions_without_progress_fail_after_timeout_with_reason() -> None:
     inputs = eviction_input(A, budgets=(budget(0),))
     memory = plan_evictions(inputs, EvictionState()).state
     assert (memory.node, memory.progress) == ("m", NOW)
@@ -767,7 +771,7 @@ def test_drain_without_progress_fails_after_timeout_with_reason() -> None:
     assert (failed(found), found.state.node) == ({"m": "evict-budget"}, "")
     assert "allows 0" in found.state.failed["m"].message
     again = plan_evictions(replace(inputs, now_seconds=NOW + 101), found.state)
-    assert failed(again) == {"m": "evict-budget"}, "until it is released"
+    assert failed(again) == {"m": "evict-budget"}, "until it is unmarked"
     released = eviction_input(make_pod("a"), nodes=(node("m"), OPEN))
     assert failed(plan_evictions(released, again.state)) == {}
 
@@ -805,7 +809,9 @@ def test_pause_after_refusal_doubles_up_to_bound() -> None:
 
 def test_eviction_restarts_timeout() -> None:
     (one,) = plan_evictions(eviction_input(A), EvictionState()).evict
-    memory = EvictionState(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
+    memory = EvictionState(node="m", initial_pods=frozenset({A.uid}), progress=NOW).after(
+        one, NOW + 50
+    )
     inputs = eviction_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
         budget(0, selector=select("other")),
     ))  # fmt: skip
@@ -816,7 +822,7 @@ def test_eviction_restarts_timeout() -> None:
         assert ("m" in failed(found)) is failure
 
 
-LONG_AGO = replace(BEGAN, here=frozenset({A.uid}), progress=NOW - 1000)
+LONG_AGO = replace(BEGAN, initial_pods=frozenset({A.uid}), progress=NOW - 1000)
 LEAVING = make_pod(
     "x", of="x", terminating=True, disruption_facts=DisruptionFacts(overdue_seconds=NOW)
 )
@@ -846,7 +852,7 @@ def test_timeout_does_not_run_while_pods_terminate_or_leader_observes(
     assert code or found.state.progress == NOW
 
 
-def test_next_node_is_drained_when_mark_does_not_become_no_schedule() -> None:
+def test_next_node_is_emptied_when_mark_does_not_become_no_schedule() -> None:
     nodes = (marked_node("m", value="PreferNoSchedule"), marked_node("n", order=2), OPEN)
     inputs = eviction_input(A, make_pod("b", "n"), nodes=nodes)
     memory = plan_evictions(inputs, EvictionState()).state
@@ -872,7 +878,7 @@ def test_timeout_restarts_when_mark_becomes_no_schedule() -> None:
         memory = found.state
 
 
-def test_drain_fails_when_replacement_does_not_become_ready() -> None:
+def test_evictions_fail_when_replacement_does_not_become_ready() -> None:
     waiting = make_pod("new", None, ready=False)
     inputs = eviction_input(B, waiting, make_pod("rest", "open"), now_seconds=NOW + 100)
     found = plan_evictions(inputs, evicted(A))
@@ -880,8 +886,8 @@ def test_drain_fails_when_replacement_does_not_become_ready() -> None:
     assert found.state.evicted == ()
 
 
-def test_missing_replacement_of_one_node_does_not_fail_next_drain() -> None:
-    memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
+def test_missing_replacement_of_one_node_does_not_fail_evictions_on_next_node() -> None:
+    memory = replace(evicted(A), node="n", evicted_owners=frozenset(), initial_pods=frozenset())
     nodes = (M, marked_node("n", order=2), OPEN)
     waiting = make_pod("new", None, ready=False)
     inputs = eviction_input(
@@ -892,7 +898,7 @@ def test_missing_replacement_of_one_node_does_not_fail_next_drain() -> None:
     assert (evicted_pods(found), failed(found)) == (["c"], {})
 
 
-def test_drain_waits_for_grace_period() -> None:
+def test_evictions_wait_for_grace_period() -> None:
     due = replace(
         A, terminating=True, disruption_facts=DisruptionFacts(overdue_seconds=NOW + 5000)
     )
@@ -901,7 +907,7 @@ def test_drain_waits_for_grace_period() -> None:
     assert (found.state.node, failed(found)) == ("m", {})
     late = plan_evictions(replace(inputs, now_seconds=NOW + 5100), found.state)
     assert failed(late) == {"m": "evict-not-replaced"}
-    memory = EvictionState(node="m", here=frozenset({A.uid}), progress=NOW)
+    memory = EvictionState(node="m", initial_pods=frozenset({A.uid}), progress=NOW)
     stuck = plan_evictions(replace(inputs, now_seconds=NOW + 5101), memory)
     assert (stuck.state.node, failed(stuck)) == ("", {}), "the node is empty for autoscalers"
 
@@ -915,7 +921,7 @@ def test_drain_waits_for_grace_period() -> None:
         ((), 99, False),  # a StatefulSet creates no other pod while it exists
     ],
 )
-def test_stuck_pod_blocks_drain_until_its_replacement_is_ready(
+def test_stuck_pod_blocks_evictions_until_its_replacement_is_ready(
     new: tuple[Pod, ...], after: int, on: bool
 ) -> None:
     """For example it has a finalizer that is never removed, or files on a dead server."""
@@ -1041,7 +1047,7 @@ def _protects(one: DisruptionBudget, pod: Pod) -> bool:
 
 
 @given(st.integers(1, 8), st.integers(0, 3), st.integers(1, 3), st.booleans())
-def test_drain_empties_node_when_nothing_blocks_it(
+def test_evictions_empty_node_when_nothing_blocks_them(
     count: int, slow: int, batch: int, killed: bool
 ) -> None:
     """Evicted pods end in each round and others become Ready, some later. No round evicts more
@@ -1082,7 +1088,7 @@ PAUSED = replace(CONFIG, pause_until_seconds=NOW + 1000)
 PREFER_NO_SCHEDULE = marked_node("m", value="PreferNoSchedule", age=100)
 
 
-def test_no_drain_starts_while_nothing_may_begin() -> None:
+def test_no_evictions_start_while_nothing_may_begin() -> None:
     for nodes in ((M, OPEN), (PREFER_NO_SCHEDULE, OPEN)):
         inputs = eviction_input(A, nodes=nodes, config=PAUSED)
         found = plan_evictions(inputs, EvictionState())
@@ -1097,7 +1103,7 @@ def test_no_drain_starts_while_nothing_may_begin() -> None:
 
 def test_no_pod_is_evicted_while_nothing_may_begin() -> None:
     """The drain neither fails meanwhile nor ends; it continues afterwards."""
-    memory = replace(BEGAN, left=frozenset({Owner("d", "ReplicaSet", "before")}))
+    memory = replace(BEGAN, evicted_owners=frozenset({Owner("d", "ReplicaSet", "before")}))
     inputs = eviction_input(A, B, config=PAUSED)
     for second in (0, 99, 999):
         found = plan_evictions(replace(inputs, now_seconds=NOW + second), memory)
@@ -1109,7 +1115,7 @@ def test_no_pod_is_evicted_while_nothing_may_begin() -> None:
     assert all(one.permit.is_valid(Now(NOW + 1000)) for one in found.evict)
 
 
-def test_drain_fails_while_nothing_may_begin_when_evicted_pod_is_not_replaced() -> None:
+def test_evictions_fail_while_nothing_may_begin_when_evicted_pod_is_not_replaced() -> None:
     inputs = eviction_input(B, make_pod("rest", "open"), config=PAUSED)
     assert failed(plan_evictions(replace(inputs, now_seconds=NOW + 99), evicted(A))) == {}
     found = plan_evictions(replace(inputs, now_seconds=NOW + 100), evicted(A))
