@@ -117,13 +117,13 @@ NO_REQUESTS: Final = NodeRequests()
 
 
 class RequestsByNode:
-    """Requests by node; nodes without pods have no entry."""
+    """Sums of the requests of the pods on each node, for the score `pack`."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, NodeRequests] = {}
 
     def replace_all(self, pods: Mapping[str, Pod]) -> None:
-        """Replace all pods."""
+        """Start again with these pods."""
         self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)
@@ -137,7 +137,7 @@ class RequestsByNode:
                 del self._by_node[pod.node]
 
     def of(self, name: str) -> NodeRequests:
-        """Return the requests on a node."""
+        """Return the sum of the requests on a node; zeros for a node without pods."""
         return self._by_node.get(name, NO_REQUESTS)
 
 
@@ -151,7 +151,7 @@ class OwnerMixes:
         self._by_node: dict[str, Counter[int]] = {}
 
     def replace_all(self, pods: Mapping[str, Pod]) -> None:
-        """Replace all pods."""
+        """Start again with these pods."""
         self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)

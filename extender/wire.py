@@ -157,7 +157,6 @@ def _decoded(decode: Callable[[bytes], _Value], raw: bytes) -> _Value:
 
 
 def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:
-    """Decode a body, and its names. Raises: InvalidInputError, msgspec.DecodeError."""
     _counter.nodes = 0
     if len(body) <= UNCOUNTED_BYTES_MAX:
         args = _DECODER.decode(body)

@@ -48,7 +48,10 @@ def read_config(path: str | None, policy: str | None = None) -> Config:
 
 
 def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
-    """Parse the content of a configuration file, as `read_config` does."""
+    """Parse the content of a configuration file, as `read_config` does.
+
+    *source*: name of the file, for errors. *policy* and errors are those of `read_config`.
+    """
     if len(raw) > CONFIG_BYTES_MAX:
         raise ConfigError(source, [f"larger than {CONFIG_BYTES_MAX} bytes"])
     # YAML and the schema are slow to import, and `ebb` mostly runs with the built-in defaults.
@@ -100,7 +103,8 @@ def _as_utf8(raw: bytes, name: str) -> bytes:
 
     Windows PowerShell 5.1 redirects output to files in UTF-16.
     """
-    mark, encoding = next((one for one in BYTE_ORDER_MARKS if raw.startswith(one[0])), (b"", ""))
+    marks = (entry for entry in BYTE_ORDER_MARKS if raw.startswith(entry[0]))
+    mark, encoding = next(marks, (b"", ""))
     if not mark:
         nul = tuple(place for place, byte in enumerate(raw[:4]) if not byte)
         encoding = NUL_BYTES.get(nul, "")

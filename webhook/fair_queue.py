@@ -73,7 +73,7 @@ class FairQueue:
                 del self._waiting[address]
             if not first.cancelled():
                 self._now = self._start(address)
-                later = ((one, at) for one, at in self._starts.items() if at > self._now)
+                later = ((caller, at) for caller, at in self._starts.items() if at > self._now)
                 self._starts = dict(later)
                 first.set_result(None)
                 return

@@ -117,16 +117,16 @@ def review(body: bytes, taint_key: str) -> Answer:
     Raises: InvalidInputError.
     """
     try:
-        asked = decoded(_DECODER.decode, body, STEPS_MAX)
-        patch = _patch(asked.request, taint_key)
+        admission = decoded(_DECODER.decode, body, STEPS_MAX)
+        patch = _patch(admission.request, taint_key)
     except DECODE_ERRORS as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
-    if not asked.request.uid:
+    if not admission.request.uid:
         raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: a UID")
-    if asked.api_version != API_VERSION or asked.kind != KIND:
-        got = f"{asked.api_version} {asked.kind}"[:GOT_CHARACTERS_MAX]
+    if admission.api_version != API_VERSION or admission.kind != KIND:
+        got = f"{admission.api_version} {admission.kind}"[:GOT_CHARACTERS_MAX]
         raise InvalidInputError("AdmissionReview", f"is {got!r}; allowed: {API_VERSION} {KIND}")
-    response: dict[str, Any] = {"uid": asked.request.uid, "allowed": True}
+    response: dict[str, Any] = {"uid": admission.request.uid, "allowed": True}
     if patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(patch).decode()

@@ -18,7 +18,7 @@ from runtime.logs import fields
 
 REVIEW_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ANSWER_SECONDS: Final = 300
-"""Time for which an answer is used before the API server is asked again."""
+"""Time for which an answer is used before another review."""
 
 Access = Mapping[str, str]
 """The resourceAttributes of a review. Without a namespace they mean all namespaces."""

@@ -80,7 +80,7 @@ class Events:
     def record_about(
         self, regarding: Regarding, reason: str, note: str, type_: EventType = EventType.NORMAL
     ) -> None:
-        """Queue an Event about an object; if the queue is full, count the Event as lost."""
+        """Queue an Event about an object. If the queue is full, count the Event as lost."""
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",

@@ -76,6 +76,8 @@ _DECODER: Final = msgspec.json.Decoder(_ConfigMap)
 
 
 def _stored(raw: bytes) -> StoredRecords:
-    found = answered(_DECODER, raw)
-    metadata = {name: one for name, one in found.metadata.items() if name != "managedFields"}
-    return StoredRecords(data=found.data or {}, metadata=metadata)
+    config_map = answered(_DECODER, raw)
+    metadata = {
+        name: value for name, value in config_map.metadata.items() if name != "managedFields"
+    }
+    return StoredRecords(data=config_map.data or {}, metadata=metadata)

@@ -80,7 +80,7 @@ _DECODER: Final = msgspec.json.Decoder(_Scale)
 
 
 def _decoded(raw: bytes) -> Scale:
-    found = answered(_DECODER, raw)
-    meta = found.metadata
+    decoded = answered(_DECODER, raw)
+    meta = decoded.metadata
     # The API server omits 0.
-    return Scale(meta.uid, meta.resource_version, found.spec.replicas or 0)
+    return Scale(meta.uid, meta.resource_version, decoded.spec.replicas or 0)
