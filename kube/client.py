@@ -109,7 +109,7 @@ class TooLargeError(UnavailableError):
 
 
 class Client:
-    """Make calls to an API server; an async context manager."""
+    """Client of one API server: lists, watches and single requests; `async with` closes it."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Client:
         clock: Clock = SystemClock(),  # noqa: B008 it has no state
         overrides: Overrides = kubeconfig.NO_OVERRIDES,
     ) -> "Client":
-        """Connect with a kubeconfig, or without one with the service account files of a pod.
+        """Connect with the kubeconfig *paths*; None: with the service account files of a pod.
 
         *paths*, *context* and *overrides* are those of `kubeconfig.load`; *clock* decides when
         credentials of a plugin expire. Raises: InvalidInputError if the file or the context does
@@ -273,7 +273,7 @@ class Client:
     async def web_socket(
         self, path: str, query: Mapping[str, str], protocol: str, *, message_bytes_max: int
     ) -> aiohttp.ClientWebSocketResponse:
-        """Open a WebSocket; the caller closes it.
+        """Open a WebSocket to *path* of the API server; the caller closes it.
 
         Raises: ApiError with the status if the server does not accept it; UnavailableError without
         an answer.
@@ -315,7 +315,7 @@ class Client:
         seconds_max: float = CALL_SECONDS_MAX,
         tries_max: int = CALL_TRIES_MAX,
     ) -> bytes:
-        """Make a call and return the answer; retry while the server throttles.
+        """Send a request and return the body of the answer; retry after a 429.
 
         *seconds_max* limits each try, without the pauses between tries. A PATCH is a JSON merge
         patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError without an

@@ -47,7 +47,7 @@ _TEXT: Final = re.compile(rb"\S")
 
 
 class Dumped(NamedTuple):
-    """The content of dumps."""
+    """The decoded objects of all dumps."""
 
     cluster: Cluster
     kinds: frozenset[str]
@@ -62,7 +62,7 @@ def from_dumps(
     refused: list[str],
     time: DumpTime | None = None,
 ) -> Dumped:
-    """Merge dumps, given as (source, bytes).
+    """Decode several dumps, given as (source, bytes), to one Cluster.
 
     An object that cannot be decoded is replaced by a placeholder, and its name, field and fault
     are added to *refused*. *time* collects times of the dumps. A dump without pods is rejected:

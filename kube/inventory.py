@@ -81,7 +81,7 @@ class Inventory:
         return [(key, reason) for key, reason in undecodable.items() if before.get(key) != reason]
 
     def changed(self, kind: AnyKind, obj: Any) -> Sequence[Undecodable]:  # noqa: ANN401 by kind
-        """Add or update an object."""
+        """Add a new object, or replace the previous version of it."""
         key, known = kind.key(obj), self._known[kind]
         before = known.get(key)
         if before is not None and _unchanged(kind, before, obj):
@@ -94,7 +94,7 @@ class Inventory:
         return ()
 
     def deleted(self, kind: AnyKind, key: str) -> None:
-        """Remove an object."""
+        """Remove the object with this key."""
         self.unreadable[kind].pop(key, None)
         self._forget(kind, key)
 
@@ -120,7 +120,7 @@ class Inventory:
         return () if before == reason else ((key, reason),)
 
     def relisted(self, kind: AnyKind) -> None:
-        """Handle a new list of all objects of a kind; subclasses override this."""
+        """Handle that all objects of a kind were replaced; subclasses override this."""
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
         """Handle a change of one object; subclasses override this.

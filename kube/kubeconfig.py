@@ -47,7 +47,7 @@ HEADER_SIGNS: Final = "!#$&'*+^`|"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The server and the user of a kubeconfig."""
+    """What a client needs of a kubeconfig: the API server, and the user's credentials."""
 
     target: Target
 
@@ -67,7 +67,7 @@ class Access:
 async def load(
     kubeconfig: str, context: str | None, overrides: Overrides = NO_OVERRIDES
 ) -> Access:
-    """Read *kubeconfig*, one or several files as in $KUBECONFIG.
+    """Read the kubeconfig: one file or several, separated as in $KUBECONFIG; run its plugin.
 
     Raises: InvalidInputError if a file, context, server or the plugin's credentials are missing,
     or a file is not a kubeconfig; AttributeError, KeyError, TypeError, ValueError for an invalid
@@ -165,7 +165,11 @@ def _document(path: Path) -> Mapping[str, Any]:
         raise InvalidInputError(str(path), fault.strerror or str(fault)) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
         raise InvalidInputError(str(path), f"not YAML: {' '.join(str(fault).split())}") from fault
-    return _checked(document, str(path))
+    if document is None:
+        raise InvalidInputError(str(path), f"the file is empty; allowed: {WHOLE}")
+    for field, value, allowed in _faults(document):
+        raise _invalid(str(path), field, value, allowed)
+    return document  # type: ignore[no-any-return]  # a document without a fault is a mapping
 
 
 def _absolute(entry: Mapping[str, Any], section: str, folder: Path) -> dict[str, Any]:
@@ -182,14 +186,6 @@ def _absolute(entry: Mapping[str, Any], section: str, folder: Path) -> dict[str,
 def _named(whole: Mapping[str, Any], section: str, name: object) -> dict[str, Any]:
     matching = (entry[section] for entry in whole[f"{section}s"] if entry["name"] == name)
     return next(matching, {})
-
-
-def _checked(document: object, source: str) -> Mapping[str, Any]:
-    if document is None:
-        raise InvalidInputError(source, f"the file is empty; allowed: {WHOLE}")
-    for field, value, allowed in _faults(document):
-        raise _invalid(source, field, value, allowed)
-    return document  # type: ignore[return-value]  # a document without a fault is a mapping
 
 
 def _check_chosen(whole: Mapping[str, Any], source: str) -> None:

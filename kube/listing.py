@@ -82,7 +82,7 @@ class Part:
 
     @staticmethod
     def of(kind: AnyKind, config: Config) -> "Part":
-        """Return the part of a kind that the configuration needs."""
+        """Return the part of a kind that a program with this configuration reads."""
         return Part(only=kind.only(config)) if kind.only else WHOLE
 
 
@@ -109,7 +109,7 @@ class Listed:
     """Called with finished pods, in their wire format; None if nobody needs them."""
 
     async def read(self, client: Client, kind: AnyKind, part: Part = WHOLE) -> None:
-        """Read the complete list, or a part of it; optional kinds may be absent.
+        """Read all pages of the list of *kind*, or of a part of it; optional kinds may be absent.
 
         Raises: ApiError and related errors; GarbledError if the answer is not a list.
         """

@@ -80,7 +80,7 @@ async def watch_objects(
     sleep: Sleep = asyncio.sleep,
     jitter: Jitter = random.random,
 ) -> None:
-    """Report every change of *kind* to *sink* until cancelled.
+    """List the objects of *kind*, then report every change to *sink*, until cancelled.
 
     *known*: a list whose objects *sink* has already; only later changes are reported. *sleep* and
     *jitter* decide how long to pause before the watch is opened again.

@@ -200,7 +200,7 @@ class ReportedGauge(NamedTuple, Generic[Report]):
 
 
 class MetricCollector(Collector, Generic[Report]):
-    """Export gauges that change together, so that no scrape mixes two reports."""
+    """Export gauges that are computed from one report, so that no scrape mixes two reports."""
 
     def __init__(
         self, *gauges: ReportedGauge[Report], is_valid: Callable[[], bool] = lambda: True
@@ -217,7 +217,7 @@ class MetricCollector(Collector, Generic[Report]):
         self._families = self._initial
 
     def report(self, report: Report) -> None:
-        """Replace the values of all gauges."""
+        """Compute the values of all gauges from a new report."""
         self._families = self._families_of(gauge.compute(report) for gauge in self.gauges)
 
     def _families_of(self, samples: Iterable[Samples]) -> tuple[GaugeMetricFamily, ...]:
@@ -231,5 +231,5 @@ class MetricCollector(Collector, Generic[Report]):
         return tuple(families)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the gauges of the last report."""
+        """Return the gauges of the last report, or their initial values if it is not valid."""
         return self._families if self._is_valid() else self._initial

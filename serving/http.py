@@ -246,7 +246,7 @@ async def until_signal() -> None:
 
 
 async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
-    """Report the program as not ready, and serve for *seconds* more while clients notice."""
+    """Report the program as not ready, and serve for *seconds* more, until clients notice."""
     health.leaving = True
     log.info("shutting down", extra=fields(drain_seconds=seconds))
     await asyncio.sleep(seconds)

@@ -51,7 +51,11 @@ def make_ca(unix_seconds: int) -> Pair:
 
 
 def make_leaf(ca: Pair, names: Sequence[str], unix_seconds: int) -> Pair:
-    """Sign a serving certificate for DNS names and IP addresses. Raises: InvalidInputError."""
+    """Sign a serving certificate by *ca*, for DNS names and IP addresses.
+
+    It is valid for LEAF_DAYS from *unix_seconds*. Raises: InvalidInputError if the CA cannot be
+    read.
+    """
     issuer_key = _key(ca.key)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ebb")])

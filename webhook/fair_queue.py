@@ -40,7 +40,7 @@ class FairQueue:
 
     @asynccontextmanager
     async def turn(self, address: str | None) -> AsyncIterator[None]:
-        """Wait until a call from *address* may run; it ends with the context."""
+        """Wait until a call from *address* may run; the next call runs when the context ends."""
         if self._taken:
             await self._wait(address)
         self._taken = True

@@ -71,7 +71,11 @@ def disruption_facts_of(
     if annotations is not None or REMOVAL_DISABLED in labels:
         notes = _notes(annotations or NO_ANNOTATIONS, labels)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec, containers))
-    resized, gang = bool(resizes) and any(map(_is_deferred, resizes)), _gang(obj.spec)
+    # KEP-1287
+    resized = bool(resizes) and any(
+        resize.reason == DEFERRED and resize.status == "True" for resize in resizes
+    )
+    gang = _gang(obj.spec)
     if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
         return shared
     return DisruptionFacts(
@@ -96,11 +100,6 @@ def _gang(spec: PodSpec) -> str:
         return ""
     parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
     return "/".join(part[:NAME_MAX] for part in parts if part)
-
-
-def _is_deferred(resize: Condition) -> bool:
-    # KEP-1287
-    return resize.reason == DEFERRED and resize.status == "True"
 
 
 def _completes(spec: PodSpec, containers: Containers) -> bool:

@@ -72,7 +72,8 @@ class BoundedField(Generic[Value_]):
         try:
             return self._decode(raw)
         except DECODE_ERRORS as fault:
-            raise _invalid(fault, field) from fault
+            problem, path = _problem_and_path(fault)
+            raise InvalidInputError(f"{field}{path}", problem) from fault
 
     def why_too_large(self, raw: Bytes) -> str:
         """Return why the field exceeds the limit; empty if it does not."""
@@ -90,11 +91,10 @@ def decode_json(
     hint: str = "",
     steps_max: int | None = STEPS_MAX,
 ) -> Value_:
-    """Decode JSON with *decode*, and convert its errors.
+    """Decode JSON with *decode*, with values that are nested too deeply cut to null.
 
-    *hint*: end of the error message. *steps_max*: see `pruned`.
-
-    Raises: InvalidInputError with *where*, and the field or position of the fault.
+    *hint*: end of the error message. *steps_max*: see `pruned`. Raises: InvalidInputError with
+    *where*, and the field or position of the fault.
     """
     try:
         return decoded(decode, raw, steps_max)
@@ -108,11 +108,6 @@ def decode_json(
             problem = f"is not complete, valid JSON: {problem}{cut}"
         message = f"{problem}; {hint}" if hint else problem
         raise InvalidInputError(join(where, path.lstrip(".")), message) from fault
-
-
-def _invalid(fault: Exception, field: str) -> InvalidInputError:
-    problem, path = _problem_and_path(fault)
-    return InvalidInputError(f"{field}{path}", problem)
 
 
 def _problem_and_path(fault: Exception) -> tuple[str, str]:

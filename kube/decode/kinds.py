@@ -89,7 +89,7 @@ class Kind(Generic[Wire_, Model_]):
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Wire_]:
-        """Return the decoder of the wire format."""
+        """Return the decoder from JSON to the wire format of the kind."""
         return msgspec.json.Decoder(self.wire)
 
     @cached_property
@@ -133,7 +133,7 @@ class Kind(Generic[Wire_, Model_]):
         return f"{obj.namespace or 'default'}/{name}" if self.namespaced else name
 
     def path_of(self, key: str) -> str:
-        """Return the path of the object with this key."""
+        """Return the path of the object with this key, which `key` returns."""
         namespace, _, name = key.rpartition("/")
         return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
 

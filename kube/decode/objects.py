@@ -404,7 +404,7 @@ class AnyObject(Struct):
 
 
 class ListMeta(Struct):
-    """The fields of a list that say whether the server has more of it."""
+    """The fields of a list that say whether the API server has more pages of it."""
 
     continue_: str | None = msgspec.field(default=None, name="continue")
     remaining_item_count: int | None = None

@@ -53,7 +53,6 @@ from kube.decode.objects import (
     PodMeta,
     PodObject,
     PodSpec,
-    PodStatus,
     ready_as_sent,
 )
 from kube.decode.requests import Containers, containers_of, pending_resizes, requests_of
@@ -108,6 +107,7 @@ def pod(obj: PodObject) -> Pod | None:
     daemon = owner_kind == DAEMON_SET or annotations.daemon == "true"
     mirror = annotations.mirror is not None
     resident = (daemon or mirror) and bool(spec.node_name)
+    nominated = None if spec.node_name else status.nominated_node_name
     labels = templates.labels(bytes(meta.labels))
     node_constraints, pod_constraints, unsupported, disruption_facts, too_much = _all_constraints(
         obj, containers, namespace, labels, resizes, resident=resident
@@ -132,7 +132,7 @@ def pod(obj: PodObject) -> Pod | None:
         pod_constraints=pod_constraints,
         own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
         disruption_facts=disruption_facts,
-        nominated_node=_nominated_node(spec, status),
+        nominated_node=shared_name(nominated, "status.nominatedNodeName") if nominated else "",
         unschedulable=not spec.node_name and _unschedulable(conditions),
         ready=bool(spec.node_name) and _ready(conditions),
         terminating=meta.deletion_timestamp is not None,
@@ -165,11 +165,6 @@ def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
 def _may_be_large(blocks: Iterable[msgspec.Raw]) -> bool:
     estimates = (len(raw) * MADE_OF_BYTE + bytes(raw).count(b":") * MADE_OF_KEY for raw in blocks)
     return sum(estimates) > KEPT_BYTES_MAX
-
-
-def _nominated_node(spec: PodSpec, status: PodStatus) -> str:
-    name = status.nominated_node_name
-    return shared_name(name, "status.nominatedNodeName") if name and not spec.node_name else ""
 
 
 def _gated(spec: PodSpec) -> bool:

@@ -8,14 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from core.model.errors import InvalidInputError
-from kube.decode.objects import (
-    BLOCK_BYTES_MAX,
-    Affinity,
-    Expression,
-    LabelSelector,
-    NodeTerm,
-    PodTerm,
-)
+from kube.decode.objects import BLOCK_BYTES_MAX, Affinity, Expression
 
 LABELS_MAX: Final = 128
 SELECTORS_MAX: Final = 64
@@ -88,27 +81,21 @@ def too_many_terms(affinity: Affinity) -> str:
     """Return a message about the first limit that the affinity exceeds; empty if there is none."""
     node_terms = (affinity.nodes and affinity.nodes.node_selector_terms) or ()
     pod_terms = (*affinity.near, *affinity.apart)
-    values = sum(map(_values_of_node_term, node_terms)) + sum(map(_values_of_pod_term, pod_terms))
+    values = sum(
+        _values(term.match_expressions or ()) + _values(term.match_fields or ())
+        for term in node_terms
+    )
+    for pod_term in pod_terms:
+        values += len(pod_term.namespaces or ())
+        for selector in (pod_term.label_selector, pod_term.namespace_selector):
+            if selector is not None:
+                values += len(selector.match_labels or ())
+                values += _values(selector.match_expressions or ())
     return (
         why_too_many("node affinity terms", len(node_terms), NODE_TERMS_MAX)
         or why_too_many("pod affinity terms", len(pod_terms), POD_TERMS_MAX)
         or why_too_many("values in affinity terms", values, VALUES_MAX)
     )
-
-
-def _values_of_node_term(term: NodeTerm) -> int:
-    return _values(term.match_expressions or ()) + _values(term.match_fields or ())
-
-
-def _values_of_pod_term(term: PodTerm) -> int:
-    selectors = term.label_selector, term.namespace_selector
-    return len(term.namespaces or ()) + sum(map(_values_of_selector, selectors))
-
-
-def _values_of_selector(selector: LabelSelector | None) -> int:
-    if selector is None:
-        return 0
-    return len(selector.match_labels or ()) + _values(selector.match_expressions or ())
 
 
 def _values(expressions: Iterable[Expression]) -> int:

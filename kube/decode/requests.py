@@ -3,7 +3,7 @@
 The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,7 +25,6 @@ from kube.decode.objects import (
     Condition,
     PodSpec,
     PodStatus,
-    RestartRule,
 )
 
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
@@ -94,7 +93,9 @@ def containers_of(spec: PodSpec) -> Containers:
                 if taken:
                     ports.append(HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP))
         if container.restart_policy_rules:
-            restarts_all |= _restarts_all(container.restart_policy_rules)
+            restarts_all |= any(
+                rule.action == RESTART_ALL_ACTION for rule in container.restart_policy_rules
+            )
     return Containers(blocks, init_blocks, tuple(ports), restarts_all)
 
 
@@ -103,10 +104,6 @@ def _read_containers(raw: msgspec.Raw, field: str) -> Sequence[objects.Container
     if len(containers) > pod_limits.CONTAINERS_MAX:
         pod_limits.check_count("containers", len(containers), pod_limits.CONTAINERS_MAX, field)
     return containers
-
-
-def _restarts_all(rules: Iterable[RestartRule]) -> bool:
-    return any(rule.action == RESTART_ALL_ACTION for rule in rules)
 
 
 def requests_of(

@@ -91,5 +91,5 @@ def _requirement(expression: Expression) -> Requirement:
 
 
 def ordered(values: Iterable[Entry_]) -> tuple[Entry_, ...]:
-    """Sort and remove duplicates; the order of entries has no meaning."""
+    """Return *values* sorted and without duplicates; their order has no meaning in the API."""
     return tuple(sorted(set(values), key=repr))

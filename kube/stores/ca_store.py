@@ -25,7 +25,7 @@ class Secret:
 
 
 class SecretStore:
-    """The store of one Secret at the API server."""
+    """Reads and writes one Secret at the API server."""
 
     # The manifests create the Secret. RBAC lets the webhook update this Secret by name; a
     # permission to create Secrets could not be limited to a name.
@@ -67,7 +67,7 @@ class Registered:
 
 
 class Registration:
-    """The store of one MutatingWebhookConfiguration; Ebb writes only its caBundles."""
+    """Reads one MutatingWebhookConfiguration, and writes its caBundles."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client, self._path = client, f"{REGISTRATIONS}/{name}"
@@ -78,7 +78,10 @@ class Registration:
         if raw is None:
             return None
         configuration = _object(raw)
-        return Registered(_bundles(configuration), configuration)
+        webhooks = configuration.get("webhooks") or ()
+        clients = (webhook.get("clientConfig") or {} for webhook in webhooks)
+        bundles = [_decoded(client.get("caBundle") or "") for client in clients]
+        return Registered(bundles, configuration)
 
     async def write(self, read: Registered, wanted: bytes) -> None:
         """Write the caBundle of every webhook.
@@ -100,13 +103,6 @@ class Registration:
                 problem = "the MutatingWebhookConfiguration has been deleted"
                 raise ConflictError(problem) from fault
             raise
-
-
-def _bundles(configuration: Mapping[str, Any]) -> list[bytes]:
-    clients = (
-        webhook.get("clientConfig") or {} for webhook in configuration.get("webhooks") or ()
-    )
-    return [_decoded(client.get("caBundle") or "") for client in clients]
 
 
 def _secret(raw: bytes) -> Secret:

@@ -44,7 +44,7 @@ Item = TypeVar("Item")
 
 
 class PublishedStore:
-    """Ebb's CapacityBuffers and PodTemplates in one namespace of the API server."""
+    """Reads and writes Ebb's CapacityBuffers and PodTemplates in one namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
@@ -52,7 +52,10 @@ class PublishedStore:
         self._templates = in_namespace(TEMPLATES.path, namespace)
 
     async def found(self) -> Found:
-        """Return the objects that Ebb has written. Raises: UnavailableError."""
+        """Return the CapacityBuffers and PodTemplates that Ebb has written.
+
+        Raises: UnavailableError.
+        """
         buffers = None
         # Clusters serve different versions of the API; the first that can be listed is used.
         for path in BUFFERS.paths:

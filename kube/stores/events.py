@@ -40,12 +40,12 @@ Regarding = Mapping[str, str]
 
 
 def namespace(name: str) -> Regarding:
-    """Refer to a Namespace."""
+    """Return the reference to a Namespace, for an Event about it."""
     return {"apiVersion": "v1", "kind": "Namespace", "name": name}
 
 
 def secret(namespace: str, name: str) -> Regarding:
-    """Refer to a Secret."""
+    """Return the reference to a Secret, for an Event about it."""
     return {"apiVersion": "v1", "kind": "Secret", "namespace": namespace, "name": name}
 
 

@@ -39,7 +39,7 @@ class Lease:
 
 
 class LeaseStore:
-    """The store of one Lease at the API server."""
+    """Reads and writes one Lease at the API server."""
 
     # A throttled call fails at once: the elector has its own schedule of retries.
 

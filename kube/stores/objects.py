@@ -51,7 +51,7 @@ class Objects(Protocol[Object]):
 
 
 class Store(Generic[Object]):
-    """The objects of one kind at the API server."""
+    """Reads and writes the objects of one kind at the API server."""
 
     def __init__(self, client: Client, kind: Kind[Any, Object] | Kind[Any, Object | None]) -> None:
         self._client, self._kind = client, kind
@@ -89,12 +89,15 @@ class Store(Generic[Object]):
 
 
 def nodes(client: Client, *, all_keys: bool = False) -> Store[Node]:
-    """Return the Nodes, by name. *all_keys*: with each annotation that has a prefix of Ebb."""
+    """Return the store of Nodes, by name.
+
+    *all_keys*: with each annotation that any version of Ebb may have written.
+    """
     return Store(client, NODES_WITH_ALL_KEYS if all_keys else NODES)
 
 
 def pods(client: Client, *, finished: bool = False) -> Store[Pod]:
-    """Return the Pods, by namespace/name. *finished*: include finished Pods."""
+    """Return the store of Pods, by namespace/name. *finished*: include finished Pods."""
     return Store(client, FINISHED_TOO if finished else PODS)
 
 

@@ -31,7 +31,7 @@ class Scale(NamedTuple):
 
 
 class ScaleStore:
-    """The scales of Deployments at the API server."""
+    """Reads and writes the replicas of Deployments at the API server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
