@@ -59,8 +59,6 @@ async def _serve(start: program.Start) -> None:
 
 
 def _report_ages(view: View, clock: Clock, metrics: Metrics) -> None:
-    """Export the age of the view, for each watched kind."""
-
     def age_seconds(kind: AnyKind) -> float:
         return view.freshness.age_seconds(kind, clock.monotonic_seconds())
 
@@ -69,7 +67,6 @@ def _report_ages(view: View, clock: Clock, metrics: Metrics) -> None:
 
 
 def _certificate_files(config: ExtenderConfig, clock: Clock) -> "ServingCertificateFiles | None":
-    """Return the certificate files for TLS, or None for plain HTTP. Raises: InvalidInputError."""
     if config.cert_file is None or config.key_file is None:
         return None
     # It takes 8 MB of memory.

@@ -39,7 +39,10 @@ class PerPeerLimiter:
 
     @contextmanager
     def turn_now(self, peer: str | None) -> Iterator[bool]:
-        """Return whether the peer may call now; the pause starts when the context ends."""
+        """Yield True, and occupy the peer's turn until the context ends, if the turn is free.
+
+        Otherwise yield False without waiting. A pause follows the turn.
+        """
         if peer in self._waiting:
             yield False
             return
@@ -49,7 +52,7 @@ class PerPeerLimiter:
 
     @asynccontextmanager
     async def turn(self, peer: str | None) -> AsyncIterator[None]:
-        """Wait until the peer may call; the pause starts when the context ends."""
+        """Wait for the peer's turn, and occupy it until the context ends; a pause follows."""
         if peer in self._waiting:
             mine = asyncio.get_running_loop().create_future()
             self._waiting[peer].append(mine)
@@ -108,7 +111,7 @@ class _Calls:
         # kube-scheduler does not report missing scores, so they are counted here. A call is
         # cancelled when kube-scheduler closes the connection.
         except (Exception, asyncio.CancelledError):
-            self.refuse()
+            self.count_refused()
             raise
         (self._scored if known else self._neutral).inc()
         return json_response(answer)
@@ -145,7 +148,7 @@ class _Calls:
         result.inc()
         self._metrics.prioritize_seconds.observe(self._clock.monotonic_seconds() - began)
 
-    def refuse(self) -> None:
+    def count_refused(self) -> None:
         """Count a call that got no scores."""
         self._refused.inc()
 
@@ -167,5 +170,5 @@ def make_app(
     app = base_app(health, clock, metrics)
     calls = _Calls(view, clock, metrics, certificate_required=certificate_required)
     app.router.add_post(PATH, calls.handle)
-    answer_at_once(app, PATH, wire.BODY_BYTES_MAX, calls.answer_now, calls.refuse)
+    answer_at_once(app, PATH, wire.BODY_BYTES_MAX, calls.answer_now, calls.count_refused)
     return app

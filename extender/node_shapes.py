@@ -45,7 +45,7 @@ class NodeShapes:
         """Share of the node's cost that a pod takes, by requests and shape; or NO_FIT."""
 
     def put(self, name: str, allocatable: Resources) -> None:
-        """Store the shape of a node."""
+        """Store the shape of a node, in place of an earlier one."""
         shape = _shape(allocatable)
         number, before = self._numbers.get(shape), self._by_node.get(name)
         if number is None:
@@ -67,7 +67,7 @@ class NodeShapes:
             del self._nodes[number], self._numbers[self._shapes.pop(number)]
 
     def of_nodes(self, names: Iterable[str]) -> Sequence[ShapeNumber | None]:
-        """Return the shapes of nodes; None for a node that is unknown or not compared."""
+        """Return the shape of each node; None for a node that is unknown or not compared."""
         return list(map(self._by_node.get, names))
 
     def steps(

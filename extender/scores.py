@@ -40,27 +40,33 @@ class Score(ABC):
 
     @abstractmethod
     def of(self, node: Node | None, pods: ScoreClass) -> int:
-        """Return the score of a node for a class of pods; *node*: None if the view lacks it."""
+        """Return the score of an unmarked node for a class of pods, from 0 to 10.
+
+        *node*: None if the view does not know the node.
+        """
 
     @abstractmethod
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragments of a call's nodes for its pod, in the order of the call."""
+        """Return the fragment of each node of a prioritize call, in the order of the call."""
 
     @abstractmethod
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
-        """Replace all unmarked nodes."""
+        """Forget all nodes, and use these unmarked nodes instead."""
 
     @abstractmethod
     def node_changed(self, name: str, unmarked: Node | None) -> None:
-        """Update one node; None: the node was deleted or marked."""
+        """Use a new version of an unmarked node; None: the node was deleted or marked."""
 
     @abstractmethod
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
-        """Replace all pods."""
+        """Forget all pods, and use these pods, by namespace/name, instead."""
 
     @abstractmethod
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Update one pod; None: the pod does not exist."""
+        """Use a new version of a pod.
+
+        *before*, *after*: None if the pod did not or does not exist.
+        """
 
 
 class Marks(Score):
@@ -102,7 +108,7 @@ class NodeRequests:
         self.devices: dict[str, int] = {}
 
     def add(self, requests: Resources, sign: int) -> None:
-        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
+        """Add the requests of a pod to the sums (*sign* 1), or subtract them (*sign* -1)."""
         self.cpu_millis += sign * requests.cpu_millis
         self.memory_bytes += sign * requests.memory_bytes
         self.pods += sign
@@ -116,19 +122,19 @@ NO_REQUESTS: Final = NodeRequests()
 
 
 class RequestsByNode:
-    """Requests by node; nodes without pods have no entry."""
+    """Sums of the requests of the pods on each node, for the score `pack`."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, NodeRequests] = {}
 
     def replace_all(self, pods: Mapping[str, Pod]) -> None:
-        """Replace all pods."""
+        """Forget all pods, and add the requests of these pods."""
         self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)
 
     def add(self, pod: Pod, sign: int) -> None:
-        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
+        """Add a pod to the sums of its node (*sign* 1), or subtract it (*sign* -1)."""
         if pod.node is not None:
             requests = self._by_node.setdefault(pod.node, NodeRequests())
             requests.add(pod.requests, sign)
@@ -136,7 +142,7 @@ class RequestsByNode:
                 del self._by_node[pod.node]
 
     def of(self, name: str) -> NodeRequests:
-        """Return the requests on a node."""
+        """Return the sum of the requests on a node; zeros for a node without pods."""
         return self._by_node.get(name, NO_REQUESTS)
 
 
@@ -150,13 +156,13 @@ class OwnerMixes:
         self._by_node: dict[str, Counter[int]] = {}
 
     def replace_all(self, pods: Mapping[str, Pod]) -> None:
-        """Replace all pods."""
+        """Forget all pods, and count these pods."""
         self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)
 
     def add(self, pod: Pod, sign: int) -> None:
-        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
+        """Count a pod on its node (*sign* 1), or stop counting it (*sign* -1)."""
         if pod.node is not None and pod.occupies:
             counts = self._by_node.setdefault(pod.node, Counter())
             counts[owner_class_of(pod)] += sign
@@ -164,10 +170,10 @@ class OwnerMixes:
                 del self._by_node[pod.node]
 
     def has_class(self, owner_class: int, name: str) -> bool | None:
-        """Return whether the node has the owner class; None if no pod keeps it from being empty.
+        """Return whether the pods of a node have this owner class; None if the node is empty.
 
-        A node has class 1 if all these pods belong to ReplicaSets. Else it has class 0, because
-        scale-ins cannot empty it.
+        The pods have class 1 if all of them belong to ReplicaSets. Else they have class 0, because
+        scale-ins cannot empty the node.
         """
         counts = self._by_node.get(name)
         return bool(counts[0]) is not bool(owner_class) if counts else None
@@ -215,7 +221,7 @@ class Pack(Score):
         )
 
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragments of the nodes by the owner and the requests of the pod."""
+        """Return the fragments of the nodes, by owner class and requests of the call's pod."""
         to_schedule = wire.pod_to_schedule(call.pod)
         if to_schedule is None:
             return map(fragments_of(ANY_POD).__getitem__, call.names)

@@ -28,7 +28,7 @@ NEUTRAL: Final = 5
 
 
 class View(Inventory):
-    """Nodes, marks and scores; see the module."""
+    """Compute the scores of all nodes when a Node or pod changes, and answer calls from them."""
 
     def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
         super().__init__()
@@ -50,7 +50,6 @@ class View(Inventory):
         return self._score.watches
 
     def _no_fragments(self, pods: ScoreClass) -> wire.Fragments:
-        """Return an empty cache of fragments for a class of pods."""
         return wire.Fragments(self._score.of(None, pods), self._score.names_max)
 
     def why_neutral(self, now: float) -> str | None:
@@ -73,7 +72,6 @@ class View(Inventory):
         return wire.answer(fragments), trusted
 
     def _fragments_of(self, pods: ScoreClass) -> wire.Fragments:
-        """Return the cached fragments for a class of pods; compute them on first use."""
         fragments = self._fragments.get(pods)
         if fragments is None:
             marked = self._fragments[ANY_POD]
@@ -100,7 +98,7 @@ class View(Inventory):
         self._rescore(self.nodes)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
-        """Recompute the scores of the nodes that one change affects."""
+        """Recompute the scores of the nodes that the change of one object affects."""
         if kind is PODS:
             self._score.pod_changed(before, after)
             self._rescore({pod.node for pod in (before, after) if pod is not None})
@@ -139,7 +137,7 @@ class View(Inventory):
 
     def _score_marks(self) -> None:
         """Recompute the fragments of marked nodes whose score has changed."""
-        # Each new or released mark changes the score of at most one other node, out of possibly
+        # Each new or removed mark changes the score of at most one other node, out of possibly
         # thousands.
         ranked = sorted(self._marks.items(), key=lambda entry: (entry[1][1], entry[0]))
         scores = {

@@ -133,7 +133,7 @@ def call(body: bytes) -> Call:
 
 
 class PodToSchedule(NamedTuple):
-    """The pod of a call, as far as scores use it."""
+    """The pod of a prioritize call, with the fields that scores use."""
 
     pod: Pod
     """The pod, with only its name, namespace, labels and owner."""
@@ -157,7 +157,6 @@ def _decoded(decode: Callable[[bytes], _Value], raw: bytes) -> _Value:
 
 
 def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:
-    """Decode a body, and its names. Raises: InvalidInputError, msgspec.DecodeError."""
     _counter.nodes = 0
     if len(body) <= UNCOUNTED_BYTES_MAX:
         args = _DECODER.decode(body)
@@ -182,7 +181,7 @@ def _too_many_names() -> InvalidInputError:
 
 
 def fragment(name: str, score: int) -> bytes:
-    """Return the JSON of one HostPriority."""
+    """Return the JSON of a node's score, one HostPriority of the answer."""
     return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
 
 
@@ -227,7 +226,7 @@ class Fragments(dict[str, bytes]):
 
 
 def answer(fragments: Iterable[bytes]) -> bytes:
-    """Return the HostPriorityList of the fragments."""
+    """Join the fragments of all nodes to the JSON of the answer, a HostPriorityList."""
     return b"[%b]" % b",".join(fragments)
 
 

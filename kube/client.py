@@ -23,11 +23,11 @@ from core.model.errors import ConflictError, GarbledError, InvalidInputError, Un
 from kube import kubeconfig
 from kube.credentials import (
     BEARER,
+    CertificateFiles,
     ClientCertificate,
-    FromFiles,
-    FromPlugin,
-    Renewed,
-    follow_token,
+    PluginCredentials,
+    RenewableCredentials,
+    use_token_file,
 )
 from kube.decode.field_decoding import DECODE_ERRORS, Bytes
 from kube.decode.json_depth import decoded, legible
@@ -109,13 +109,13 @@ class TooLargeError(UnavailableError):
 
 
 class Client:
-    """Make calls to an API server; an async context manager."""
+    """Client of one API server: lists, watches and single requests; `async with` closes it."""
 
     def __init__(
         self,
         api: client.ApiClient,
         *,
-        renewed: Sequence[Renewed] = (),
+        renewed: Sequence[RenewableCredentials] = (),
         sleep: Sleep = asyncio.sleep,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
@@ -147,14 +147,14 @@ class Client:
         clock: Clock = SystemClock(),  # noqa: B008 it has no state
         overrides: Overrides = kubeconfig.NO_OVERRIDES,
     ) -> "Client":
-        """Connect with a kubeconfig, or without one with the service account files of a pod.
+        """Connect with the kubeconfig *paths*; None: with the service account files of a pod.
 
         *paths*, *context* and *overrides* are those of `kubeconfig.load`; *clock* decides when
         credentials of a plugin expire. Raises: InvalidInputError if the file or the context does
         not exist, the file is not a kubeconfig, or its plugin returns no credentials.
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
-        renewed: list[Renewed] = []
+        renewed: list[RenewableCredentials] = []
         target: Target | None = None
         try:
             if paths is None:
@@ -171,21 +171,21 @@ class Client:
                 headers = access.impersonation
                 file, target = access.token_file, access.target
                 if access.plugin_run is not None:
-                    renewed.append(FromPlugin(access.plugin_run, clock))
+                    renewed.append(PluginCredentials(access.plugin_run, clock))
                 if access.certificate_files is not None:
-                    renewed.append(FromFiles(*access.certificate_files))
+                    renewed.append(CertificateFiles(*access.certificate_files))
             # Headers of the session, because a default header of the package has one value.
             settings.client_session_kwargs = {"headers": headers}
             if file is not None:
-                follow_token(file, settings)
-            made = cls(client.ApiClient(settings), renewed=renewed, target=target)
+                use_token_file(file, settings)
+            connected = cls(client.ApiClient(settings), renewed=renewed, target=target)
         except _NO_CONFIGURATION as fault:
             problem = one_line(str(fault))
             if paths is None:
                 problem = f"{problem} Outside a cluster, give --kubeconfig FILE"
             raise InvalidInputError(paths or "in-cluster configuration", problem) from fault
-        made.request_seconds = overrides.request_seconds
-        return made
+        connected.request_seconds = overrides.request_seconds
+        return connected
 
     async def __aenter__(self) -> Self:
         return self
@@ -227,7 +227,8 @@ class Client:
     ) -> bytes:
         """Return one page of a list as raw bytes.
 
-        Raises: TooLargeError if the page is too large; the caller may then request fewer objects.
+        *token*: continue token of the previous page; None for the first page. Raises:
+        TooLargeError if the page is too large; the caller may then request fewer objects.
         """
         query = {
             "labelSelector": label_selector,
@@ -272,7 +273,7 @@ class Client:
     async def web_socket(
         self, path: str, query: Mapping[str, str], protocol: str, *, message_bytes_max: int
     ) -> aiohttp.ClientWebSocketResponse:
-        """Open a WebSocket; the caller closes it.
+        """Open a WebSocket to *path* of the API server; the caller closes it.
 
         Raises: ApiError with the status if the server does not accept it; UnavailableError without
         an answer.
@@ -314,7 +315,7 @@ class Client:
         seconds_max: float = CALL_SECONDS_MAX,
         tries_max: int = CALL_TRIES_MAX,
     ) -> bytes:
-        """Make a call and return the answer; retry while the server throttles.
+        """Send a request and return the body of the answer; retry after a 429.
 
         *seconds_max* limits each try, without the pauses between tries. A PATCH is a JSON merge
         patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError without an
@@ -336,14 +337,19 @@ class Client:
             except ApiError as fault:
                 if fault.status != 429 or tries == tries_max:
                     raise
-                asked = fault.retry_after_seconds or 0
-                await self._sleep(min(max(asked, CALL_RETRY_SECONDS_MIN), CALL_RETRY_SECONDS_MAX))
+                seconds = fault.retry_after_seconds or 0
+                await self._sleep(
+                    min(max(seconds, CALL_RETRY_SECONDS_MIN), CALL_RETRY_SECONDS_MAX)
+                )
         raise AssertionError("the last try returns or raises")
 
     async def find(
         self, path: str, *, seconds_max: float = CALL_SECONDS_MAX, tries_max: int = CALL_TRIES_MAX
     ) -> bytes | None:
-        """Return an object as raw bytes, or None if it does not exist; as `ask`."""
+        """Return an object as raw bytes, or None if it does not exist.
+
+        Arguments and errors are those of `ask`.
+        """
         try:
             return await self.ask("GET", path, seconds_max=seconds_max, tries_max=tries_max)
         except ApiError as fault:
@@ -361,7 +367,10 @@ class Client:
         seconds_max: float = CALL_SECONDS_MAX,
         accept_encoding: str = "identity",
     ) -> aiohttp.ClientResponse:
-        """Make a call. Raises: ApiError and related errors for all failures of the call."""
+        """Send a request and return its response.
+
+        Raises: ApiError, ConflictError or UnavailableError for every failure of the request.
+        """
         given = [(name, value) for name, value in (query or {}).items() if value is not None]
         headers = {"Accept": "application/json", "Accept-Encoding": accept_encoding}
         if method == "PATCH":
@@ -416,7 +425,7 @@ class Client:
 
 
 def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
-    """Decode an answer of the API server. Raises: GarbledError if it is invalid."""
+    """Decode an answer of the API server with *decoder*. Raises: GarbledError if it is invalid."""
     given = bytes(raw)
     try:
         return decoded(decoder.decode, given)
@@ -428,7 +437,6 @@ def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
 
 
 def _verb(method: str, query: Mapping[str, str | None]) -> str:
-    """Return the verb of a request."""
     if method == "GET" and "limit" in query:
         return "list"
     return "watch" if "watch" in query else VERBS[method]
@@ -443,7 +451,7 @@ def _message(body: bytes) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text of another program as one short line."""
+    """Return a text of another program as one line of at most 200 characters."""
     return f"{' '.join(text.split()):.200}"
 
 

@@ -30,10 +30,10 @@ class ClientCertificate(NamedTuple):
     key: bytes
 
 
-def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
-    """Make every call use the current token in *file*.
+def use_token_file(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
+    """Make every call send the current token in *file*.
 
-    While the file is missing, empty or not text, the previous token is used.
+    While the file is missing, empty or not text, the previous token is sent.
     """
     # The package reads the token file of a kubeconfig only once. It reads the token file of a pod
     # again when the wall clock says so, which may jump. Both tokens are valid for about an hour.
@@ -41,16 +41,16 @@ def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package
     def refresh(settings: Any) -> None:  # noqa: ANN401 the package's own
         try:
             with file.open(encoding="utf-8") as opened:
-                found = opened.read(TOKEN_CHARACTERS_MAX).strip()
+                token = opened.read(TOKEN_CHARACTERS_MAX).strip()
         except (OSError, ValueError):
             return
-        if found and found.isprintable():
-            settings.api_key[BEARER] = f"Bearer {found}"
+        if token and token.isprintable():
+            settings.api_key[BEARER] = f"Bearer {token}"
 
     settings.refresh_api_key_hook = refresh
 
 
-class Renewed(Protocol):
+class RenewableCredentials(Protocol):
     """Credentials that a client renews before each call."""
 
     reconnect: Callable[[ClientCertificate], None]
@@ -63,7 +63,7 @@ class Renewed(Protocol):
         """Renew the credentials if necessary. Raises: UnavailableError."""
 
 
-class FromFiles:
+class CertificateFiles:
     """The client certificate of a kubeconfig that names files; changed files are read again.
 
     Source: transport/cert_rotation.go of client-go.
@@ -78,16 +78,16 @@ class FromFiles:
         """Do nothing: the files are read before each call anyway."""
 
     async def renew(self, settings: Any) -> None:  # noqa: ANN401, ARG002 the package's own
-        """Use the present files for new connections.
+        """Use the current certificate and key in the files for new connections.
 
         While the files are missing, or do not belong together, the previous certificate is used.
         """
         # Reading two small files costs less than a call, so no clock decides when to read them.
         with suppress(OSError, ValueError):  # an ssl.SSLError is an OSError
-            found = ClientCertificate(*map(_content, self._files))
-            if found != self._used:
-                self.reconnect(found)
-                self._used = found
+            pair = ClientCertificate(*map(_content, self._files))
+            if pair != self._used:
+                self.reconnect(pair)
+                self._used = pair
 
 
 def _content(file: Path) -> bytes:
@@ -95,7 +95,7 @@ def _content(file: Path) -> bytes:
         return opened.read(CERTIFICATE_BYTES_MAX)
 
 
-class FromPlugin:
+class PluginCredentials:
     """Credentials of an exec plugin; it is run again before they expire, and after a 401.
 
     Source: plugin/pkg/client/auth/exec of client-go.
@@ -133,7 +133,7 @@ class FromPlugin:
     async def _run_again(self, settings: Any) -> None:  # noqa: ANN401 the package's own
         before = self._run
         try:
-            run = await plugin.ask(before.given, before.spec)
+            run = await plugin.run(before.given, before.spec)
         except InvalidInputError as fault:
             raise UnavailableError(str(fault)) from fault
         finally:

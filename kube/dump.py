@@ -47,7 +47,7 @@ _TEXT: Final = re.compile(rb"\S")
 
 
 class Dumped(NamedTuple):
-    """The content of dumps."""
+    """The decoded objects of all dumps."""
 
     cluster: Cluster
     kinds: frozenset[str]
@@ -62,7 +62,7 @@ def from_dumps(
     refused: list[str],
     time: DumpTime | None = None,
 ) -> Dumped:
-    """Merge dumps, given as (source, bytes).
+    """Decode several dumps, given as (source, bytes), to one Cluster.
 
     An object that cannot be decoded is replaced by a placeholder, and its name, field and fault
     are added to *refused*. *time* collects times of the dumps. A dump without pods is rejected:
@@ -70,32 +70,32 @@ def from_dumps(
 
     Raises: InvalidInputError that names the source.
     """
-    found: dict[str, list[Object]] = {}
+    by_kind: dict[str, list[Object]] = {}
     for source, raw in dumps:
-        for name, one in objects(raw, source, refused, time):
-            known = found.setdefault(name, [])
-            if one is not None:
-                known.append(one)
-    names = frozenset(found)
+        for name, obj in objects(raw, source, refused, time):
+            known = by_kind.setdefault(name, [])
+            if obj is not None:
+                known.append(obj)
+    names = frozenset(by_kind)
     sources = ", ".join(source for source, _ in dumps)
     for kind in (NODES, PODS):
         if kind.name not in names:
             raise InvalidInputError(sources, f"contains no {kind.resource}; {HOW_TO}")
     inventory = Inventory()
-    for name, known in found.items():
+    for name, known in by_kind.items():
         if name in BY_NAME:
-            _fill(inventory, BY_NAME[name], known, sources)
+            _add(inventory, BY_NAME[name], known, sources)
     surge = {DEPLOYMENTS.name, REPLICA_SETS.name} <= names
     return Dumped(
         inventory.snapshot(options)(), names, inventory.surge_snapshot()() if surge else None
     )
 
 
-def _fill(inventory: Inventory, kind: AnyKind, found: Sequence[Object], sources: str) -> None:
+def _add(inventory: Inventory, kind: AnyKind, decoded: Sequence[Object], sources: str) -> None:
     """Add the objects of a kind. Raises: InvalidInputError for nodes or pods with one name."""
-    inventory.replaced(kind, found)
-    if kind in (NODES, PODS) and len(inventory.of(kind)) < len(found):
-        counts = Counter(map(kind.key, found))
+    inventory.replaced(kind, decoded)
+    if kind in (NODES, PODS) and len(inventory.of(kind)) < len(decoded):
+        counts = Counter(map(kind.key, decoded))
         repeated = next(key for key, count in counts.items() if count > 1)
         where = f"{sources}: {kind.name.lower()} {repeated}"
         raise InvalidInputError(where, "occurs more than once in the input")
@@ -104,21 +104,21 @@ def _fill(inventory: Inventory, kind: AnyKind, found: Sequence[Object], sources:
 def objects(
     raw: bytes, source: str, refused: list[str], time: DumpTime | None = None
 ) -> Iterator[tuple[str, Object | None]]:
-    """Yield the kind of each object, and the object or its placeholder.
+    """Yield the kind of each object, and the object, its placeholder, or None.
 
     None: the object does not count, such as a finished pod, or Ebb does not know its kind.
 
     Raises: InvalidInputError if the dump is not JSON.
     """
     for name, raw_item, where in items(raw, source, refused):
-        found = _object(name, raw_item, where, refused)
-        if time is not None and isinstance(found, Node):
-            time.add_node(found.name, raw_item)
-        elif time is not None and name == PODS.name and found is None:
+        obj = _object(name, raw_item, where, refused)
+        if time is not None and isinstance(obj, Node):
+            time.add_node(obj.name, raw_item)
+        elif time is not None and name == PODS.name and obj is None:
             time.add_finished(raw_item)
-        elif time is not None and isinstance(found, Pod) and found.node is None:
+        elif time is not None and isinstance(obj, Pod) and obj.node is None:
             time.add_without_node(raw_item)
-        yield name, found
+        yield name, obj
 
 
 def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
@@ -163,27 +163,27 @@ def _items(
         raw = legible(raw)
         head = decode_json(HEAD_DECODER.decode, raw, source, HOW_TO, None)
     if head.items is None:
-        if not _is_of_another(head):
+        if not _is_of_other_api(head):
             yield head.kind, raw, source
         return
     of_list = AnyObject(head.kind.removesuffix(LIST), head.api_version)
     known = of_list.kind in BY_NAME
     if known or not of_list.kind:
-        _check_whole(head, source)
+        _check_complete(head, source)
     for number, item in enumerate(head.items):
         try:
             where = f"{source}: items[{number}]"
-            one = of_list if known else decode_json(HEAD_DECODER.decode, item, where)
+            inner = of_list if known else decode_json(HEAD_DECODER.decode, item, where)
         except InvalidInputError as fault:
             refused.append(str(fault))
         else:
-            if one.items is not None and one is not of_list and not nested:
+            if inner.items is not None and inner is not of_list and not nested:
                 yield from _items(bytes(item), where, refused, nested=True)
-            elif not _is_of_another(one):
-                yield one.kind, item, source
+            elif not _is_of_other_api(inner):
+                yield inner.kind, item, source
 
 
-def _check_whole(head: AnyObject, source: str) -> None:
+def _check_complete(head: AnyObject, source: str) -> None:
     """Check that a list is not only one page. Raises: InvalidInputError.
 
     Source: Kubernetes API concepts, "Retrieving large results sets in chunks".
@@ -195,15 +195,15 @@ def _check_whole(head: AnyObject, source: str) -> None:
     if not (meta.continue_ or meta.remaining_item_count):
         return
     more = f", {meta.remaining_item_count:,} more items" if meta.remaining_item_count else ""
-    what = head.kind or LIST
-    problem = f"is incomplete: its {what} is one page, and the API server has more{more}"
+    kind = head.kind or LIST
+    problem = f"is incomplete: its {kind} is one page, and the API server has more{more}"
     raise InvalidInputError(source, f"{problem}; {HOW_TO}")
 
 
-def _is_of_another(one: AnyObject) -> bool:
-    """Return whether the object belongs to another API whose kind has the name of a known kind."""
-    kind = BY_NAME.get(one.kind)
-    return kind is not None and not kind.is_of(one.api_version)
+def _is_of_other_api(obj: AnyObject) -> bool:
+    """Return whether the object is of another API, whose kind has the name of a known kind."""
+    kind = BY_NAME.get(obj.kind)
+    return kind is not None and not kind.is_of(obj.api_version)
 
 
 def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | None:
@@ -211,7 +211,7 @@ def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | 
     if kind is None:
         return None
     try:
-        found: Object | None = kind.decode(raw, source)
+        obj: Object | None = kind.decode(raw, source)
     except InvalidInputError as fault:
         message = str(fault)
         refused.append(message)
@@ -219,6 +219,6 @@ def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | 
             raw, message.removeprefix(f"{source}: ")
         )
         return placeholder
-    if isinstance(found, Node) and found.unreadable:
-        refused.append(join(location_of(source, name, None, found.name), found.unreadable))
-    return found
+    if isinstance(obj, Node) and obj.unreadable:
+        refused.append(join(location_of(source, name, None, obj.name), obj.unreadable))
+    return obj

@@ -68,8 +68,9 @@ class DumpTime:
         later. It is at most *clock_seconds*, and equal to it if no time is known.
         """
         created = (pod.created_seconds for pod in pods)
-        heartbeats = sorted(one for one in self._heartbeats.values() if one)
+        heartbeats = sorted(seconds for seconds in self._heartbeats.values() if seconds)
         # Kubelets report every few minutes. A few wrong clocks do not change the median.
         middle = heartbeats[(len(heartbeats) - 1) // 2 :][:1]
-        known = [one for one in (*created, self._finished or None, *middle) if one is not None]
+        times_ = (*created, self._finished or None, *middle)
+        known = [seconds for seconds in times_ if seconds is not None]
         return min(max(known, default=clock_seconds), clock_seconds)

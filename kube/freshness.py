@@ -37,9 +37,9 @@ class Freshness:
         return now - self._updated.get(kind, -math.inf)
 
     def why_stale(self, now: float, seconds_max: int, *, unbroken: bool = True) -> str | None:
-        """Return why the information is too old for decisions, or None.
+        """Return why the known objects are too old for decisions, or None if they are not.
 
-        *unbroken*: the watches must not be interrupted either, however recent the information is.
+        *unbroken*: the watches must not be interrupted either, however recent the objects are.
         """
         for kind in self._needed:
             age = self.age_seconds(kind, now)
@@ -73,11 +73,11 @@ class WatchSink:
         self._report(self._inventory.replaced(self._kind, objects, refused))
 
     def changed(self, obj: Any) -> None:  # noqa: ANN401 by kind
-        """Add or update an object."""
+        """Add a new object to the inventory, or replace the previous version of it."""
         self._report(self._inventory.changed(self._kind, obj))
 
     def deleted(self, key: str) -> None:
-        """Remove an object."""
+        """Remove the object with this key from the inventory."""
         self._inventory.deleted(self._kind, key)
         self._report(())
 
@@ -98,7 +98,7 @@ class WatchSink:
         self._freshness.lost(self._kind)
 
     def restarted(self, reason: str) -> None:
-        """Record and count a watch that ended early."""
+        """Record and count a watch that ended early; *reason*: label of the metric."""
         self._freshness.lost(self._kind)
         self._metrics.watch_restarts.labels(self._kind.resource, reason).inc()
 

@@ -1,4 +1,4 @@
-"""The known state of a cluster; dumps, lists and watches update it with the same four methods."""
+"""The known objects of a cluster; dumps, lists and watches update them with four methods."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -70,30 +70,30 @@ class Inventory:
         """
         known, before = self._known[kind], self.unreadable[kind]
         known.clear()
-        known.update((kind.key(one), one) for one in objects)
+        known.update((kind.key(obj), obj) for obj in objects)
         self._sorted.pop(kind, None)
-        odd = {key: why for key, one in known.items() if (why := _unreadable(one))}
-        odd.update(refused)
-        self.unreadable[kind] = odd
+        undecodable = {key: reason for key, obj in known.items() if (reason := _unreadable(obj))}
+        undecodable.update(refused)
+        self.unreadable[kind] = undecodable
         self.versions[kind] += 1
         self.relisted(kind)
-        return [(key, why) for key, why in odd.items() if before.get(key) != why]
+        return [(key, reason) for key, reason in undecodable.items() if before.get(key) != reason]
 
-    def changed(self, kind: AnyKind, one: Any) -> Sequence[Undecodable]:  # noqa: ANN401 by kind
-        """Add or update an object."""
-        key, known = kind.key(one), self._known[kind]
+    def changed(self, kind: AnyKind, obj: Any) -> Sequence[Undecodable]:  # noqa: ANN401 by kind
+        """Add a new object, or replace the previous version of it."""
+        key, known = kind.key(obj), self._known[kind]
         before = known.get(key)
-        if before is not None and _unchanged(kind, before, one):
+        if before is not None and _unchanged(kind, before, obj):
             return ()  # most events of pods change only fields that Ebb does not read
-        known[key] = one
-        self._update(kind, key, before, one)
-        if why := _unreadable(one):
-            return self._note(kind, key, why)
+        known[key] = obj
+        self._update(kind, key, before, obj)
+        if reason := _unreadable(obj):
+            return self._note(kind, key, reason)
         self.unreadable[kind].pop(key, None)
         return ()
 
     def deleted(self, kind: AnyKind, key: str) -> None:
-        """Remove an object."""
+        """Remove the object with this key."""
         self.unreadable[kind].pop(key, None)
         self._forget(kind, key)
 
@@ -119,7 +119,7 @@ class Inventory:
         return () if before == reason else ((key, reason),)
 
     def relisted(self, kind: AnyKind) -> None:
-        """Handle a new list of all objects of a kind; subclasses override this."""
+        """Handle that all objects of a kind were replaced; subclasses override this."""
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
         """Handle a change of one object; subclasses override this.
@@ -128,43 +128,46 @@ class Inventory:
         """
 
     def snapshot(self, options: ReadOptions) -> Callable[[], Cluster]:
-        """Capture the known state; the returned function creates a Cluster from it, in any thread.
+        """Capture the known objects; the returned function creates a Cluster from them.
 
-        With 150,000 pods the function can take seconds, for example if all of them have volumes.
-        That is too long for the event loop, which must renew the Lease.
+        It may run in any thread. With 150,000 pods it can take seconds, for example if all of them
+        have volumes. That is too long for the event loop, which must renew the Lease.
         """
         objects = {kind.field: self._capture(kind) for kind in CLUSTER_KINDS}
-        return partial(self._made_of, objects, options)
+        return partial(self._cluster_of, objects, options)
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
-        """Capture the objects that surge moves depend on; as `snapshot`."""
+        """Capture the objects that surge moves need; the returned function converts them."""
         return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
 
     def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured
         """Return the objects of a kind; the result is never changed."""
-        version, found = self._captured.get(kind, (None, None))
+        version, objects = self._captured.get(kind, (None, None))
         if version != self.versions[kind]:
             # The extender takes no snapshots, so it needs no sorted objects.
             if kind not in self._sorted:
                 self._sorted[kind] = _sorted(kind, self._known[kind].values())
-            found = self._sorted[kind].snapshot()
-            self._captured[kind] = self.versions[kind], found
-        return found
+            objects = self._sorted[kind].snapshot()
+            self._captured[kind] = self.versions[kind], objects
+        return objects
 
     def _surge_of(self, objects: Sequence[Sequence[Any]]) -> SurgeObjects:
-        """Return the same SurgeObjects as before if all objects in it are the same."""
+        """Return the previous SurgeObjects if all objects in them are the same."""
         before, made = self._surge
         if len(before) != len(objects) or any(
             a is not b for a, b in zip(before, objects, strict=True)
         ):
             made = surge_objects(
-                **{kind.field: found for kind, found in zip(SURGE_KINDS, objects, strict=True)}
+                **{
+                    kind.field: objects_of_kind
+                    for kind, objects_of_kind in zip(SURGE_KINDS, objects, strict=True)
+                }
             )
             self._surge = objects, made
         return made
 
-    def _made_of(self, objects: Captured, options: ReadOptions) -> Cluster:
-        """Return a Cluster of these objects: the latest one if nothing has changed."""
+    def _cluster_of(self, objects: Captured, options: ReadOptions) -> Cluster:
+        """Return a Cluster of these objects; the previous Cluster if nothing has changed."""
         before, steps, made = self._made
         if steps.options != options:
             steps, made = _Steps(options), None
@@ -190,7 +193,6 @@ class _Steps:
     completed: Completed = field(default_factory=dict)
 
     def cluster(self, objects: Captured) -> Cluster:
-        """Return a Cluster of these objects."""
         options = self.options
         pods, self.judged = judged_by(options.schedulers, objects[PODS.field], self.judged)
         pods, self.spread = with_default_spread(options.default_spread, pods, self.spread)
@@ -209,16 +211,14 @@ def _sorted(kind: AnyKind, objects: Iterable[Any]) -> SortedPods | SortedObjects
     return SortedObjects(BY_NAMESPACE_AND_NAME if kind.namespaced else BY_NAME, objects)
 
 
-def _unchanged(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind
-    """Return whether no field that Ebb reads has changed; always False for Nodes."""
+def _unchanged(kind: AnyKind, before: Any, after: Any) -> bool:  # noqa: ANN401 by kind
     # Equal Nodes may have different resource versions, and a write needs the latest.
-    if kind is NODES or before != one:
+    if kind is NODES or before != after:
         return False
     # Readiness does not count when pods are compared.
-    return kind is not PODS or before.ready == one.ready
+    return kind is not PODS or before.ready == after.ready
 
 
-def _unreadable(one: Any) -> str:  # noqa: ANN401 by kind
-    """Return why an object is only a placeholder; empty for others."""
-    why: str = getattr(one, "unreadable", "")
-    return why
+def _unreadable(obj: Any) -> str:  # noqa: ANN401 by kind
+    reason: str = getattr(obj, "unreadable", "")
+    return reason

@@ -47,7 +47,7 @@ HEADER_SIGNS: Final = "!#$&'*+^`|"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The server and the user of a kubeconfig."""
+    """What a client needs of a kubeconfig: the API server, and the user's credentials."""
 
     target: Target
 
@@ -67,20 +67,21 @@ class Access:
 async def load(
     kubeconfig: str, context: str | None, overrides: Overrides = NO_OVERRIDES
 ) -> Access:
-    """Read *kubeconfig*, one or several files as in $KUBECONFIG.
+    """Read the kubeconfig: one file or several, separated as in $KUBECONFIG; run its plugin.
 
     Raises: InvalidInputError if a file, context, server or the plugin's credentials are missing,
     or a file is not a kubeconfig; AttributeError, KeyError, TypeError, ValueError for an invalid
     plugin.
     """
     paths = [Path(path) for path in kubeconfig.split(os.pathsep) if path]
-    found = [path for path in paths if path.exists()]
-    if not found:
+    existing = [path for path in paths if path.exists()]
+    if not existing:
         raise InvalidInputError(kubeconfig, "no such file")
-    whole = _merged(found)
+    whole = _merged(existing)
     if context is not None:
-        if all(one["name"] != context for one in whole["contexts"]):
-            known = ", ".join(one["name"] for one in whole["contexts"]) or "none"
+        names = [entry["name"] for entry in whole["contexts"]]
+        if context not in names:
+            known = ", ".join(names) or "none"
             raise InvalidInputError(kubeconfig, f"no context {context!r}; there are: {known}")
         whole["current-context"] = context
     _check_chosen(whole, kubeconfig)
@@ -89,7 +90,7 @@ async def load(
     user = _named(whole, "user", chosen.get("user"))
     if overrides.user is not None:
         # As kubectl does, the impersonation of the command line replaces that of the file.
-        user = {name: one for name, one in user.items() if name not in IMPERSONATION}
+        user = {name: value for name, value in user.items() if name not in IMPERSONATION}
         user |= overrides.as_user()
     run = await _run_plugin(user, cluster)
     file = None if "auth-provider" in user else user.get("tokenFile")
@@ -117,7 +118,7 @@ async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugi
     if "exec" not in user or "auth-provider" in user:
         return None
     given = user.pop("exec")
-    run = await plugin.ask(given, plugin.spec_for(given, cluster))
+    run = await plugin.run(given, plugin.spec_for(given, cluster))
     if "token" in run.fields:
         user.pop("tokenFile", None)
     user |= run.fields
@@ -125,9 +126,9 @@ async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugi
 
 
 def impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers for impersonation.
+    """Return the headers for the impersonation that a user of a kubeconfig asks for.
 
-    Source: client-go/transport/round_trippers.go; the package does not support them.
+    Source: client-go/transport/round_trippers.go; the package does not support impersonation.
     """
     headers = [
         (f"Impersonate-{name}", user[field])
@@ -147,10 +148,10 @@ def _merged(paths: list[Path]) -> dict[str, Any]:
     for path in paths:
         document = _document(path)
         for field in LISTS:
-            known = {one["name"] for one in whole[field]}
-            for one in document.get(field) or ():
-                if one["name"] not in known:
-                    whole[field].append(_absolute(one, field.removesuffix("s"), path.parent))
+            known = {entry["name"] for entry in whole[field]}
+            for entry in document.get(field) or ():
+                if entry["name"] not in known:
+                    whole[field].append(_absolute(entry, field.removesuffix("s"), path.parent))
         if not whole.get("current-context") and document.get("current-context"):
             whole["current-context"] = document["current-context"]
     return whole
@@ -159,43 +160,39 @@ def _merged(paths: list[Path]) -> dict[str, Any]:
 def _document(path: Path) -> Mapping[str, Any]:
     try:
         with path.open(encoding="utf-8") as file:
-            found = yaml.safe_load(file.read(BYTES_MAX))
+            document = yaml.safe_load(file.read(BYTES_MAX))
     except OSError as fault:
         raise InvalidInputError(str(path), fault.strerror or str(fault)) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
         raise InvalidInputError(str(path), f"not YAML: {' '.join(str(fault).split())}") from fault
-    return _checked(found, str(path))
-
-
-def _absolute(entry: Mapping[str, Any], what: str, folder: Path) -> dict[str, Any]:
-    about = dict(entry.get(what) or {})
-    for field in FILES:
-        if about.get(field):
-            about[field] = str(folder / about[field])
-    plugin_ = about.get("exec")
-    if plugin_ and os.sep in plugin_["command"]:
-        about["exec"] = {**plugin_, "command": str(folder / plugin_["command"])}
-    return {**entry, what: about}
-
-
-def _named(whole: Mapping[str, Any], what: str, name: object) -> dict[str, Any]:
-    every = (one[what] for one in whole[f"{what}s"] if one["name"] == name)
-    return next(every, {})
-
-
-def _checked(document: object, source: str) -> Mapping[str, Any]:
-    """Return the document of a file. Raises: InvalidInputError for its first fault."""
     if document is None:
-        raise InvalidInputError(source, f"the file is empty; allowed: {WHOLE}")
+        raise InvalidInputError(str(path), f"the file is empty; allowed: {WHOLE}")
     for field, value, allowed in _faults(document):
-        raise _invalid(source, field, value, allowed)
-    return document  # type: ignore[return-value]  # a document without a fault is a mapping
+        raise _invalid(str(path), field, value, allowed)
+    return document  # type: ignore[no-any-return]  # a document without a fault is a mapping
+
+
+def _absolute(entry: Mapping[str, Any], section: str, folder: Path) -> dict[str, Any]:
+    fields = dict(entry.get(section) or {})
+    for field in FILES:
+        if fields.get(field):
+            fields[field] = str(folder / fields[field])
+    plugin_ = fields.get("exec")
+    if plugin_ and os.sep in plugin_["command"]:
+        fields["exec"] = {**plugin_, "command": str(folder / plugin_["command"])}
+    return {**entry, section: fields}
+
+
+def _named(whole: Mapping[str, Any], section: str, name: object) -> dict[str, Any]:
+    matching = (entry[section] for entry in whole[f"{section}s"] if entry["name"] == name)
+    return next(matching, {})
 
 
 def _check_chosen(whole: Mapping[str, Any], source: str) -> None:
     """Check that the current context of merged files has a server. Raises: InvalidInputError."""
     contexts, clusters = (
-        {one["name"]: one[what] for one in whole[f"{what}s"]} for what in ("context", "cluster")
+        {entry["name"]: entry[section] for entry in whole[f"{section}s"]}
+        for section in ("context", "cluster")
     )
     current = whole.get("current-context")
     if current not in contexts:
@@ -208,7 +205,7 @@ def _check_chosen(whole: Mapping[str, Any], source: str) -> None:
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         field = f"clusters[{name}].cluster.server"
         raise _invalid(source, field, server, "https://host:port")
-    users: dict[object, Any] = {one["name"]: one["user"] for one in whole["users"]}
+    users: dict[object, Any] = {entry["name"]: entry["user"] for entry in whole["users"]}
     name = contexts[current].get("user")
     for field, value, allowed in _faults_of_user(users.get(name, {})):
         raise _invalid(source, f"users[{name}].user.{field}", value, allowed)
@@ -243,15 +240,14 @@ def _is_line(value: object) -> bool:
 
 
 def _invalid(source: str, field: str, value: object, allowed: str) -> InvalidInputError:
-    """Return the error for a field."""
     shown = "missing" if value is None else f"{value!r:.{SHOWN_CHARS_MAX}}"
     return InvalidInputError(source, f"{field}: {shown}; allowed: {allowed}")
 
 
-def _one_of(names: Mapping[str, object], what: str) -> str:
-    told = ", ".join(list(names)[:NAMES_SHOWN_MAX]) or "there are none"
+def _one_of(names: Mapping[str, object], section: str) -> str:
+    shown = ", ".join(list(names)[:NAMES_SHOWN_MAX]) or "there are none"
     more = len(names) - NAMES_SHOWN_MAX
-    return f"one of the {what}: {told}" + (f" and {more} more" if more > 0 else "")
+    return f"one of the {section}: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def _faults(document: object) -> Iterator[Fault]:
@@ -270,30 +266,30 @@ def _faults(document: object) -> Iterator[Fault]:
             continue
         names: set[str] = set()
         for number, entry in enumerate(entries or ()):
-            yield from _of_entry(entry, field.removesuffix("s"), f"{field}[{number}]")
+            yield from _faults_of_entry(entry, field.removesuffix("s"), f"{field}[{number}]")
             if entry["name"] in names:  # client-go rejects it too
                 yield f"{field}[{number}].name", entry["name"], "a unique name"
             names.add(entry["name"])
 
 
-def _of_entry(entry: object, what: str, path: str) -> Iterator[Fault]:
+def _faults_of_entry(entry: object, section: str, path: str) -> Iterator[Fault]:
     if not isinstance(entry, dict):
-        yield path, entry, f"a mapping of name and {what}"
+        yield path, entry, f"a mapping of name and {section}"
         return
     if not isinstance(entry.get("name"), str):
         yield f"{path}.name", entry.get("name"), "a name"
-    about = entry.get(what)
-    if about is not None and not isinstance(about, dict):
-        yield f"{path}.{what}", about, "a mapping"
+    fields = entry.get(section)
+    if fields is not None and not isinstance(fields, dict):
+        yield f"{path}.{section}", fields, "a mapping"
         return
     for field in (*FILES, "cluster", "user"):
-        value = (about or {}).get(field)
+        value = (fields or {}).get(field)
         if value is not None and not isinstance(value, str):
-            yield f"{path}.{what}.{field}", value, "a text"
-    yield from _of_plugin((about or {}).get("exec"), f"{path}.{what}.exec")
+            yield f"{path}.{section}.{field}", value, "a text"
+    yield from _faults_of_plugin((fields or {}).get("exec"), f"{path}.{section}.exec")
 
 
-def _of_plugin(plugin: object, path: str) -> Iterator[Fault]:
+def _faults_of_plugin(plugin: object, path: str) -> Iterator[Fault]:
     if plugin is None:
         return
     if not isinstance(plugin, dict):

@@ -40,7 +40,7 @@ class Page(msgspec.Struct, Generic[Object_]):
 
 
 class AnswerHeader(msgspec.Struct):
-    """Metadata of any object; code and message are those of a Status."""
+    """The first part of any answer to decode: metadata, or code and message of an error Status."""
 
     metadata: Name = msgspec.field(default_factory=Name)
     code: int = 0
@@ -71,7 +71,7 @@ class Part:
     """namespace/name of the only object to read; empty: all objects."""
 
     def path(self, path: str) -> str:
-        """Return the path of the list, in the namespace of the only object."""
+        """Return *path*, limited to the namespace of the only object if there is one."""
         namespace, _, _ = self.only.rpartition("/")
         return in_namespace(path, namespace) if namespace else path
 
@@ -82,7 +82,7 @@ class Part:
 
     @staticmethod
     def of(kind: AnyKind, config: Config) -> "Part":
-        """Return the part of a kind that the configuration needs."""
+        """Return the part of a kind that a program with this configuration reads."""
         return Part(only=kind.only(config)) if kind.only else WHOLE
 
 
@@ -91,7 +91,7 @@ WHOLE: Final = Part()
 
 @dataclass(slots=True)
 class Listed:
-    """The content of a list."""
+    """A list of one kind: the objects that have been read, and where the next page begins."""
 
     objects: list[Any] = field(default_factory=list)
     """Decoded objects, with placeholders for objects that cannot be decoded."""
@@ -109,7 +109,7 @@ class Listed:
     """Called with finished pods, in their wire format; None if nobody needs them."""
 
     async def read(self, client: Client, kind: AnyKind, part: Part = WHOLE) -> None:
-        """Read the complete list, or a part of it; optional kinds may be absent.
+        """Read all pages of the list of *kind*, or of a part of it; optional kinds may be absent.
 
         Raises: ApiError and related errors; GarbledError if the answer is not a list.
         """
@@ -130,7 +130,7 @@ class Listed:
         objects = PAGE_OBJECTS
         with growing():
             while True:
-                asked = client.page(
+                request = client.page(
                     self.path,
                     label_selector=part.label_selector,
                     field_selector=part.field_selector,
@@ -138,7 +138,7 @@ class Listed:
                     objects=objects,
                 )
                 try:
-                    raw = await asked
+                    raw = await request
                     if objects > 1:
                         self.take(kind, raw)
                     else:
@@ -154,7 +154,7 @@ class Listed:
                     return
 
     def take(self, kind: AnyKind, raw: bytes) -> None:
-        """Add a page.
+        """Decode a page, and add its objects.
 
         Raises: GarbledError if it is not a page; TooLargeError if it is nested too deeply. The
         caller may then request fewer objects.
@@ -172,12 +172,12 @@ class Listed:
     def _add(self, kind: AnyKind, page: Page[Any]) -> None:
         for item in page.items or ():
             try:
-                found = kind.model_or_placeholder(item)
+                obj = kind.model_or_placeholder(item)
             except InvalidInputError as fault:
-                self.refused.append((kind.key(_who(item)), str(fault)))
+                self.refused.append((kind.key(_metadata_of(item)), str(fault)))
             else:
-                if found is not None:
-                    self.objects.append(found)
+                if obj is not None:
+                    self.objects.append(obj)
                 elif self.finished is not None:
                     self.finished(item)
         self.version, self.token = page.metadata.resource_version, page.metadata.token
@@ -194,7 +194,6 @@ def _page_decoder(kind: AnyKind) -> msgspec.json.Decoder[Page[Any]]:
 
 
 def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
-    """Decode a page. Raises: as `Listed.take`."""
     try:
         page: Page[Any] = decoded(_page_decoder(kind).decode, raw)
     except RecursionError as fault:
@@ -206,14 +205,14 @@ def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
 
 def _outlined(raw: bytes) -> Page[Any] | None:
     """Return a page with the placeholder of its single object, or None."""
-    found = _ONE.fullmatch(raw)
-    meta = answered(_META, found[1]) if found else _ListMeta()
+    match = _ONE.fullmatch(raw)
+    meta = answered(_META, match[1]) if match else _ListMeta()
     # Without a continue token the page may have more objects: some servers ignore the limit.
-    item = outline(found[2]) if found and meta.token else None
+    item = outline(match[2]) if match and meta.token else None
     return Page(meta, [item]) if item else None
 
 
-def _who(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or not
+def _metadata_of(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or not
     if not isinstance(item, msgspec.Raw):
         return item.metadata
     try:

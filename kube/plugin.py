@@ -71,9 +71,9 @@ def spec_for(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, 
     file = cluster.get("certificate-authority")
     if file and CA not in passed:
         passed[CA] = base64.b64encode(_content(Path(file))).decode()
-    for one in cluster.get("extensions") or ():
-        if one["name"] == EXTENSION:
-            passed["config"] = one["extension"]
+    for extension in cluster.get("extensions") or ():
+        if extension["name"] == EXTENSION:
+            passed["config"] = extension["extension"]
     return {"cluster": passed, "interactive": interactive}
 
 
@@ -85,16 +85,16 @@ def _content(file: Path) -> bytes:
         raise InvalidInputError(str(file), fault.strerror or str(fault)) from fault
 
 
-async def ask(
+async def run(
     given: Mapping[str, Any], spec: Mapping[str, Any], seconds_max: float = SECONDS_MAX
 ) -> PluginRun:
-    """Run a plugin.
+    """Run a plugin, and return its credentials.
 
-    *spec*: spec of the ExecCredential. Raises: InvalidInputError with the plugin's name and the
-    last line of its standard error.
+    *given*: the plugin's entry in the kubeconfig. *spec*: spec of the ExecCredential. Raises:
+    InvalidInputError with the plugin's name and the last line of its standard error.
     """
     where = f"plugin {given['command']}"
-    added = {one["name"]: str(one["value"]) for one in given.get("env") or ()}
+    added = {variable["name"]: str(variable["value"]) for variable in given.get("env") or ()}
     credential = {"apiVersion": given["apiVersion"], "kind": "ExecCredential", "spec": spec}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -108,7 +108,7 @@ async def ask(
     except OSError as fault:
         hint = f"; {' '.join(str(given['installHint']).split())}" if "installHint" in given else ""
         raise InvalidInputError(where, f"{fault.strerror}{hint}") from fault
-    out, err = await _finished(process, where, seconds_max)
+    out, err = await _outputs_of(process, where, seconds_max)
     if process.returncode:
         last = (
             err.decode(errors="replace").strip().splitlines() or ["no output on standard error"]
@@ -117,12 +117,12 @@ async def ask(
     return PluginRun(given, spec, *_credentials(out, given["apiVersion"], where))
 
 
-async def _finished(
+async def _outputs_of(
     process: asyncio.subprocess.Process, where: str, seconds_max: float
 ) -> tuple[bytes, bytes]:
     try:
         async with asyncio.timeout(seconds_max):
-            found = await asyncio.gather(_whole(process.stdout), _whole(process.stderr))
+            outputs = await asyncio.gather(_read_all(process.stdout), _read_all(process.stderr))
             await process.wait()
     except TimeoutError as fault:
         raise InvalidInputError(where, f"no answer within {seconds_max:g} s") from fault
@@ -130,11 +130,11 @@ async def _finished(
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return found[0], found[1]
+    return outputs[0], outputs[1]
 
 
-async def _whole(stream: StreamReader | None) -> bytes:
-    """Read to the end of the stream, and return at most BYTES_MAX bytes."""
+async def _read_all(stream: StreamReader | None) -> bytes:
+    """Read to the end of the stream; return its first BYTES_MAX bytes."""
     kept = b""
     while stream is not None and (chunk := await stream.read(BYTES_MAX)):
         kept = (kept + chunk)[:BYTES_MAX]
@@ -149,18 +149,20 @@ def _credentials(raw: bytes, version: str, where: str) -> tuple[dict[str, str], 
     try:
         answer = json.loads(raw)
         status = answer["status"]
-        found = {name: str(status[field]) for field, name in FIELDS.items() if status.get(field)}
+        credentials = {
+            name: str(status[field]) for field, name in FIELDS.items() if status.get(field)
+        }
         ends = unix_seconds(status.get("expirationTimestamp"))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as fault:
         raise InvalidInputError(where, "its output is not an ExecCredential") from fault
     if answer.get("apiVersion") != version:
         raise InvalidInputError(where, f"its output does not have the apiVersion {version}")
-    if "token" not in found and len(found) != len(FIELDS) - 1:
+    if "token" not in credentials and len(credentials) != len(FIELDS) - 1:
         raise InvalidInputError(
             where, "its output has neither a token nor a client certificate with its key"
         )
     fields = {
-        name: one if name == "token" else base64.b64encode(one.encode()).decode()
-        for name, one in found.items()
+        name: value if name == "token" else base64.b64encode(value.encode()).decode()
+        for name, value in credentials.items()
     }
     return fields, ends

@@ -62,7 +62,6 @@ class _InvalidError(Exception):
 
 
 async def _body(socket: aiohttp.ClientWebSocketResponse, bytes_max: int) -> bytes:
-    """Return the body of the answer. Raises: _InvalidError."""
     received, opened = bytearray(), set[int]()
     head_length = body_length = 0
     async for message in socket:

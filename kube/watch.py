@@ -1,4 +1,4 @@
-"""Follow a resource: list it in pages, watch it from there, and start again when the watch ends.
+"""Watch the objects of a kind: list them, watch for changes, and resume when the watch ends.
 
 Source: the API server's rules for list and watch (bookmarks, 410, 429) and client-go's backoff.
 """
@@ -8,7 +8,7 @@ import logging
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import aiohttp
 import msgspec
@@ -70,16 +70,6 @@ Jitter = Callable[[], float]
 """Returns the jitter to add to a pause, as a share of it: 0 to 1."""
 
 
-class Pauses(NamedTuple):
-    """How to pause before a watch is opened again."""
-
-    sleep: Sleep = asyncio.sleep
-    jitter: Jitter = random.random
-
-
-PAUSES: Final = Pauses()
-
-
 async def watch_objects(
     client: Client,
     kind: AnyKind,
@@ -87,17 +77,19 @@ async def watch_objects(
     part: Part = WHOLE,
     *,
     known: Listed | None = None,
-    pauses: Pauses = PAUSES,
+    sleep: Sleep = asyncio.sleep,
+    jitter: Jitter = random.random,
 ) -> None:
-    """Report every change of *kind* to *sink* until cancelled.
+    """List the objects of *kind*, then report every change to *sink*, until cancelled.
 
-    *known*: a list whose objects *sink* has already; only later changes are reported.
+    *known*: a list whose objects *sink* has already; only later changes are reported. *sleep* and
+    *jitter* decide how long to pause before the watch is opened again.
     """
     watcher = _Watcher(client, kind, sink, part, known)
     while True:
-        wait = await watcher.round(pauses.jitter)
+        wait = await watcher.round(jitter)
         if wait:
-            await pauses.sleep(wait)
+            await sleep(wait)
 
 
 class RestoredError(UnavailableError):
@@ -159,17 +151,17 @@ class _Watcher:
                 return ABSENT_SECONDS * (1 + jitter())
             # Do not reconnect without a pause to a server that ends watches at once.
             return 0 if self._progressed else _backoff(0, jitter)
-        return self._after(fault, jitter)
+        return self._handle_fault(fault, jitter)
 
-    def _after(self, fault: Exception, jitter: Jitter) -> float:
+    def _handle_fault(self, fault: Exception, jitter: Jitter) -> float:
         """Log and count why the watch ended; drop a resourceVersion that cannot be watched from.
 
         Returns: seconds to pause.
         """
         reason = _reason(fault)
         self._sink.restarted(reason)
-        found = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
-        log.warning("a watch ended early; it is resumed after a pause", extra=found)
+        extra = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
+        log.warning("a watch ended early; it is resumed after a pause", extra=extra)
         wait = _backoff(self._failures, jitter)
         self._failures += 1
         if self._kind.optional and self._failures >= WITHOUT_AFTER_FAILURES:
@@ -180,8 +172,8 @@ class _Watcher:
             self._newest = ""  # the restore has been logged above
         if isinstance(fault, ApiError):
             lost = fault.status >= 500 and self._failures >= RELIST_AFTER_FAILURES
-            gone = self._kind.optional and fault.status in ABSENT
-            if lost or gone or fault.status in (400, 410):
+            absent = self._kind.optional and fault.status in ABSENT
+            if lost or absent or fault.status in (400, 410):
                 self._version = ""
             if fault.retry_after_seconds is not None:
                 wait = min(
@@ -217,8 +209,8 @@ class _Watcher:
         listed = Listed()
         with growing():
             await listed.read(self._client, self._kind, self._part)
-            gone = listed.absent is not None and self._sink.knows_some()
-            self._absence_unconfirmed = gone and not self._absence_unconfirmed
+            absent = listed.absent is not None and self._sink.knows_some()
+            self._absence_unconfirmed = absent and not self._absence_unconfirmed
             if self._absence_unconfirmed:
                 return
             self._sink.replaced(listed.objects, listed.refused)
@@ -226,7 +218,6 @@ class _Watcher:
         self._continue_from(listed)
 
     def _continue_from(self, listed: Listed) -> None:
-        """Let the watch begin from the version of a list."""
         self._sink.alive()
         if is_older(listed.version, self._newest):
             restored = RESTORED.format(before=self._newest, now=listed.version)
@@ -236,11 +227,10 @@ class _Watcher:
         before = self._absent
         self._absent = listed.absent.status if listed.absent is not None else None
         if listed.absent is not None and self._absent != before:
-            found = fields(resource=self._kind.resource, fault=str(listed.absent))
-            log.log(_level(listed.absent), ABSENT_KIND, extra=found)
+            extra = fields(resource=self._kind.resource, fault=str(listed.absent))
+            log.log(_level(listed.absent), ABSENT_KIND, extra=extra)
 
     async def _watch(self) -> None:
-        """Read events until the server ends the watch. Raises: an error if it ends otherwise."""
         response = await self._client.watch(
             self._path,
             label_selector=self._part.label_selector,
@@ -257,8 +247,7 @@ class _Watcher:
             response.close()
 
     def _settled(self) -> None:
-        """Reset the count of failures, and report that the inventory is up to date."""
-        # In a quiet watch no event would do this.
+        # In a quiet watch no event would reset the failures, or report the inventory as current.
         self._failures = 0
         self._sink.alive()
 
@@ -285,10 +274,10 @@ class _Watcher:
         except RecursionError:
             raise
         except DECODE_ERRORS:
-            self._odd_event(line)
+            self._unusual_event(line)
         else:
             if event.type == "ERROR":
-                self._odd_event(line)
+                self._unusual_event(line)
             self._take(event, event.object.metadata)
         self._progress()
 
@@ -296,16 +285,16 @@ class _Watcher:
         self._progressed = True
         self._sink.alive()
 
-    def _odd_event(self, line: bytes) -> None:
+    def _unusual_event(self, line: bytes) -> None:
         """Process an ERROR event, or an event whose object is invalid.
 
         Raises: ApiError for an ERROR event, GarbledError.
         """
         event = answered(_RAW_EVENT, line)
-        about = answered(ANSWER_HEADER, event.object)
+        header = answered(ANSWER_HEADER, event.object)
         if event.type == "ERROR":
-            raise ApiError(about.code, about.message)
-        self._take(event, about.metadata)
+            raise ApiError(header.code, header.message)
+        self._take(event, header.metadata)
 
     def _take(self, event: "_Event[Any]", meta: Any) -> None:  # noqa: ANN401 any metadata
         if event.type == "DELETED":
@@ -317,16 +306,15 @@ class _Watcher:
         self._newest = self._version = meta.resource_version or self._version
 
     def _changed(self, item: Any, meta: Any) -> None:  # noqa: ANN401 by kind
-        """Report a changed object; a finished pod is reported as deleted."""
         try:
-            found = self._kind.model_or_placeholder(item)
+            obj = self._kind.model_or_placeholder(item)
         except InvalidInputError as fault:
             self._sink.refused(self._kind.key(meta), str(fault))
             return
-        if found is None:
+        if obj is None:  # a finished pod
             self._sink.deleted(self._kind.key(meta))
         else:
-            self._sink.changed(found)
+            self._sink.changed(obj)
 
 
 async def lines(
@@ -373,13 +361,13 @@ _CHANGE: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":(.*)
 
 def _outlined(line: bytes) -> _Event[Any] | None:
     """Return an event with the placeholder of its object, or None."""
-    found = _CHANGE.fullmatch(line)
-    item = outline(found[2]) if found else None
-    return _Event(found[1].decode(), item) if found and item else None
+    match = _CHANGE.fullmatch(line)
+    item = outline(match[2]) if match else None
+    return _Event(match[1].decode(), item) if match and item else None
 
 
 def _level(absent: ApiError) -> int:
-    """Return the log level for an absent kind: 404 is normal in most clusters."""
+    # 404 is normal in most clusters: they do not serve every optional kind.
     return logging.INFO if absent.status == 404 else logging.WARNING
 
 

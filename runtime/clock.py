@@ -12,7 +12,7 @@ class Clock(Protocol):
     """A source of time; always passed as an argument."""
 
     def unix_seconds(self) -> int:
-        """Return the seconds since 1970, for times on objects."""
+        """Return the seconds since 1970; for times that are written on objects."""
 
     def monotonic_seconds(self) -> float:
         """Return seconds that never decrease, for timeouts and ages."""
@@ -83,7 +83,10 @@ class SteadyClock:
         if abs(off) < 1:
             self._report(jumped=False, off=off)  # below the resolution of the wall clock
         elif abs(off) >= UNSET_SECONDS_MIN:
-            log.warning("the wall clock was set; using its time", extra=fields(seconds=round(off)))
+            log.warning(
+                "the machine's clock was set; Ebb uses the new time; nothing to do if intended",
+                extra=fields(seconds=round(off)),
+            )
             self._ahead += off
         else:
             step = max(-self._credit, min(self._credit, off))

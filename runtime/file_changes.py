@@ -25,7 +25,7 @@ class FileChanges:
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._paths = [Path(path) for path in paths]
-        self._seen = _state(self._paths)
+        self._last = _fingerprint(self._paths)
 
     async def run(self, act: Act, every_seconds: float = FILES_SECONDS) -> None:
         """Call *act* when a file changes, and again until it has handled the change.
@@ -35,13 +35,13 @@ class FileChanges:
         done = True
         while True:
             await asyncio.sleep(every_seconds)
-            current = _state(self._paths)
-            if current != self._seen or not done:
-                self._seen, done = current, await act()
+            current = _fingerprint(self._paths)
+            if current != self._last or not done:
+                self._last, done = current, await act()
 
 
-def _state(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
-    """Return a fingerprint of the files; a missing file has one too."""
+def _fingerprint(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
+    """Return a fingerprint of the files; a missing file has a fingerprint too."""
     current = []
     for path in paths:
         try:

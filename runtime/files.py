@@ -37,8 +37,12 @@ def read_config(path: str | None, policy: str | None = None) -> Config:
 
     Raises: ConfigError with the file and every fault.
     """
+    if not path and policy is None:
+        return Config()
     if not path:
-        return _built_in(policy)
+        from core.config.document import built_in  # noqa: PLC0415 slow to import
+
+        return built_in(policy)
     try:
         with Path(path).open("rb") as file:
             raw = file.read(CONFIG_BYTES_MAX + 1)
@@ -48,7 +52,10 @@ def read_config(path: str | None, policy: str | None = None) -> Config:
 
 
 def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
-    """Parse the content of a configuration file, as `read_config` does."""
+    """Parse the content of a configuration file, as `read_config` does.
+
+    *source*: name of the file, for errors. *policy* and errors are those of `read_config`.
+    """
     if len(raw) > CONFIG_BYTES_MAX:
         raise ConfigError(source, [f"larger than {CONFIG_BYTES_MAX} bytes"])
     # YAML and the schema are slow to import, and `ebb` mostly runs with the built-in defaults.
@@ -59,16 +66,8 @@ def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
     return parse(document, source, policy)
 
 
-def _built_in(policy: str | None) -> Config:
-    if policy is None:
-        return Config()
-    from core.config.document import built_in  # noqa: PLC0415 slow to import
-
-    return built_in(policy)
-
-
 def named(path: str) -> str:
-    """Return the name of a file for messages; `-` is standard input."""
+    """Return the name of a file for messages: `-` is standard input."""
     return "standard input" if path == "-" else path
 
 
@@ -100,7 +99,8 @@ def _as_utf8(raw: bytes, name: str) -> bytes:
 
     Windows PowerShell 5.1 redirects output to files in UTF-16.
     """
-    mark, encoding = next((one for one in BYTE_ORDER_MARKS if raw.startswith(one[0])), (b"", ""))
+    marks = (entry for entry in BYTE_ORDER_MARKS if raw.startswith(entry[0]))
+    mark, encoding = next(marks, (b"", ""))
     if not mark:
         nul = tuple(place for place, byte in enumerate(raw[:4]) if not byte)
         encoding = NUL_BYTES.get(nul, "")
@@ -116,7 +116,10 @@ def _as_utf8(raw: bytes, name: str) -> bytes:
 
 
 def check_target(path: str, may: Callable[[Path, int], bool] = os.access) -> None:
-    """Check that a file can be written, before a long computation. Raises: InvalidInputError."""
+    """Check that a file can be written, before a long computation.
+
+    *may*: access check of the operating system. Raises: InvalidInputError.
+    """
     target = Path(path)
     try:
         written = target if target.exists() else target.parent

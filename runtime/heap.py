@@ -60,7 +60,7 @@ def growing() -> Iterator[None]:
 
 
 def release_memory() -> None:
-    """Return free memory to the operating system, if the C library is glibc.
+    """Return the free memory of the process to the operating system, if the C library is glibc.
 
     Call it after work that needs much memory for a short time, such as a list or a plan.
     """

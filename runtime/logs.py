@@ -17,7 +17,7 @@ LOG_INTERVAL_SECONDS: Final = 60.0
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Wrap the variable parts of a message for the argument `extra` of logging."""
+    """Return the argument `extra` of logging for the variable parts of a message."""
     return {_FIELDS: values}
 
 
@@ -31,7 +31,10 @@ class RateLimitedLog:
         self._events = 0
 
     def warn(self, **values: object) -> None:
-        """Record an event; a line has the fields of the last event, and the number of events."""
+        """Count an event, and log it unless another was logged within LOG_INTERVAL_SECONDS.
+
+        The line has *values*, and the number of events since the last line.
+        """
         now = self._now()
         self._events += 1
         if now - self._last >= LOG_INTERVAL_SECONDS:
@@ -47,10 +50,10 @@ def start() -> None:
     sys.unraisablehook = _unraisable
 
 
-def _unraisable(found: "sys.UnraisableHookArgs") -> None:
-    """Log an exception in a callback in one line: a client may send an invalid server name."""
+def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    # One line: clients can cause such exceptions, for example with an invalid server name.
     logging.getLogger("ebb").warning(
-        "ignored an exception in a callback", extra=fields(reason=repr(found.exc_value))
+        "ignored an exception in a callback", extra=fields(reason=repr(unraisable.exc_value))
     )
 
 

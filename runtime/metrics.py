@@ -5,7 +5,6 @@ Each program has one registry. Labels have a bounded number of values.
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -22,10 +21,11 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from runtime.version import ebb_version
+
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """Histogram buckets of requests that a program answers, seconds."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PACKAGE: Final = "kube-ebb"
 
 
 class Stability(StrEnum):
@@ -78,7 +78,7 @@ Samples = dict[tuple[str, ...], float]
 
 
 class Metrics:
-    """Hold the registry of a program, with the metrics of every program."""
+    """Hold the registry of a program, with the metrics that every program has."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -87,7 +87,7 @@ class Metrics:
         self.build_info = self._gauge(
             "ebb_build_info", "1; the label has the version of the program.", "version"
         )
-        self.build_info.labels(_version()).set(1)
+        self.build_info.labels(ebb_version()).set(1)
 
     def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
         return Gauge(name, help_text(name, meaning), labels, registry=self.registry)
@@ -97,7 +97,7 @@ class Metrics:
         return Histogram(name, text, buckets=buckets, registry=self.registry)
 
     def _counter(self, name: str, meaning: str, **labels: Iterable[str]) -> Counter:
-        """Return a counter; every combination of the given label values is exported from 0 on."""
+        """Return a counter that exports every combination of the given label values from 0 on."""
         # rate() and increase() do not see the first increment of a series that starts with it.
         text = help_text(name, meaning)
         counter = Counter(name, text, tuple(labels), registry=self.registry)
@@ -200,7 +200,7 @@ class ReportedGauge(NamedTuple, Generic[Report]):
 
 
 class MetricCollector(Collector, Generic[Report]):
-    """Export gauges that change together, so that no scrape mixes two reports."""
+    """Export gauges that are computed from one report, so that no scrape mixes two reports."""
 
     def __init__(
         self, *gauges: ReportedGauge[Report], is_valid: Callable[[], bool] = lambda: True
@@ -217,26 +217,19 @@ class MetricCollector(Collector, Generic[Report]):
         self._families = self._initial
 
     def report(self, report: Report) -> None:
-        """Replace the values of all gauges."""
+        """Compute the values of all gauges from a new report."""
         self._families = self._families_of(gauge.compute(report) for gauge in self.gauges)
 
     def _families_of(self, samples: Iterable[Samples]) -> tuple[GaugeMetricFamily, ...]:
         families = []
-        for gauge, found in zip(self.gauges, samples, strict=True):
+        for gauge, values_by_labels in zip(self.gauges, samples, strict=True):
             text = help_text(gauge.name, gauge.meaning)
             family = GaugeMetricFamily(gauge.name, text, labels=gauge.labels)
-            for values, value in found.items():
+            for values, value in values_by_labels.items():
                 family.add_metric(values, value)
             families.append(family)
         return tuple(families)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the gauges of the last report."""
+        """Return the gauges of the last report, or their initial values if it is not valid."""
         return self._families if self._is_valid() else self._initial
-
-
-def _version() -> str:
-    try:
-        return version(PACKAGE)
-    except PackageNotFoundError:  # run from a tree that is not installed
-        return "unknown"

@@ -29,7 +29,7 @@ class Start:
 
     @classmethod
     def read(cls, config_path: str | None, kubeconfig: str | None) -> "Start":
-        """Read the configuration. Raises: ConfigError."""
+        """Read the configuration file, and begin to detect its changes. Raises: ConfigError."""
         changes = FileChanges([config_path] if config_path else ())
         return cls(files.read_config(config_path), config_path, changes, kubeconfig)
 
@@ -56,7 +56,7 @@ def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -
     except ExceptionGroup as several:
         if several.split(EbbError)[1] is not None:
             raise  # a bug: show the traceback
-        return _report(name, _single(several))
+        return _report(name, _leaves(several))
     return 0
 
 
@@ -67,10 +67,9 @@ def _report(name: str, faults: Iterable[Exception]) -> int:
     return FAULT
 
 
-def _single(several: ExceptionGroup[Exception]) -> Iterator[Exception]:
-    """Yield the exceptions of nested groups."""
-    for one in several.exceptions:
-        if isinstance(one, ExceptionGroup):
-            yield from _single(one)
+def _leaves(several: ExceptionGroup[Exception]) -> Iterator[Exception]:
+    for fault in several.exceptions:
+        if isinstance(fault, ExceptionGroup):
+            yield from _leaves(fault)
         else:
-            yield one
+            yield fault

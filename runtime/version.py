@@ -8,7 +8,7 @@ NOT_INSTALLED = "unknown"
 
 
 def ebb_version() -> str:
-    """Return the version of Ebb."""
+    """Return the version of the installed package, or NOT_INSTALLED."""
     try:
         return version(NAME)
     except PackageNotFoundError:

@@ -69,20 +69,20 @@ def field_lines(raw: bytes) -> Mapping[str, int]:
 
     Names are paths such as `budgets.maxMarked` and `pools[0].name`.
     """
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     left = [("", _composed(raw))]
     while left:
         path, node = left.pop()
         if isinstance(node, yaml.SequenceNode):
-            inner = [(f"{path}[{number}]", one) for number, one in enumerate(node.value)]
-            found.update((name, one.start_mark.line + 1) for name, one in inner)
+            inner = [(f"{path}[{number}]", value) for number, value in enumerate(node.value)]
+            lines.update((name, value.start_mark.line + 1) for name, value in inner)
         else:
-            inner = [(f"{path}.{name}" if path else name, one) for name, one in _fields(node)]
+            inner = [(f"{path}.{name}" if path else name, value) for name, value in _fields(node)]
             keys = node.value if isinstance(node, yaml.MappingNode) else ()
             names = (name for name, _ in inner)
-            found.update(zip(names, (key.start_mark.line + 1 for key, _ in keys), strict=True))
+            lines.update(zip(names, (key.start_mark.line + 1 for key, _ in keys), strict=True))
         left += inner
-    return found
+    return lines
 
 
 def _composed(raw: bytes) -> Any:  # noqa: ANN401 PyYAML's own types
@@ -90,7 +90,6 @@ def _composed(raw: bytes) -> Any:  # noqa: ANN401 PyYAML's own types
 
 
 def _fields(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-    """Return the names and values of a mapping; empty for other nodes."""
     if not isinstance(node, yaml.MappingNode):
         return []
     return [(str(key.value), value) for key, value in node.value]
@@ -117,12 +116,12 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401 PyYAML's own types
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        for what, found in (
+        for feature, present in (
             ("aliases", isinstance(event, yaml.events.AliasEvent)),
             ("tags", getattr(event, "tag", None)),
         ):
-            if found:
-                problem = f"{what} are not allowed"
+            if present:
+                problem = f"{feature} are not allowed"
                 raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
@@ -138,13 +137,13 @@ class _Loader(yaml.SafeLoader):
             ) from fault
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002
-        seen: set[object] = set()
+        names: set[object] = set()
         for key, _ in node.value:
             name = self.construct_object(key, deep=True)
-            if not isinstance(name, str) or name in seen:
+            if not isinstance(name, str) or name in names:
                 problem = f"field {name!r:.80} is a duplicate, or its name is not text"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(name)
+            names.add(name)
         return super().construct_mapping(node, deep=deep)
 
 

@@ -89,7 +89,7 @@ class Connection(web.RequestHandler):
         self.until = self.since + seconds
 
     def establishing(self, task: "asyncio.Task[None]") -> None:
-        """Store the task that establishes the connection."""
+        """Store the task that makes the TLS handshake, so that `abort` can cancel it."""
         self._transport = task
 
     def abort(self) -> None:
@@ -137,15 +137,15 @@ class Connection(web.RequestHandler):
         if not begins:
             incoming.add(data)
         at_once = begins and incoming.missing <= 0
-        held = at_once or self._limiter.hold(self, len(data) + CHUNK_BYTES)
-        if held and incoming.missing > 0:
+        within_limit = at_once or self._limiter.hold(self, len(data) + CHUNK_BYTES)
+        if within_limit and incoming.missing > 0:
             if begins:
                 self.wait(self._limits.body_seconds)
             self._unfinished = incoming
             return
         self._limiter.release(self)  # if aiohttp gets the request, its handler counts the bytes
         body = incoming.take_body()
-        if incoming.missing or not held:  # other bytes follow, or too many bytes are held
+        if incoming.missing or not within_limit:  # other bytes follow, or too many bytes are held
             self._fast_path = None
         elif not self.writing_paused and self._answer(fast_path, body):
             return
@@ -204,8 +204,8 @@ class Connection(web.RequestHandler):
         answer.body = io.BytesIO(body)
         return answer
 
-    async def body(self, request: web.BaseRequest, most_bytes: int) -> bytes:
-        """Return the body of a request.
+    async def body(self, request: web.BaseRequest, bytes_max: int) -> bytes:
+        """Receive the body of a request, of at most *bytes_max* bytes.
 
         Raises: InvalidInputError for an invalid body, HTTPRequestEntityTooLarge, TooMuchError.
         """
@@ -213,19 +213,18 @@ class Connection(web.RequestHandler):
             raise InvalidInputError("Content-Encoding", "is not supported; allowed: identity")
         try:
             if not request.content.is_eof():
-                return await self._incoming(request, most_bytes)
+                return await self._receive_body(request, bytes_max)
             whole = request.content.read_nowait()
         # RuntimeError: the peer closed the connection before we began to read.
         except (web.RequestPayloadError, ConnectionError, RuntimeError) as fault:
             raise InvalidInputError("body", str(fault)) from fault
-        if len(whole) > most_bytes:
-            raise web.HTTPRequestEntityTooLarge(most_bytes, len(whole))
+        if len(whole) > bytes_max:
+            raise web.HTTPRequestEntityTooLarge(bytes_max, len(whole))
         return whole
 
-    async def _incoming(self, request: web.BaseRequest, most_bytes: int) -> bytes:
-        """Receive a body, and count its bytes against the memory limit."""
-        if (request.content_length or 0) > most_bytes:
-            raise web.HTTPRequestEntityTooLarge(most_bytes, request.content_length or 0)
+    async def _receive_body(self, request: web.BaseRequest, bytes_max: int) -> bytes:
+        if (request.content_length or 0) > bytes_max:
+            raise web.HTTPRequestEntityTooLarge(bytes_max, request.content_length or 0)
         self.wait(self._limits.body_seconds)
         chunks: list[bytes] = []
         length = 0
@@ -235,15 +234,15 @@ class Connection(web.RequestHandler):
                     raise TooMuchError("too many requests are being received")
                 chunks.append(chunk)
                 length += len(chunk)
-                if length > most_bytes:
-                    raise web.HTTPRequestEntityTooLarge(most_bytes, length)
+                if length > bytes_max:
+                    raise web.HTTPRequestEntityTooLarge(bytes_max, length)
             return b"".join(chunks)
         finally:
             chunks.clear()  # a traceback would keep them until the next garbage collection
 
 
 class ConnectionLimiter:
-    """The listening sockets of one port, and its connections."""
+    """Accept connections on the sockets of one port, and close those that exceed the limits."""
 
     def __init__(
         self,
@@ -264,11 +263,14 @@ class ConnectionLimiter:
         self._listeners: list[socket.socket] = []
 
     async def open(self, host: str, port: int) -> int:
-        """Listen. Returns: the bound port. Raises: OSError if the address is in use."""
+        """Listen on *host* and *port*, and return the bound port.
+
+        Raises: OSError if the address is in use.
+        """
         if host == EVERY_ADDRESS:
-            self._listeners = [everywhere(port, ipv6=socket.has_dualstack_ipv6())]
+            self._listeners = [bind_everywhere(port, ipv6=socket.has_dualstack_ipv6())]
         else:
-            self._listeners = await _at(host, port)
+            self._listeners = await _bind(host, port)
         for listener in self._listeners:
             listener.listen(BACKLOG)
             self._start(self._accept(listener))
@@ -289,7 +291,7 @@ class ConnectionLimiter:
             connection.abort()
 
     def leave(self, connection: Connection) -> None:
-        """Remove a connection."""
+        """Remove a closed connection, so that another one has room."""
         self.release(connection)
         self._connections.pop(connection, None)
         self._closed.set()
@@ -297,7 +299,7 @@ class ConnectionLimiter:
     def hold(self, connection: Connection, count: int) -> bool:
         """Count more bytes for a connection; return False if they exceed the memory limit.
 
-        To make room, connections that hold bytes are closed, the longest waiting first.
+        To make room, other connections that hold bytes are closed, the longest waiting first.
         """
         while self._held_bytes + count > self.limits.held_bytes:
             others = (
@@ -314,7 +316,7 @@ class ConnectionLimiter:
         return True
 
     def release(self, connection: Connection) -> None:
-        """Release all bytes of a connection."""
+        """Stop counting the bytes that a connection holds."""
         self._held_bytes -= connection.held_bytes
         connection.held_bytes = 0
 
@@ -336,7 +338,7 @@ class ConnectionLimiter:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:
-                await self._room()
+                await self._make_room()
             except asyncio.CancelledError:
                 plain.close()
                 raise
@@ -345,10 +347,10 @@ class ConnectionLimiter:
             connection.establishing(self._start(self._enter(plain, connection)))
             connection.wait(self.limits.handshake_seconds)
 
-    async def _room(self) -> None:
+    async def _make_room(self) -> None:
         """Wait until there is room for a connection, or close the one that has waited longest."""
         while len(self._connections) >= self.limits.connections:
-            crowd = self._crowded()
+            crowd = self._crowd()
             oldest = min(crowd or self._connections, key=_since)
             left = self.limits.grace_seconds - self._age(oldest)
             if crowd or left <= 0:
@@ -358,7 +360,7 @@ class ConnectionLimiter:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), left)
 
-    def _crowded(self) -> list[Connection]:
+    def _crowd(self) -> list[Connection]:
         """Return the connections of the address that has most; empty if these are not too many."""
         addresses = Counter(connection.address for connection in self._connections)
         address, many = addresses.most_common(1)[0]
@@ -383,7 +385,6 @@ class ConnectionLimiter:
             self._failed(fault)  # a fault of the peer: TLS, timeout or network
 
     async def _sweep(self) -> None:
-        """Close connections that have exceeded their time."""
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
             now = self.now()
@@ -395,7 +396,7 @@ class ConnectionLimiter:
         return self.now() - connection.since
 
 
-def everywhere(port: int, *, ipv6: bool) -> socket.socket:
+def bind_everywhere(port: int, *, ipv6: bool) -> socket.socket:
     """Bind a port on every address of both IP families, with one socket.
 
     *ipv6*: whether the system supports IPv6; if not, only IPv4 is bound. Raises: OSError.
@@ -410,7 +411,7 @@ def everywhere(port: int, *, ipv6: bool) -> socket.socket:
     return bound
 
 
-async def _at(host: str, port: int) -> list[socket.socket]:
+async def _bind(host: str, port: int) -> list[socket.socket]:
     """Bind a port on each address of a host; `::` would bind IPv6 only. Raises: OSError."""
     loop = asyncio.get_running_loop()
     bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)

@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def response(self) -> bytes:
-        """Return the response as it is sent."""
+        """Return the response with its headers, as bytes to send."""
         return (
             b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
             b"Date: %b\r\n\r\n%b"
@@ -56,7 +56,7 @@ class Incoming:
         """Bytes of the body that have not arrived; negative if other bytes follow the body."""
 
     def add(self, chunk: bytes) -> None:
-        """Add received bytes."""
+        """Add bytes that have arrived."""
         self._chunks.append(chunk)
         self.missing -= len(chunk)
 
@@ -89,7 +89,7 @@ class FastPath:
 
     def begin(self, data: bytes) -> Incoming | None:
         """Return the request that begins with *data*; None if aiohttp must process it."""
-        found = self._head.match(data)
-        if found is None or (length := int(found[1])) > self._body_bytes_max:
+        head = self._head.match(data)
+        if head is None or (length := int(head[1])) > self._body_bytes_max:
             return None
-        return Incoming(found[0], data[found.end() :], length)
+        return Incoming(head[0], data[head.end() :], length)

@@ -23,7 +23,7 @@ class Failure(StrEnum):
 
 
 def classify(fault: OSError) -> Failure:
-    """Return the reason for a failure, from OpenSSL's message."""
+    """Return the reason for a failed handshake, from the exception or OpenSSL's message."""
     if not isinstance(fault, ssl.SSLError):
         return Failure.CONNECTION
     message = fault.reason or ""

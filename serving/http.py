@@ -51,31 +51,37 @@ class Health:
 
     def report(self) -> tuple[bool, str]:
         """Return the readiness and a line for each check, as Kubernetes' ?verbose does."""
-        found = {name: check() for name, check in self.checks.items()}
-        lines = [f"[+]{n} ok" if why is None else f"[-]{n} {why}" for n, why in found.items()]
-        ready = all(why is None for why in found.values())
+        problems = {name: check() for name, check in self.checks.items()}
+        lines = [
+            f"[+]{n} ok" if problem is None else f"[-]{n} {problem}"
+            for n, problem in problems.items()
+        ]
+        ready = all(problem is None for problem in problems.values())
         return ready, "\n".join([*lines, "ready" if ready else "not ready", ""])
 
 
-class _Series:
+class _CachedMetrics:
     """The metrics text, created at most once per SCRAPE_SECONDS."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics, self._clock = metrics, clock
-        self._made, self._text = -math.inf, b""
+        self._made_at, self._text = -math.inf, b""
 
     async def answer(self, _: web.Request) -> web.Response:
         now = self._clock.monotonic_seconds()
-        if now - self._made >= SCRAPE_SECONDS:
-            self._made, self._text = now, self._metrics.text()
+        if now - self._made_at >= SCRAPE_SECONDS:
+            self._made_at, self._text = now, self._metrics.text()
         return web.Response(body=self._text, headers={"Content-Type": CONTENT_TYPE})
 
 
 def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
-    """Return an application with health checks and optional metrics; programs add their routes."""
-    faults = _Faults(clock)
+    """Return an application with health checks, and with /metrics if *metrics* are given.
+
+    The programs add their own routes. An InvalidInputError of a handler becomes status 400.
+    """
+    faults = _InvalidRequests(clock)
     app = web.Application(middlewares=[faults.answer])
-    app[_FAULTS] = faults
+    app[_INVALID_REQUESTS] = faults
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -89,7 +95,7 @@ def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
     app.router.add_get("/readyz", ready)
     app.router.add_get("/healthz", ready)
     if metrics is not None:
-        app.router.add_get("/metrics", _Series(metrics, clock).answer)
+        app.router.add_get("/metrics", _CachedMetrics(metrics, clock).answer)
     return app
 
 
@@ -105,24 +111,28 @@ def answer_at_once(
     *answer* returns JSON of at most LARGE_BYTES for a body and the address of its sender. If it
     returns None, the handler of the application answers. *abandoned*: see `FastPath`.
     """
-    faults = app[_FAULTS]
+    faults = app[_INVALID_REQUESTS]
 
     def answered(body: bytes, address: str, transport: asyncio.BaseTransport) -> Answer | None:
         try:
-            found = answer(body, address, transport)
+            json = answer(body, address, transport)
         except InvalidInputError as fault:
             return Answer(HTTPStatus.BAD_REQUEST, faults.rejection(path, fault))
-        return None if found is None else Answer(HTTPStatus.OK, found)
+        return None if json is None else Answer(HTTPStatus.OK, json)
 
     app[_FAST_PATH] = FastPath(path, body_bytes_max, answered, abandoned)
 
 
-async def read_body(request: web.Request, most_bytes: int) -> bytes:
-    """Return the body of a request. Raises: as `Connection.body`; `_Faults` answers then."""
+async def read_body(request: web.Request, bytes_max: int) -> bytes:
+    """Receive the body of a request, of at most *bytes_max* bytes.
+
+    Raises what `Connection.body` raises; the middleware of `base_app` answers with a 4xx or 503
+    then.
+    """
     connection = request.protocol
     if not isinstance(connection, Connection):
         raise TypeError("read_body() needs a request that was received by serving.http.Server")
-    return await connection.body(request, most_bytes)
+    return await connection.body(request, bytes_max)
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:
@@ -130,7 +140,7 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
 
 
-class _Faults:
+class _InvalidRequests:
     """Answer invalid requests with the error, and log them at a limited rate."""
 
     def __init__(self, clock: Clock) -> None:
@@ -149,13 +159,13 @@ class _Faults:
             raise web.HTTPServiceUnavailable(text=str(fault)) from fault
 
     def rejection(self, path: str, fault: InvalidInputError) -> bytes:
-        """Log an invalid request; return the body of the response."""
+        """Log an invalid request, and return the JSON of its response."""
         reason = str(fault)[:REASON_CHARACTERS_MAX]
         self._warnings.warn(path=path, reason=reason)
         return orjson.dumps({"error": reason})
 
 
-_FAULTS: Final = web.AppKey("_FAULTS", _Faults)
+_INVALID_REQUESTS: Final = web.AppKey("_INVALID_REQUESTS", _InvalidRequests)
 _FAST_PATH: Final = web.AppKey("_FAST_PATH", FastPath)
 
 
@@ -193,7 +203,7 @@ class Server:
         """The bound port; known after start."""
 
     async def start(self) -> None:
-        """Listen. Raises: InvalidInputError if the address cannot be used."""
+        """Begin to listen. Raises: InvalidInputError if the address cannot be used."""
         await self._runner.setup()
         server = cast("web.Server", self._runner.server)
         self._limiter = ConnectionLimiter(
@@ -210,7 +220,7 @@ class Server:
         log.info("listening", extra=fields(host=self._host, port=self.port, tls=bool(self._tls)))
 
     async def stop(self) -> None:
-        """Finish running requests and close."""
+        """Accept no more connections, finish running requests, and close all connections."""
         if self._limiter is not None:
             await self._limiter.close()
         await self._runner.cleanup()
@@ -219,7 +229,7 @@ class Server:
 
 
 def _why_not(fault: Exception) -> str:
-    """Return the operating system's message; asyncio's text depends on the Python version."""
+    # asyncio's text depends on the Python version, the operating system's message does not.
     if isinstance(fault, OSError) and fault.errno is not None:
         known = not isinstance(fault, socket.gaierror)
         message = os.strerror(fault.errno) if known else fault.strerror or str(fault)
@@ -236,7 +246,7 @@ async def until_signal() -> None:
 
 
 async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
-    """Report the program as not ready, and serve for *seconds* more while clients notice."""
+    """Report the program as not ready, and serve for *seconds* more, until clients notice."""
     health.leaving = True
     log.info("shutting down", extra=fields(drain_seconds=seconds))
     await asyncio.sleep(seconds)

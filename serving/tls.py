@@ -35,7 +35,10 @@ class Pair:
 
 
 def make_ca(unix_seconds: int) -> Pair:
-    """Create a CA that is valid from *unix_seconds*; all CAs have one name, but own key IDs."""
+    """Create a CA that is valid from *unix_seconds*.
+
+    All CAs of Ebb have one name, but each has its own key ID.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(_CA_NAME, _CA_NAME, key.public_key(), unix_seconds, CA_DAYS)
@@ -48,7 +51,11 @@ def make_ca(unix_seconds: int) -> Pair:
 
 
 def make_leaf(ca: Pair, names: Sequence[str], unix_seconds: int) -> Pair:
-    """Sign a serving certificate for DNS names and IP addresses. Raises: InvalidInputError."""
+    """Sign a serving certificate by *ca*, for DNS names and IP addresses.
+
+    It is valid for LEAF_DAYS from *unix_seconds*. Raises: InvalidInputError if the CA cannot be
+    read.
+    """
     issuer_key = _key(ca.key)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ebb")])
@@ -69,15 +76,18 @@ def make_leaf(ca: Pair, names: Sequence[str], unix_seconds: int) -> Pair:
 
 
 def make_pair(names: Sequence[str], unix_seconds: int) -> Pair:
-    """Create a certificate and its own CA, for one run. Raises: InvalidInputError."""
+    """Create a serving certificate and a CA of its own, for one run of a program.
+
+    Raises: InvalidInputError.
+    """
     return make_leaf(make_ca(unix_seconds), names, unix_seconds)
 
 
 def life(certificate: bytes) -> tuple[int, int]:
     """Return the start and end of the validity in Unix seconds. Raises: InvalidInputError."""
-    found = _certificate(certificate)
+    parsed = _certificate(certificate)
     with reading("certificate"):
-        since, until = found.not_valid_before_utc, found.not_valid_after_utc
+        since, until = parsed.not_valid_before_utc, parsed.not_valid_after_utc
     return int(since.timestamp()), int(until.timestamp())
 
 
@@ -86,20 +96,20 @@ def split(bundle: bytes) -> list[bytes]:
 
     The API server also ignores what it cannot read in a caBundle.
     """
-    found = []
+    certificates = []
     for _, block in zip(range(BUNDLE_CERTIFICATES_MAX), _BLOCK.finditer(bundle), strict=False):
         try:
-            found.append(_certificate(block[0]).public_bytes(_PEM))
+            certificates.append(_certificate(block[0]).public_bytes(_PEM))
         except InvalidInputError:
             continue
-    return found
+    return certificates
 
 
 def signs_itself(certificate: bytes) -> None:
     """Check that the certificate is intact and self-signed. Raises: InvalidInputError."""
-    found = _certificate(certificate)
+    parsed = _certificate(certificate)
     with reading("CA"):
-        found.verify_directly_issued_by(found)
+        parsed.verify_directly_issued_by(parsed)
 
 
 def is_ours(certificate: bytes) -> bool:
@@ -110,30 +120,30 @@ def is_ours(certificate: bytes) -> bool:
     """
     try:
         with reading("certificate"):
-            found = _certificate(certificate)
-            limits = found.extensions.get_extension_for_class(x509.BasicConstraints).value
+            parsed = _certificate(certificate)
+            limits = parsed.extensions.get_extension_for_class(x509.BasicConstraints).value
             # The CA of the component cert-manager has the same name, but may sign other CAs.
-            return found.subject == _CA_NAME and limits == _CA_LIMITS
+            return parsed.subject == _CA_NAME and limits == _CA_LIMITS
     except InvalidInputError:
         return False
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Convert the libraries' exceptions about invalid bytes to InvalidInputError.
+def reading(item: str) -> Iterator[None]:
+    """Convert the libraries' exceptions about invalid bytes of *item* to InvalidInputError.
 
     Raises: InvalidInputError.
     """
     try:
         yield
     except _REFUSALS as fault:
-        raise InvalidInputError(what, f"{type(fault).__name__} {fault}".strip()) from fault
+        raise InvalidInputError(item, f"{type(fault).__name__} {fault}".strip()) from fault
     except BaseException as fault:
         if (
             type(fault).__name__ != "PanicException"
         ):  # an exception from Rust; the class is not importable
             raise
-        raise InvalidInputError(what, "cannot be read") from fault
+        raise InvalidInputError(item, "cannot be read") from fault
 
 
 def _certificate(pem: bytes) -> x509.Certificate:

@@ -29,7 +29,7 @@ log = logging.getLogger("ebb.http")
 
 
 class ServingCertificate:
-    """TLS of a server whose certificate can change while it listens.
+    """The serving certificate of a server; it can be replaced while the server listens.
 
     New handshakes use the new certificate; open connections continue.
     """
@@ -38,31 +38,33 @@ class ServingCertificate:
     # unusable pair, or a key of another type, cannot affect the certificate in use.
 
     def __init__(self, client_ca: str | None = None) -> None:
-        """Create the TLS state without a certificate.
+        """Create the TLS context of the server, without a certificate.
 
         *client_ca*: PEM file that is read with each pair; certificates of callers must be signed
         by it. Raises: InvalidInputError.
         """
         self.client_ca = client_ca
         self._current: ssl.SSLContext | None = None
-        self.context = self._fresh()
-        self.context.sni_callback = self._give
+        self.context = self._new_context()
+        self.context.sni_callback = self._choose_context
         self.valid_until = 0
         """End of the certificate's validity in Unix seconds; 0 if none has been loaded."""
 
-    def _fresh(self) -> ssl.SSLContext:
+    def _new_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.client_ca is not None:
-            found = b"".join(tls.split(_content(self.client_ca))).decode()
-            if not found:
+            certificates = b"".join(tls.split(_content(self.client_ca))).decode()
+            if not certificates:
                 raise InvalidInputError(self.client_ca, "not PEM certificates")
             with reading(self.client_ca):
-                context.load_verify_locations(cadata=found)
+                context.load_verify_locations(cadata=certificates)
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    def _give(self, handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+    def _choose_context(
+        self, handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext
+    ) -> None:
         if self._current is not None:
             handshake.context = self._current
 
@@ -71,8 +73,11 @@ class ServingCertificate:
         return None if unix_seconds < self.valid_until else "no valid certificate"
 
     def load(self, pair: Pair) -> None:
-        """Serve this certificate. Raises: InvalidInputError; then the previous one is served."""
-        self._load(pair, self._fresh())
+        """Use this certificate for new handshakes.
+
+        Raises: InvalidInputError; then the previous certificate remains in use.
+        """
+        self._load(pair, self._new_context())
 
     def _load(self, pair: Pair, context: ssl.SSLContext) -> None:
         valid_until = tls.life(pair.certificate)[1]
@@ -84,11 +89,12 @@ class ServingCertificate:
         self._current, self.valid_until = context, valid_until
 
     def load_files(self, certificate: str, key: str, unix_seconds: int) -> None:
-        """Serve the certificate of PEM files. Raises: InvalidInputError that names them.
+        """Use the certificate and key of PEM files for new handshakes.
 
-        A pair that is not valid at this time is rejected while the previous pair is valid.
+        A pair that is not valid at *unix_seconds* is rejected while the previous pair is valid.
+        Raises: InvalidInputError that names the files.
         """
-        pair, context = Pair(_content(certificate), _content(key)), self._fresh()
+        pair, context = Pair(_content(certificate), _content(key)), self._new_context()
         try:
             since, until = tls.life(pair.certificate)
             usable = since <= unix_seconds < until or unix_seconds >= self.valid_until
@@ -101,7 +107,7 @@ class ServingCertificate:
 
 
 class ServingCertificateFiles:
-    """A certificate and its key in files, and the optional CA of client certificates."""
+    """A serving certificate and its key in files, and the optional CA of client certificates."""
 
     def __init__(
         self, serving: ServingCertificate, certificate: str, key: str, clock: Clock
@@ -136,14 +142,14 @@ class ServingCertificateFiles:
 
 
 def server_context(pair: Pair) -> ssl.SSLContext:
-    """Return a server context for a certificate that does not change."""
+    """Return the TLS context of a server whose certificate does not change."""
     server = ServingCertificate()
     server.load(pair)
     return server.context
 
 
 def client_context(ca: bytes) -> ssl.SSLContext:
-    """Return a client context that trusts only this CA. Raises: InvalidInputError."""
+    """Return the TLS context of a client that trusts only this CA. Raises: InvalidInputError."""
     with reading("CA"):
         return ssl.create_default_context(cadata=ca.decode("ascii"))
 
@@ -162,8 +168,9 @@ def check_ca(ca: Pair, unix_seconds: int) -> None:
 
 @lru_cache(CHECKED_MAX)
 def _check_at_any_time(ca: Pair) -> None:
-    """Check a CA except for its validity period; cache a success. Raises: InvalidInputError."""
-    # A check takes 7 ms of the event loop, and each round checks every CA.
+    """Check a CA except for its validity period. Raises: InvalidInputError."""
+    # A check takes 7 ms of the event loop, and each round checks every CA, so successes are
+    # cached.
     tls.signs_itself(ca.certificate)
     since, _ = tls.life(ca.certificate)
     _shake_hands(tls.make_leaf(ca, ["localhost"], since), "localhost")
@@ -188,7 +195,6 @@ def is_root(certificate: bytes, unix_seconds: int) -> bool:
 
 @lru_cache(CHECKED_MAX)
 def _check_readable(certificate: bytes) -> None:
-    """Check that TLS can read a certificate; cache a success. Raises: InvalidInputError."""
     client_context(certificate)
 
 

@@ -21,7 +21,7 @@ from serving.handshakes import Handshakes
 from serving.tls_contexts import ServingCertificate, ServingCertificateFiles
 from webhook import names
 from webhook.app import make_app
-from webhook.certs import Certificates, Reports, Stores
+from webhook.certs import Certificates
 from webhook.metrics import Metrics
 
 log = logging.getLogger("ebb.webhook")
@@ -39,8 +39,6 @@ async def _serve(start: program.Start) -> None:
 
 
 class _Webhook:
-    """Hold the parts of the program."""
-
     def __init__(self, start: program.Start, client: Client) -> None:
         self._config, self._client = start.config, client
         self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
@@ -76,7 +74,7 @@ class _Webhook:
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._keep_certificates(pair)),
+                tasks.create_task(self._run_certificates(pair)),
                 tasks.create_task(self._events.run()),
             ]
             await admission.start()
@@ -88,7 +86,7 @@ class _Webhook:
             for server in (admission, plain):
                 await server.stop()
 
-    async def _keep_certificates(self, pair: ServingCertificateFiles | None) -> None:
+    async def _run_certificates(self, pair: ServingCertificateFiles | None) -> None:
         if pair is not None:
             self._health.checks["certificate"] = lambda: self._serving.why_not_valid(
                 self._clock.unix_seconds()
@@ -96,17 +94,16 @@ class _Webhook:
             await pair.run()
             return
         secrets = SecretStore(self._client, self._namespace, names.SECRET)
-        about = events.secret(self._namespace, names.SECRET)
+        secret = events.secret(self._namespace, names.SECRET)
         certificates = Certificates(
-            Stores(secrets, Registration(self._client, names.REGISTRATION)),
+            secrets,
+            Registration(self._client, names.REGISTRATION),
             self._serving,
-            names.server_names(self._namespace),
-            self._clock,
+            names=names.server_names(self._namespace),
+            clock=self._clock,
             soak_seconds=self._config.webhook.rotation_soak_seconds,
-            reports=Reports(
-                record_event=partial(self._events.record_about, about),
-                count_repair=self._metrics.ca_bundle_repairs.inc,
-            ),
+            record_event=partial(self._events.record_about, secret),
+            count_repair=self._metrics.ca_bundle_repairs.inc,
         )
         self._health.checks["certificate"] = certificates.why_not_ready
         self._metrics.ca_until.set_function(lambda: certificates.ca_valid_until)

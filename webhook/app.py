@@ -20,11 +20,14 @@ than half of this, the review is rejected, and the controller writes the taint."
 
 
 def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> web.Application:
-    """Return the application: POST /mutate-node and health checks; *metrics* counts reviews."""
+    """Return the application of the webhook: POST /mutate-node and health checks.
+
+    *metrics* counts and times the reviews.
+    """
     # Any pod may be able to reach this port. The metrics describe the cluster, so they are served
     # on another port.
     app = base_app(health, clock)
-    turns = FairQueue(clock)
+    queue = FairQueue(clock)
 
     async def mutate_node(request: web.Request) -> web.Response:
         body = await read_body(request, REVIEW_BYTES_MAX)
@@ -32,7 +35,7 @@ def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> 
             try:
                 # An API server is one address and sends thousands of reviews at once, so no
                 # address has a rate limit.
-                async with turns.turn(request.remote):
+                async with queue.turn(request.remote):
                     answer = wire.review(body, taint_key)
             except InvalidInputError:
                 metrics.reviews.labels("refused").inc()

@@ -26,7 +26,7 @@ KEYS: Final = frozenset({"ca.crt", "ca.key", "next.crt", "next.key", "old.crt", 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The content of the Secret."""
+    """The CAs that the Secret contains."""
 
     ca: Pair
     """CA that signs the certificate of a replica without one."""
@@ -40,11 +40,15 @@ class Trust:
 
     def bundle(self) -> list[bytes]:
         """Return the CAs that every caBundle must contain."""
-        found = [self.ca.certificate, *([self.next.certificate] if self.next else []), *self.old]
-        return [*dict.fromkeys(found)]
+        certificates = [
+            self.ca.certificate,
+            *([self.next.certificate] if self.next else []),
+            *self.old,
+        ]
+        return [*dict.fromkeys(certificates)]
 
     def encode(self) -> dict[str, bytes]:
-        """Return the data of the Secret."""
+        """Return the CAs as the data of the Secret."""
         data = {"ca.crt": self.ca.certificate, "ca.key": self.ca.key}
         if self.next:
             data |= {"next.crt": self.next.certificate, "next.key": self.next.key}
@@ -59,41 +63,45 @@ class Trust:
         Other invalid parts are omitted or corrected. Then `encode` of the result differs from
         *data*, so the caller writes the Secret.
         """
-        found = cls(_pair(data, "ca", now))
+        trust = cls(_pair(data, "ca", now))
         with suppress(InvalidInputError):
-            found = replace(found, next=_pair(data, "next", now, may_begin_later=True))
+            trust = replace(trust, next=_pair(data, "next", now, may_begin_later=True))
         old = [
-            one for one in tls.split(data.get("old.crt", b"")) if tls_contexts.is_root(one, now)
+            certificate
+            for certificate in tls.split(data.get("old.crt", b""))
+            if tls_contexts.is_root(certificate, now)
         ]
         if old:
             latest = now + OLD_SECONDS
             until = _number(data.get("old.until"), latest, default=latest)
-            found = replace(found, old=tuple(old[:OLD_MAX]), old_until=until)
-        return found
+            trust = replace(trust, old=tuple(old[:OLD_MAX]), old_until=until)
+        return trust
 
 
 def begin(now: int) -> Trust:
-    """Create a CA for a Secret without a valid one."""
+    """Create the first CA, for a Secret without a valid one."""
     return Trust(tls.make_ca(now))
 
 
 def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
-    """Add to `old` those CAs in *served* that the Secret does not contain yet, up to OLD_MAX.
+    """Add to `old` the CAs in *served* that the Secret does not contain yet, up to OLD_MAX.
 
     *served*: CAs of certificates that replicas may serve now.
     """
     known = trust.bundle()
-    missing = [one for one in dict.fromkeys(served) if one not in known]
+    missing = [certificate for certificate in dict.fromkeys(served) if certificate not in known]
     added = missing[: OLD_MAX - len(trust.old)]
     if not added:
         return trust
     return replace(trust, old=(*trust.old, *added), old_until=now + OLD_SECONDS)
 
 
-def advance(trust: Trust, now: int, *, asked: bool, next_trusted: bool, old_unused: bool) -> Trust:
+def advance(
+    trust: Trust, now: int, *, requested: bool, next_trusted: bool, old_unused: bool
+) -> Trust:
     """Return the next stage if it is due, else *trust* itself.
 
-    *asked*: a user has requested a new CA. *next_trusted*: every caBundle has contained `next` for
+    *requested*: a user requests a new CA. *next_trusted*: every caBundle has contained `next` for
     the whole soak time. *old_unused*: this replica has observed the same `old` for so long that
     every replica that can reach the API server now serves a certificate of `ca`.
     """
@@ -109,7 +117,7 @@ def advance(trust: Trust, now: int, *, asked: bool, next_trusted: bool, old_unus
         old = tuple(dict.fromkeys((trust.ca.certificate, *trust.old)))
         return Trust(trust.next, old=old, old_until=now + OLD_SECONDS)
     begins, ends = tls.life(trust.ca.certificate)
-    due = asked or (ends - now) * 3 < ends - begins
+    due = requested or (ends - now) * 3 < ends - begins
     if due and len(trust.old) < OLD_MAX:
         return replace(trust, next=tls.make_ca(now))
     return trust
@@ -121,17 +129,17 @@ def _pair(
     certificates = tls.split(data.get(f"{name}.crt", b""))
     if not certificates:
         raise InvalidInputError(f"{name}.crt", "is not a certificate")
-    found = Pair(certificates[0], data.get(f"{name}.key", b""))
+    pair = Pair(certificates[0], data.get(f"{name}.key", b""))
     if may_begin_later:
         # The clock of the replica that created this CA may be ahead. If this replica removed the
         # CA, the other replica would create another one, and so on.
-        now = max(now, tls.life(found.certificate)[0])
-    tls_contexts.check_ca(found, now)
-    return found
+        now = max(now, tls.life(pair.certificate)[0])
+    tls_contexts.check_ca(pair, now)
+    return pair
 
 
-def _number(text: bytes | None, most: int, *, default: int) -> int:
-    """Parse a time; return the default if the text is not a number, or later than *most*."""
+def _number(text: bytes | None, seconds_max: int, *, default: int) -> int:
+    """Parse a time; return the default if it is no number, or later than *seconds_max*."""
     if text is None or not text.isdigit() or len(text) > SECONDS_DIGITS_MAX:
         return default
-    return int(text) if int(text) <= most else default
+    return int(text) if int(text) <= seconds_max else default

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.model.errors import ConflictError, EbbError, InvalidInputError, UnavailableError
 from kube.stores.ca_store import Registered, Registration, Secret, SecretStore
@@ -53,41 +53,30 @@ hour."""
 log = logging.getLogger("ebb.certs")
 
 
-class Stores(NamedTuple):
-    """The stores of the two objects with certificates."""
-
-    secrets: SecretStore
-    registration: Registration
-
-
-class Reports(NamedTuple):
-    """Functions that report what happens to the certificates."""
-
-    record_event: Callable[[str, str], None] = lambda *_: None
-    """Writes an Event about the Secret, with a reason and a note."""
-    count_repair: Callable[[], None] = lambda: None
-    """Counts a CA that this replica restored in a caBundle."""
-
-
-NO_REPORTS: Final = Reports()
-
-
 class Certificates:
     """Keep the serving certificate of this replica valid and trusted by the API server."""
 
     def __init__(
         self,
-        stores: Stores,
+        secrets: SecretStore,
+        registration: Registration,
         serving: ServingCertificate,
+        *,
         names: Sequence[str],
         clock: Clock,
-        *,
         soak_seconds: int,
-        reports: Reports = NO_REPORTS,
+        record_event: Callable[[str, str], None] = lambda *_: None,
+        count_repair: Callable[[], None] = lambda: None,
     ) -> None:
-        self._secrets, self._registration = stores
+        """Start without a serving certificate; *names*: DNS names and addresses to sign for.
+
+        *record_event* writes an Event about the Secret, with a reason and a note. *count_repair*
+        counts a CA that this replica restored in a caBundle.
+        """
+        self._secrets, self._registration = secrets, registration
         self._serving, self._names, self._clock = serving, names, clock
-        self._soak, self._reports = soak_seconds, reports
+        self._soak = soak_seconds
+        self._record_event, self._count_repair = record_event, count_repair
         self._repaired_at = -math.inf
         self._signed_by, self.ca_valid_until = b"", 0
         """CA of the serving certificate, and when the CA expires in Unix seconds; empty and 0 if
@@ -110,7 +99,7 @@ class Certificates:
         return self._serving.why_not_valid(self._clock.unix_seconds()) or self._untrusted
 
     async def run(self) -> None:
-        """Renew and repair the certificates until cancelled; errors are logged and retried."""
+        """Renew and repair the certificates until cancelled; log errors and retry."""
         while True:
             try:
                 await self.round()
@@ -127,33 +116,37 @@ class Certificates:
         return ROUND_SECONDS if calm else SOON_SECONDS
 
     async def round(self) -> None:
-        """Check Secret, caBundles and serving certificate once, and write necessary changes."""
+        """Read the Secret and the caBundles once, and write what has to change."""
         # The time is read first. If another replica replaces the CA during this round, the Secret
         # keeps that CA in `old` for longer than a serving certificate from this time is valid.
         now = self._clock.unix_seconds()
         if self._signed_by and self._is_due(now):
             await self._renew(now)
         registered = await self._registration.read()
-        # Before _agree, which records the CAs that the caBundles contain now.
+        # Before _agreed_trust, which records the CAs that the caBundles contain now.
         removed = registered is not None and self._lacks_known_ca(registered.bundles)
-        trust = await self._agree(registered.bundles if registered else [])
-        bundles = await self._cover(registered, trust, removed=removed) if registered else []
-        self._note(trust, bundles)
+        trust = await self._agreed_trust(registered.bundles if registered else [])
+        bundles = (
+            await self._write_bundles(registered, trust, removed=removed) if registered else []
+        )
+        self._observe(trust, bundles)
         self._sign(trust, now)
         self._check_trust(bundles)
 
-    async def _agree(self, bundles: Sequence[bytes]) -> Trust:
-        """Return the CAs of the Secret, after missing parts have been written to it.
+    async def _agreed_trust(self, bundles: Sequence[bytes]) -> Trust:
+        """Return the CAs of the Secret, after missing CAs have been written to it.
 
         Raises: UnavailableError.
         """
         for _ in range(TRIES_MAX):
             secret, now = await self._secrets.read(), self._clock.unix_seconds()
-            before, why = _decoded(secret, now)
+            before, reason = _decoded(secret, now)
             trust = adopt(before or begin(now), self._served(before, bundles), now)
             if before:
-                self._note(before, bundles)
-                trust = self._advanced(trust, now, asked=ROTATE_ANNOTATION in secret.annotations)
+                self._observe(before, bundles)
+                trust = self._advanced(
+                    trust, now, requested=ROTATE_ANNOTATION in secret.annotations
+                )
             if trust.encode() == _ours(secret):
                 return trust
             try:
@@ -161,29 +154,29 @@ class Certificates:
             except ConflictError:
                 continue  # another replica was faster: read what it wrote
             if not before:
-                log.warning("created a CA", extra=fields(reason=why))
+                log.warning("created a CA", extra=fields(reason=reason))
                 if _ours(secret):  # not for the first CA after the installation
-                    self._reports.record_event(REPLACED, why)
+                    self._record_event(REPLACED, reason)
             return trust
         raise UnavailableError(f"the Secret with the CA changed during {TRIES_MAX} attempts")
 
     def _served(self, trust: Trust | None, bundles: Sequence[bytes]) -> list[bytes]:
         """Return the CAs whose leaves may be in use, as far as this replica knows."""
         ours = [self._signed_by] if self._signed_by else []
-        found = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
-        if trust is None or trust.ca.certificate not in found:
+        bundled = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
+        if trust is None or trust.ca.certificate not in bundled:
             # A rotation never leaves `ca` out of the caBundles. So someone else has replaced the
             # Secret, and other replicas may serve leaves of any CA in the caBundles.
             now = self._clock.unix_seconds()
-            ours += [ca for ca in found if tls.is_ours(ca) and tls_contexts.is_root(ca, now)]
+            ours += [ca for ca in bundled if tls.is_ours(ca) and tls_contexts.is_root(ca, now)]
         return ours
 
-    def _advanced(self, trust: Trust, now: int, *, asked: bool) -> Trust:
+    def _advanced(self, trust: Trust, now: int, *, requested: bool) -> Trust:
         watched = self._old_watched_seconds if trust.old == self._old else 0
         return advance(
             trust,
             now,
-            asked=asked,
+            requested=requested,
             next_trusted=trust.next is not None and self._is_soaked(trust.next.certificate),
             old_unused=watched >= UNUSED_SECONDS + self._soak,
         )
@@ -201,15 +194,19 @@ class Certificates:
 
     def _lacks_known_ca(self, bundles: Sequence[bytes]) -> bool:
         """Return whether a caBundle has lost a CA that all of them had at the last read."""
-        found = _certificates(bundles)
-        return any(ca not in bundle for bundle in found for ca in self._bundled_since)
+        certificates_by_bundle = _certificates(bundles)
+        return any(
+            ca not in bundle for bundle in certificates_by_bundle for ca in self._bundled_since
+        )
 
-    async def _cover(self, registered: Registered, trust: Trust, *, removed: bool) -> list[bytes]:
+    async def _write_bundles(
+        self, registered: Registered, trust: Trust, *, removed: bool
+    ) -> list[bytes]:
         """Write the caBundles if they differ from the CAs of the Secret; return the caBundles.
 
         *removed* says whether a caBundle has lost a CA since the last read.
         """
-        wanted = self._wanted(trust, registered.bundles)
+        wanted = self._bundle(trust, registered.bundles)
         if all(bundle == wanted for bundle in registered.bundles):
             return registered.bundles
         try:
@@ -219,18 +216,18 @@ class Certificates:
         log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
         if removed:
             self._repaired_at = self._clock.monotonic_seconds()
-            self._reports.count_repair()
+            self._count_repair()
             log.warning("another writer removed Ebb's CA from the caBundle; restored it")
         return [wanted for _ in registered.bundles]
 
-    def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
+    def _bundle(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
         """Return the caBundle: the CAs of Ebb, then those of others that have not expired."""
         now = self._clock.unix_seconds()
-        found = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
-        others = [ca for ca in found if tls_contexts.lasts(ca, now) and not tls.is_ours(ca)]
+        bundled = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
+        others = [ca for ca in bundled if tls_contexts.lasts(ca, now) and not tls.is_ours(ca)]
         return b"".join([*dict.fromkeys((*trust.bundle(), *others))][:BUNDLE_MAX])
 
-    def _note(self, trust: Trust, bundles: Sequence[bytes]) -> None:
+    def _observe(self, trust: Trust, bundles: Sequence[bytes]) -> None:
         """Record how long every caBundle has contained each CA, and `old` has not changed.
 
         Without a webhook configuration there is no caBundle, so no CA is missing.
@@ -239,11 +236,11 @@ class Certificates:
         passed, self._bundles_read_at = now - self._bundles_read_at, now
         if passed > GAP_SECONDS:
             self._bundled_since = {}
-        found = _certificates(bundles)
+        certificates_by_bundle = _certificates(bundles)
         self._bundled_since = {
             ca: self._bundled_since.get(ca, now)
             for ca in trust.bundle()
-            if all(ca in certificates for certificates in found)
+            if all(ca in certificates for certificates in certificates_by_bundle)
         }
         # A gap counts only in part: perhaps no replica could reach the API server, and none signed
         # a new serving certificate.
@@ -254,11 +251,10 @@ class Certificates:
     def _is_soaked(self, ca: bytes) -> bool:
         """Return whether every caBundle has contained the CA for the whole soak time."""
         now, since = self._clock.monotonic_seconds(), self._bundled_since.get(ca)
-        seen = now - self._bundles_read_at <= GAP_SECONDS
-        return seen and since is not None and now - since >= self._soak
+        is_recent = now - self._bundles_read_at <= GAP_SECONDS
+        return is_recent and since is not None and now - since >= self._soak
 
     def _check_trust(self, bundles: Sequence[bytes]) -> None:
-        """Record whether every caBundle contains the CA of the serving certificate."""
         trusted = all(self._signed_by in tls.split(bundle) for bundle in bundles)
         self._untrusted = (
             None if trusted else "the caBundle of the webhook does not contain the CA yet"
@@ -276,7 +272,8 @@ class Certificates:
     def _is_due(self, now: int) -> bool:
         """Return whether a new serving certificate is due.
 
-        It is also due if the current one is from the future, because the clock has been set back.
+        It is also due if the validity of the current one begins later, because the clock has been
+        set back.
         """
         return not self._good_from <= now < self._renew_at
 
@@ -300,7 +297,6 @@ class Certificates:
 
 
 def _certificates(bundles: Iterable[bytes]) -> list[set[bytes]]:
-    """Return the certificates of each caBundle."""
     return [set(tls.split(bundle)) for bundle in bundles]
 
 

@@ -40,7 +40,7 @@ class FairQueue:
 
     @asynccontextmanager
     async def turn(self, address: str | None) -> AsyncIterator[None]:
-        """Wait until a call from *address* may run; it ends with the context."""
+        """Wait until a call from *address* may run; the next call runs when the context ends."""
         if self._taken:
             await self._wait(address)
         self._taken = True
@@ -73,7 +73,7 @@ class FairQueue:
                 del self._waiting[address]
             if not first.cancelled():
                 self._now = self._start(address)
-                later = ((one, at) for one, at in self._starts.items() if at > self._now)
+                later = ((caller, at) for caller, at in self._starts.items() if at > self._now)
                 self._starts = dict(later)
                 first.set_result(None)
                 return

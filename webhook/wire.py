@@ -28,6 +28,7 @@ API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 KUBELETS: Final = "system:nodes"
 _OBJECT: Final = "AdmissionReview: request.object"
+_USER_INFO: Final = "AdmissionReview: request.userInfo"
 
 
 TAINTS: Final = BoundedField[list[msgspec.Raw]](
@@ -117,16 +118,16 @@ def review(body: bytes, taint_key: str) -> Answer:
     Raises: InvalidInputError.
     """
     try:
-        asked = decoded(_DECODER.decode, body, STEPS_MAX)
-        patch = _patch(asked.request, taint_key)
+        admission = decoded(_DECODER.decode, body, STEPS_MAX)
+        patch = _patch(admission.request, taint_key)
     except DECODE_ERRORS as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
-    if not asked.request.uid:
+    if not admission.request.uid:
         raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: a UID")
-    if asked.api_version != API_VERSION or asked.kind != KIND:
-        got = f"{asked.api_version} {asked.kind}"[:GOT_CHARACTERS_MAX]
+    if admission.api_version != API_VERSION or admission.kind != KIND:
+        got = f"{admission.api_version} {admission.kind}"[:GOT_CHARACTERS_MAX]
         raise InvalidInputError("AdmissionReview", f"is {got!r}; allowed: {API_VERSION} {KIND}")
-    response: dict[str, Any] = {"uid": asked.request.uid, "allowed": True}
+    response: dict[str, Any] = {"uid": admission.request.uid, "allowed": True}
     if patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(patch).decode()
@@ -146,8 +147,10 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
         return None
     # NodeRestriction runs again after a webhook has changed an object. It would reject an update
     # by a kubelet if this webhook added a change of the taints.
-    if request.operation == "UPDATE" and KUBELETS in _groups(request.user_info):
-        return None
+    if request.operation == "UPDATE":
+        groups = GROUPS.decode(request.user_info.groups, f"{_USER_INFO}.groups") or ()
+        if KUBELETS in groups:
+            return None
     taints = TAINTS.decode(node.spec.taints, f"{_OBJECT}.spec.taints") if node.spec else ()
     sent = [bytes(taint) for taint in taints or ()]
     before = tuple(_taint(taint) for taint in sent)
@@ -169,10 +172,6 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
         return b'[{"op":"add","path":"/spec","value":{"taints":[%b]}}]' % written
     # `add` on a member that exists replaces it (RFC 6902, 4.1): one operation serves both.
     return b'[{"op":"add","path":"/spec/taints","value":[%b]}]' % written
-
-
-def _groups(user: _User) -> Sequence[str]:
-    return GROUPS.decode(user.groups, "AdmissionReview: request.userInfo.groups") or ()
 
 
 def _texts(key: str, value: str | None) -> dict[str, str]:

@@ -114,41 +114,43 @@ _PARSED: Final[dict[bytes, Parsed]] = {}
 
 
 def node_pool(obj: NodePoolObject) -> NodePool:
-    """Create a NodePool. Raises: InvalidInputError with the field."""
+    """Convert a NodePool of Karpenter to the model. Raises: InvalidInputError with the field."""
     spec = obj.spec or NodePoolSpec()
-    return NodePool(name=checked_name(obj.metadata.name, "metadata.name"), fixed=_fixed(spec))
+    return NodePool(name=checked_name(obj.metadata.name, "metadata.name"), fixed=_why_fixed(spec))
 
 
-def _fixed(spec: NodePoolSpec) -> str:
-    """Return why Karpenter removes no empty nodes of the pool; an empty text if it does."""
+def _why_fixed(spec: NodePoolSpec) -> str:
+    """Return why Karpenter removes no empty nodes of the pool; empty if it does."""
     if spec.replicas is not None:
         nodes = min(max(spec.replicas, 0), SIZE_MAX)
         return f"keeps a fixed number of nodes (spec.replicas: {nodes})"
-    found = spec.disruption or Disruption()
-    if found.consolidate_after == "Never":
+    disruption = spec.disruption or Disruption()
+    if disruption.consolidate_after == "Never":
         return "removes no empty nodes (spec.disruption.consolidateAfter: Never)"
-    budgets = BUDGETS.decode(found.budgets, "spec.disruption.budgets")
-    blocked = set(_blocked(budgets or ()))
+    budgets = BUDGETS.decode(disruption.budgets, "spec.disruption.budgets")
+    # The reasons for which the budgets never allow a disruption.
+    blocked = set(_blocked_reasons(budgets or ()))
     # Karpenter removes an empty node for the reason Empty, or together with other nodes for the
     # reason Underutilized. With the policy WhenEmpty it has only the reason Empty.
-    ways = {"Empty"} if found.consolidation_policy == "WhenEmpty" else {"Empty", "Underutilized"}
-    if ways <= blocked:
+    reasons = (
+        {"Empty"} if disruption.consolidation_policy == "WhenEmpty" else {"Empty", "Underutilized"}
+    )
+    if reasons <= blocked:
         return 'removes no empty nodes (spec.disruption.budgets: nodes "0" at all times)'
     return ""
 
 
-def _blocked(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
-    """Yield the reasons for which the budgets never allow a disruption."""
-    for one in budgets:
-        if one.nodes in ("0", "0%", "00%") and not one.schedule:
-            yield from one.reasons or ("Empty", "Underutilized")
+def _blocked_reasons(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
+    for budget in budgets:
+        if budget.nodes in ("0", "0%", "00%") and not budget.schedule:
+            yield from budget.reasons or ("Empty", "Underutilized")
 
 
 def node_claim(obj: NodeClaimObject) -> NodeClaim:
-    """Create a NodeClaim. Raises: InvalidInputError with the field."""
+    """Convert a NodeClaim of Karpenter to the model. Raises: InvalidInputError with the field."""
     status = obj.status or NodeClaimStatus()
     conditions = CONDITIONS.decode(status.conditions, "status.conditions") or ()
-    drifted = next((one for one in conditions if one.type == "Drifted"), None)
+    drifted = next((condition for condition in conditions if condition.type == "Drifted"), None)
     since = None
     if drifted is not None and drifted.status == "True":
         # The API requires the time. If it is missing, the drift counts as old, so that Ebb does
@@ -162,7 +164,7 @@ def node_claim(obj: NodeClaimObject) -> NodeClaim:
 
 
 def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:
-    """Create an AutoscalerStatus from a ConfigMap: the node groups, or why they are unknown.
+    """Convert the status ConfigMap of Cluster Autoscaler: its node groups, or why it has none.
 
     Raises: InvalidInputError with the field.
     """
@@ -177,7 +179,6 @@ def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:
 
 
 def _groups_in(text: str) -> Parsed:
-    """Return the node groups in the text of a status, or why they are unknown."""
     if text.startswith(_OLDER):
         return (), f"{FIELD} has the format of Cluster Autoscaler before 1.30"
     if not _YAML.search(text):
@@ -189,7 +190,6 @@ def _groups_in(text: str) -> Parsed:
 
 
 def _parsed(text: str) -> Parsed:
-    """Return the node groups, or why they are unknown; equal texts are parsed once."""
     raw = text.encode("utf-8", "replace")
     digest = sha256(raw).digest()  # the text itself would take more memory than its groups
     if digest not in _PARSED:
@@ -200,14 +200,13 @@ def _parsed(text: str) -> Parsed:
 
 
 def _parse(raw: bytes) -> Parsed:
-    """Parse a status, or return why it cannot be parsed."""
     # Slow to import, and many clusters have no Cluster Autoscaler.
     from runtime.yaml_text import parse_yaml  # noqa: PLC0415
 
     try:
         (document,) = parse_yaml(raw, FIELD, single=True)
-        found = document.get("nodeGroups") if isinstance(document, dict) else None
-        return _groups(found or []), ""
+        entries = document.get("nodeGroups") if isinstance(document, dict) else None
+        return _groups(entries or []), ""
     except ConfigError as fault:
         return (), " ".join(str(fault).split())[: 2 * SHOWN_MAX]
     except InvalidInputError as fault:
@@ -215,19 +214,17 @@ def _parse(raw: bytes) -> Parsed:
 
 
 def _groups(entries: object) -> tuple[NodeGroup, ...]:
-    """Return the node groups of a list. Raises: InvalidInputError with the field."""
     if not isinstance(entries, list) or len(entries) > GROUPS_MAX:
         raise InvalidInputError("nodeGroups", f"is not a list of at most {GROUPS_MAX} entries")
-    found = tuple(map(_group, sorted(entries, key=repr)))
-    if sum(len(one.name) for one in found) > NAMES_CHARS_MAX:
+    groups = tuple(map(_group, sorted(entries, key=repr)))
+    if sum(len(group.name) for group in groups) > NAMES_CHARS_MAX:
         raise InvalidInputError(
             "nodeGroups", f"has names of more than {NAMES_CHARS_MAX} characters"
         )
-    return found
+    return groups
 
 
 def _group(entry: Any) -> NodeGroup:  # noqa: ANN401 YAML holds anything
-    """Return a node group. Raises: InvalidInputError with the field."""
     name = entry.get("name") if isinstance(entry, dict) else None
     is_name = isinstance(name, str) and name.isascii() and name.isprintable()
     if not isinstance(name, str) or not is_name or not 0 < len(name) <= GROUP_CHARS_MAX:

@@ -54,7 +54,9 @@ class BudgetObject(Struct):
 
 
 def budget(obj: BudgetObject) -> DisruptionBudget:
-    """Create a DisruptionBudget; if its selector is too large, it protects its whole namespace.
+    """Convert a PodDisruptionBudget to the model.
+
+    If its selector is too large, the result protects all pods of the namespace.
 
     Raises: InvalidInputError with the field.
     """
@@ -82,12 +84,12 @@ def _selector(raw: msgspec.Raw, namespace: str) -> tuple[PodSelector, str]:
     """
     too_much = SELECTOR.why_too_large(raw)
     if not too_much:
-        found = pods_of(SELECTOR.decode(raw, "spec.selector"), (namespace,))
+        selector = pods_of(SELECTOR.decode(raw, "spec.selector"), (namespace,))
         try:
             if len(raw) > SMALL_BYTES:
-                check_memory(found, KEPT_BYTES_MAX)
+                check_memory(selector, KEPT_BYTES_MAX)
         except InvalidInputError as fault:
             too_much = fault.problem
         else:
-            return found, ""
+            return selector, ""
     return PodSelector((namespace,), ()), f"its selector is too large: {too_much}"

@@ -86,7 +86,7 @@ class TemplateObject(Struct):
 
 
 def buffer(obj: BufferObject) -> Buffer:
-    """Create a Buffer. Raises: InvalidInputError."""
+    """Convert a CapacityBuffer to the model. Raises: InvalidInputError with the field."""
     meta, spec, status = obj.metadata, obj.spec or BufferSpec(), obj.status or BufferStatus()
     template, scalable = status.pod_template_ref, spec.scalable_ref
     ours = meta.labels is not None and meta.labels.ours is not None
@@ -97,24 +97,24 @@ def buffer(obj: BufferObject) -> Buffer:
         ready=_replicas(status.ready_replicas),
         template=checked_name(template.name, "status.podTemplateRef.name") if template else "",
         scalable=None if template or ours or not scalable else _scalable(scalable),
-        fault=_fault(obj),
+        fault=_why_no_room(obj),
         published=_replicas(spec.replicas) if ours else None,
     )
 
 
-def _replicas(found: int | None) -> int:
-    return min(max(found or 0, 0), REPLICAS_MAX)
+def _replicas(replicas: int | None) -> int:
+    return min(max(replicas or 0, 0), REPLICAS_MAX)
 
 
-def _scalable(found: Reference) -> tuple[str, str]:
+def _scalable(reference: Reference) -> tuple[str, str]:
     return (
-        checked_name(found.kind, "spec.scalableRef.kind"),
-        checked_name(found.name, "spec.scalableRef.name"),
+        checked_name(reference.kind, "spec.scalableRef.kind"),
+        checked_name(reference.name, "spec.scalableRef.name"),
     )
 
 
-def _fault(obj: BufferObject) -> str:
-    """Return why Ebb must not keep room for the buffer; empty if the buffer allows it."""
+def _why_no_room(obj: BufferObject) -> str:
+    """Return why Ebb must not keep room for the buffer; empty if it may."""
     spec, status = obj.spec or BufferSpec(), obj.status or BufferStatus()
     if obj.metadata.deletion_timestamp is not None:
         return "the buffer is being deleted"
@@ -125,7 +125,7 @@ def _fault(obj: BufferObject) -> str:
 
 
 def _not_ready(conditions: Iterable[Condition]) -> str:
-    ready = next((one for one in conditions if one.type == READY), None)
+    ready = next((condition for condition in conditions if condition.type == READY), None)
     if ready is None:
         return "no autoscaler has accepted the buffer"
     if ready.status != "True":
@@ -139,11 +139,16 @@ def _shown(text: str) -> str:
 
 
 def template(obj: TemplateObject) -> PodTemplate:
-    """Create a PodTemplate. Raises: InvalidInputError with the field."""
-    meta, found = obj.metadata, obj.template or PodTemplateSpec()
-    labels = found.metadata.labels if found.metadata else TemplateMeta().labels
-    about = PodMeta(name=meta.name, namespace=meta.namespace, labels=labels)
-    made = pod.pod(PodObject(metadata=about, spec=found.spec or PodSpec()))
-    if made is None:
+    """Convert a PodTemplate to the model; its pod is bound to no node.
+
+    Raises: InvalidInputError with the field.
+    """
+    meta, pod_template = obj.metadata, obj.template or PodTemplateSpec()
+    labels = pod_template.metadata.labels if pod_template.metadata else TemplateMeta().labels
+    pod_meta = PodMeta(name=meta.name, namespace=meta.namespace, labels=labels)
+    as_pod = pod.pod(PodObject(metadata=pod_meta, spec=pod_template.spec or PodSpec()))
+    if as_pod is None:
         raise AssertionError("a pod without a status has not finished")
-    return PodTemplate(namespace=made.namespace, name=made.name, pod=replace(made, node=None))
+    return PodTemplate(
+        namespace=as_pod.namespace, name=as_pod.name, pod=replace(as_pod, node=None)
+    )

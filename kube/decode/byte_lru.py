@@ -38,7 +38,7 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
         return None
 
     def compute(self, key: Key_, make: Callable[[], Value_], size: int | None = None) -> Value_:
-        """Return the value of the old entry, or a new one, and store it as a young entry.
+        """Return the value for *key*, created by *make* unless an old entry has it, and cache it.
 
         *size*: size of the JSON of the value in bytes; None: the size of the key.
         """

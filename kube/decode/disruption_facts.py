@@ -47,9 +47,9 @@ def disruption_facts_of(
     labels: Mapping[str, str],
     resizes: Sequence[Condition],
 ) -> DisruptionFacts:
-    """Return the facts about a pod; volumes beyond VOLUMES_MAX are ignored.
+    """Return the facts that decide whether the pod may be disrupted.
 
-    *resizes*: conditions of `pending_resizes`.
+    Volumes beyond VOLUMES_MAX are ignored. *resizes*: conditions of `pending_resizes`.
     """
     claims: list[ClaimUse] = []
     local: list[str] = []
@@ -71,7 +71,11 @@ def disruption_facts_of(
     if annotations is not None or REMOVAL_DISABLED in labels:
         notes = _notes(annotations or NO_ANNOTATIONS, labels)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec, containers))
-    resized, gang = bool(resizes) and any(map(_is_deferred, resizes)), _gang(obj.spec)
+    # KEP-1287
+    resized = bool(resizes) and any(
+        resize.reason == DEFERRED and resize.status == "True" for resize in resizes
+    )
+    gang = _gang(obj.spec)
     if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
         return shared
     return DisruptionFacts(
@@ -88,7 +92,7 @@ def disruption_facts_of(
 
 
 def _gang(spec: PodSpec) -> str:
-    """Return the name of the pod group (gang) of the pod; empty if the pod is in none."""
+    """Return the pod group (gang) of the pod; empty if it is in none."""
     if spec.scheduling_group is not None:
         return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
     ref = spec.workload_ref
@@ -98,15 +102,10 @@ def _gang(spec: PodSpec) -> str:
     return "/".join(part[:NAME_MAX] for part in parts if part)
 
 
-def _is_deferred(resize: Condition) -> bool:
-    """Return whether the kubelet defers a resize until the node has room (KEP-1287)."""
-    return resize.reason == DEFERRED and resize.status == "True"
-
-
 def _completes(spec: PodSpec, containers: Containers) -> bool:
-    """Return whether the pod ends when its containers have succeeded: no restart policy is Always.
+    """Return whether the pod ends when its containers have succeeded: none restarts Always.
 
-    Always is the default.
+    Always is the default restart policy.
     """
     # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
     # with restartPolicy: Always) end with the other containers, so they do not count.
@@ -117,7 +116,6 @@ def _completes(spec: PodSpec, containers: Containers) -> bool:
 
 
 def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFacts:
-    """Return one shared object for all pods with local volumes of these names."""
     if not (volumes or completes):
         return NO_DISRUPTION_FACTS
     key = volumes, completes
@@ -129,11 +127,11 @@ def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFac
     )
 
 
-def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> Notes:
-    if found == NO_ANNOTATIONS and REMOVAL_DISABLED not in labels:
+def _notes(annotations: PodAnnotations, labels: Mapping[str, str]) -> Notes:
+    if annotations == NO_ANNOTATIONS and REMOVAL_DISABLED not in labels:
         return ()
-    written: dict[str, str | None] = msgspec.to_builtins(found)
-    if found.removal_disabled is None:
+    written: dict[str, str | None] = msgspec.to_builtins(annotations)
+    if annotations.removal_disabled is None:
         written[REMOVAL_DISABLED] = labels.get(REMOVAL_DISABLED)
     # A note that is no field of the struct raises KeyError, so that none is forgotten.
     notes = ((key, value) for key in sorted(NOTES) if (value := written[key]) is not None)
@@ -141,7 +139,7 @@ def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> Notes:
 
 
 def _overdue(obj: PodObject) -> int | None:
-    """Return the Unix second by which a terminating pod should have ended, or None."""
+    """Return the Unix second by which the pod should have ended; None if it is not terminating."""
     since = unix_seconds(obj.metadata.deletion_timestamp)
     if since is None:
         return None

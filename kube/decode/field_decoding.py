@@ -57,7 +57,7 @@ class BoundedField(Generic[Value_]):
         """
         self.shape, self.bytes_max, self.items_max, self._of = shape, bytes_max, items_max, of
         # A field with at most so many bytes cannot exceed a limit, so `decode` does not check it.
-        self._surely_few = min(most for most in (bytes_max, items_max) if most is not None)
+        self._unchecked_max = min(limit for limit in (bytes_max, items_max) if limit is not None)
         self._decode: Callable[[Any], Value_ | None] = msgspec.json.Decoder(shape | None).decode
 
     def decode(self, raw: Bytes, field: str) -> Value_ | None:
@@ -67,12 +67,13 @@ class BoundedField(Generic[Value_]):
         """
         if raw is NULL:
             return None
-        if len(raw) > self._surely_few and (problem := self.why_too_large(raw)):
+        if len(raw) > self._unchecked_max and (problem := self.why_too_large(raw)):
             raise InvalidInputError(field, problem)
         try:
             return self._decode(raw)
         except DECODE_ERRORS as fault:
-            raise _invalid(fault, field) from fault
+            problem, path = _problem_and_path(fault)
+            raise InvalidInputError(f"{field}{path}", problem) from fault
 
     def why_too_large(self, raw: Bytes) -> str:
         """Return why the field exceeds the limit; empty if it does not."""
@@ -90,9 +91,10 @@ def decode_json(
     hint: str = "",
     steps_max: int | None = STEPS_MAX,
 ) -> Value_:
-    """Decode JSON. *hint*: end of the error message. *steps_max*: see `pruned`.
+    """Decode JSON with *decode*, with values that are nested too deeply cut to null.
 
-    Raises: InvalidInputError with *where*, and the field or position of the fault.
+    *hint*: end of the error message. *steps_max*: see `pruned`. Raises: InvalidInputError with
+    *where*, and the field or position of the fault.
     """
     try:
         return decoded(decode, raw, steps_max)
@@ -108,13 +110,7 @@ def decode_json(
         raise InvalidInputError(join(where, path.lstrip(".")), message) from fault
 
 
-def _invalid(fault: Exception, field: str) -> InvalidInputError:
-    problem, path = _problem_and_path(fault)
-    return InvalidInputError(f"{field}{path}", problem)
-
-
 def _problem_and_path(fault: Exception) -> tuple[str, str]:
-    """Return the problem, and the path of the invalid field."""
     if isinstance(fault, msgspec.DecodeError):
         problem, _, path = str(fault).partition(" - at `$")
         return problem, path.rstrip("`")
@@ -127,11 +123,11 @@ def location_of(source: str, kind: str, namespace: str | None, name: str) -> str
     return join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
 
 
-def check_memory(value: object, most: int) -> None:
-    """Check that a value takes at most *most* bytes of memory. Raises: InvalidInputError."""
+def check_memory(value: object, bytes_max: int) -> None:
+    """Check that a value takes at most *bytes_max* bytes of memory. Raises: InvalidInputError."""
     taken = memory_of(value)
-    if taken > most:
-        raise InvalidInputError("", f"takes {taken:,} bytes of memory, the limit is {most:,}")
+    if taken > bytes_max:
+        raise InvalidInputError("", f"takes {taken:,} bytes of memory, the limit is {bytes_max:,}")
 
 
 def memory_of(value: object) -> int:
@@ -150,9 +146,9 @@ def memory_of(value: object) -> int:
     return getsizeof(value) + sum(map(memory_of, parts))
 
 
-def join(where: str, what: str) -> str:
+def join(where: str, text: str) -> str:
     """Join a place and a text with a colon; either may be empty."""
-    return f"{where}: {what}" if where and what else where or what
+    return f"{where}: {text}" if where and text else where or text
 
 
 def read_quantity(name: str, written: str | float, field: str) -> int:
@@ -168,7 +164,10 @@ def read_quantity(name: str, written: str | float, field: str) -> int:
 
 
 def read_amounts(amounts: Mapping[str, str | float], field: str) -> dict[str, int]:
-    """Return the amount of each resource in the unit of `read_quantity`. Raises: as that."""
+    """Return the amount of each resource: CPU in millicores, others in whole units.
+
+    Raises: InvalidInputError with the field.
+    """
     return {
         intern(name): read_quantity(name, written, f"{field}.{name}")
         for name, written in amounts.items()
@@ -184,7 +183,7 @@ def unix_seconds(written: str | None) -> int | None:
 
 
 def checked_name(text: str, field: str) -> str:
-    """Return a name after a rough check: printable ASCII without spaces, not too long.
+    """Return a name if it is printable ASCII without spaces and not too long.
 
     So Ebb can print names and sort by them. Raises: InvalidInputError with the field.
     """
@@ -197,5 +196,5 @@ def checked_name(text: str, field: str) -> str:
 
 @lru_cache(maxsize=NAMES_MAX)
 def shared_name(text: str, field: str) -> str:
-    """Check a name that many objects have, and return one shared object for equal names."""
+    """Return a checked name of which many objects have an equal one, as one shared string."""
     return intern(checked_name(text, field))

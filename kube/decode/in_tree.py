@@ -29,12 +29,12 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-def disk_of(found: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> InlineDisk | None:
+def disk_of(volume: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> InlineDisk | None:
     """Return the disk of a volume, or None if it has no in-tree source that is attached.
 
     *labels*: labels of the PersistentVolume; empty for a volume in a pod spec.
     """
-    sources = _sources(found)
+    sources = _sources(volume)
     if sources == _NO_SOURCES:  # as for most volumes
         return None
     return next(
@@ -44,22 +44,22 @@ def disk_of(found: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> Inl
     )
 
 
-def mount_of(found: InTreeSources) -> InlineDisk | None:
-    """Return an iSCSI or RBD volume, or None.
+def mount_of(volume: InTreeSources) -> InlineDisk | None:
+    """Return the iSCSI or RBD disk of a volume, or None if it has neither.
 
-    No CSI driver serves it, but kube-scheduler places no two pods that share it on one node,
-    unless both only read it.
+    No CSI driver serves such a disk, but kube-scheduler places no two pods that share it on one
+    node, unless both only read it.
     """
-    if one := found.iscsi:
-        return _disk("iscsi", one, one.iqn, counted=False)
-    if one := found.rbd:
+    if iscsi := volume.iscsi:
+        return _disk("iscsi", iscsi, iscsi.iqn, counted=False)
+    if rbd := volume.rbd:
         # kube-scheduler also compares the monitors. Without them, two disks may count as one.
-        return _disk("rbd", one, f"{one.pool or 'rbd'}/{one.image or ''}", counted=False)
+        return _disk("rbd", rbd, f"{rbd.pool or 'rbd'}/{rbd.image or ''}", counted=False)
     return None
 
 
 def affinity_of(
-    found: InTreeSources, terms: tuple[SelectorTerm, ...] | None, labels: Mapping[str, str]
+    volume: InTreeSources, terms: tuple[SelectorTerm, ...] | None, labels: Mapping[str, str]
 ) -> tuple[SelectorTerm, ...] | None:
     """Return the required node affinity of a PersistentVolume, with its zones translated.
 
@@ -67,9 +67,9 @@ def affinity_of(
     label once the driver has registered there, and its value is the node's zone. So Ebb requires
     the zone.
     """
-    if not (found.aws_elastic_block_store or found.gce_persistent_disk or found.cinder):
+    if not (volume.aws_elastic_block_store or volume.gce_persistent_disk or volume.cinder):
         return terms
-    keys = {one.key for term in terms or () for one in term.labels}
+    keys = {requirement.key for term in terms or () for requirement in term.labels}
     if ZONE in keys:
         return terms
     if BETA_ZONE in keys:
@@ -87,7 +87,10 @@ def affinity_of(
 
 def _renamed(term: SelectorTerm, newer: Mapping[str, str]) -> SelectorTerm:
     labels = (
-        Requirement(newer.get(one.key, one.key), one.operator, one.values) for one in term.labels
+        Requirement(
+            newer.get(requirement.key, requirement.key), requirement.operator, requirement.values
+        )
+        for requirement in term.labels
     )
     return SelectorTerm(tuple(labels), term.fields)
 
@@ -126,10 +129,10 @@ def _gce_handle(source: InTreeSource, labels: Mapping[str, str]) -> str | None:
     regions = {
         "-".join(parts[:-1]) for zone in zones if len(parts := zone.split("-")) == ZONE_PARTS
     }
-    odd = any(zone.count("-") != ZONE_PARTS - 1 for zone in zones)
+    malformed = any(zone.count("-") != ZONE_PARTS - 1 for zone in zones)
     return (
         None
-        if odd or len(regions) != 1
+        if malformed or len(regions) != 1
         else f"projects/{NOWHERE}/regions/{min(regions)}/disks/{name}"
     )
 
@@ -137,12 +140,12 @@ def _gce_handle(source: InTreeSource, labels: Mapping[str, str]) -> str | None:
 _DRIVERS: Final[
     Mapping[str, tuple[str, Callable[[InTreeSource, Mapping[str, str]], str | None]]]
 ] = {
-    "aws_elastic_block_store": ("ebs.csi.aws.com", lambda one, _: _ebs_handle(one)),
+    "aws_elastic_block_store": ("ebs.csi.aws.com", lambda source, _: _ebs_handle(source)),
     "gce_persistent_disk": ("pd.csi.storage.gke.io", _gce_handle),
-    "azure_disk": ("disk.csi.azure.com", lambda one, _: _azure_handle(one)),
-    "cinder": ("cinder.csi.openstack.org", lambda one, _: one.volume_id),
-    "portworx_volume": ("pxd.portworx.com", lambda one, _: one.volume_id),
-    "vsphere_volume": ("csi.vsphere.vmware.com", lambda one, _: one.volume_path),
+    "azure_disk": ("disk.csi.azure.com", lambda source, _: _azure_handle(source)),
+    "cinder": ("cinder.csi.openstack.org", lambda source, _: source.volume_id),
+    "portworx_volume": ("pxd.portworx.com", lambda source, _: source.volume_id),
+    "vsphere_volume": ("csi.vsphere.vmware.com", lambda source, _: source.volume_path),
 }
 """CSI driver, and handle of the disk, by the field of InTreeSources."""
 _sources: Final[Callable[[InTreeSources], tuple[InTreeSource | None, ...]]] = attrgetter(*_DRIVERS)

@@ -78,10 +78,10 @@ def pruned(raw: bytes, steps_max: int | None = None) -> bytes:
     """
     parts: list[bytes] = []
     kept = depth = 0
-    for step, found in enumerate(_BRACKETS.finditer(raw)):
+    for step, match in enumerate(_BRACKETS.finditer(raw)):
         if step == steps_max:
             raise RecursionError(f"is nested too deeply, with more than {step} runs of brackets")
-        start, end = found.span(1)
+        start, end = match.span(1)
         before = depth
         bracket = raw[start] if start < end else 0
         if bracket in _OPENING:

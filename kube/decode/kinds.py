@@ -56,7 +56,7 @@ Model_ = TypeVar("Model_")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Kind(Generic[Wire_, Model_]):
-    """A kind: its name, its path, and how its objects are decoded; errors name the object."""
+    """A kind of the API: its names, its paths, and the functions that decode its objects."""
 
     # Objects are decoded directly from bytes. Typed decoding skips unknown fields, so a pod of
     # 5 kB takes microseconds.
@@ -77,24 +77,24 @@ class Kind(Generic[Wire_, Model_]):
     """Returns whether a running controller watches the kind; None: it always does."""
     wire: type[Wire_]
     make: Callable[[Wire_], Model_]
-    """Creates an object of the model; errors name the field."""
+    """Converts an object from its wire format to the model; errors name the field."""
     field: str
     """Name of the argument for the objects: of core.cluster.build.build_cluster, or, for
     SURGE_KINDS, of core.moves.listed.surge_objects."""
     namespaced: bool = False
     nickname: str = ""
     """Name of the kind in kubectl; empty if it is that of the resource."""
-    make_placeholder: Callable[[Bytes, str], Model_ | None] = placeholders.nothing
+    make_placeholder: Callable[[Bytes, str], Model_ | None] = placeholders.no_placeholder
     """Creates a placeholder from the bytes of an object that cannot be decoded, and the reason."""
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Wire_]:
-        """Return the decoder of the wire format."""
+        """Return the decoder from JSON to the wire format of the kind."""
         return msgspec.json.Decoder(self.wire)
 
     @cached_property
     def resource(self) -> str:
-        """Return the name in paths, RBAC rules and metrics."""
+        """Return the plural name in paths, RBAC rules and metrics, such as pods."""
         return self.path.rpartition("/")[2]
 
     @cached_property
@@ -115,37 +115,38 @@ class Kind(Generic[Wire_, Model_]):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the paths of the list, the preferred path first."""
+        """Return the paths of the list of all objects, the preferred API version first."""
         return (self.path, *self.older)
 
     @property
     def short(self) -> str:
-        """Return the name of the kind in kubectl."""
+        """Return the name that kubectl accepts, such as pdb."""
         return self.nickname or self.resource
 
     def within(self, outer: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 a generic struct
-        """Return a decoder of a page or event with objects in the wire format."""
+        """Return a decoder for *outer*, a page or watch event, with objects of this kind."""
         return msgspec.json.Decoder(outer[self.wire])
 
-    def key(self, one: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
-        """Return the name, with the namespace for namespaced kinds."""
-        name: str = one.name
-        return f"{one.namespace or 'default'}/{name}" if self.namespaced else name
+    def key(self, obj: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
+        """Return the key of an object: namespace/name, or the name of a cluster-scoped object."""
+        name: str = obj.name
+        return f"{obj.namespace or 'default'}/{name}" if self.namespaced else name
 
     def path_of(self, key: str) -> str:
-        """Return the path of the object with this key."""
+        """Return the path of the object with this key, which `key` returns."""
         namespace, _, name = key.rpartition("/")
         return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
 
     def decode(self, raw: Bytes, source: str = "") -> Model_:
-        """Decode an object; None if it does not count, such as a finished or gated pod.
+        """Decode the JSON of an object; None if it does not count, such as a finished pod.
 
-        Raises: InvalidInputError that names source, object and field.
+        *source*: name of the file, for errors. Raises: InvalidInputError that names source, object
+        and field.
         """
         return self.model_of(self._wire_of(raw, source), source)
 
     def model_of(self, obj: Wire_, source: str = "") -> Model_:
-        """Create an object from its wire format. Raises: as `decode`."""
+        """Convert an object from its wire format to the model. Raises: as `decode`."""
         try:
             return self.make(obj)
         except InvalidInputError as fault:
@@ -153,39 +154,42 @@ class Kind(Generic[Wire_, Model_]):
             where = join(location_of(source, self.name, meta.namespace, meta.name), fault.where)
             raise InvalidInputError(where, fault.problem) from fault
 
-    def model_or_placeholder(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, bytes, or Outline
-        """Create an object or its placeholder. Raises: as `decode` if there is no placeholder."""
+    def model_or_placeholder(self, item: Any) -> Model_:  # noqa: ANN401 see above
+        """Convert an object, or return a placeholder if it cannot be decoded.
+
+        *item*: wire format, JSON, or the Outline of an object that is nested too deeply. Raises:
+        as `decode`, for a kind without placeholders.
+        """
         if isinstance(item, Outline):
             where = location_of("", self.name, item.metadata.namespace, item.metadata.name)
-            return self._placeholder(item.raw, InvalidInputError(where, TOO_DEEP))
+            return self._placeholder_or_raise(item.raw, InvalidInputError(where, TOO_DEEP))
         try:
             return self.decode(item) if isinstance(item, msgspec.Raw) else self.model_of(item)
         except InvalidInputError as fault:
             # Only the invalid field is known here: read the placeholder from the bytes.
             raw = item if isinstance(item, msgspec.Raw) else msgspec.json.encode(item)
-            return self._placeholder(raw, fault)
+            return self._placeholder_or_raise(raw, fault)
 
-    def _placeholder(self, raw: Bytes, fault: InvalidInputError) -> Model_:
-        """Return the placeholder of an undecodable object. Raises: *fault* if there is none."""
-        found = self.make_placeholder(raw, str(fault))
-        if found is None:
+    def _placeholder_or_raise(self, raw: Bytes, fault: InvalidInputError) -> Model_:
+        placeholder = self.make_placeholder(raw, str(fault))
+        if placeholder is None:
             raise fault
-        return found
+        return placeholder
 
     def _wire_of(self, raw: Bytes, source: str) -> Wire_:
-        """Decode an object; its name is looked up only for errors."""
         try:
             return decoded(self.decoder.decode, raw)
         except DECODE_ERRORS:
+            # Only an error needs the name, and its lookup takes a second pass over the JSON.
             where = join(source, self.name)
-            who = decode_json(NAME_DECODER.decode, raw, where).metadata
-            if who:
-                where = location_of(source, self.name, who.namespace, who.name)
+            named = decode_json(NAME_DECODER.decode, raw, where).metadata
+            if named:
+                where = location_of(source, self.name, named.namespace, named.name)
             return decode_json(self.decoder.decode, raw, where)
 
 
 def in_namespace(path: str, namespace: str) -> str:
-    """Return the path of the part of a list in one namespace."""
+    """Return the path that lists one namespace; *path* lists the objects of all namespaces."""
     root, _, resource = path.rpartition("/")
     return f"{root}/namespaces/{namespace}/{resource}"
 

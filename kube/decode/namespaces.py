@@ -19,7 +19,7 @@ class NamespaceObject(Struct):
 
 
 def namespace(obj: NamespaceObject) -> Namespace:
-    """Create a Namespace. Raises: InvalidInputError with the field."""
+    """Convert a Namespace to the model. Raises: InvalidInputError with the field."""
     labels = templates.labels(bytes(obj.metadata.labels))
     return Namespace(
         name=shared_name(obj.metadata.name, "metadata.name"),

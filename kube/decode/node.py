@@ -137,7 +137,7 @@ NO_STATUS: Final = NodeStatus()
 
 
 def node(obj: NodeObject) -> Node:
-    """Create a Node; it is unreadable if its kubelet has reported no resources.
+    """Convert a Node to the model; it is unreadable if its kubelet has reported no resources.
 
     Raises: InvalidInputError with the field.
     """
@@ -153,7 +153,7 @@ def node(obj: NodeObject) -> Node:
         taints = tuple(map(_taint, TAINTS.decode(spec.taints, "spec.taints") or ()))
     provider_id = spec.provider_id or ""
     ready, suspended = _ready_and_suspended(status.conditions)
-    found = Node(
+    result = Node(
         name=shared_name(meta.name, "metadata.name"),
         uid=meta.uid,
         version=meta.resource_version,
@@ -169,23 +169,23 @@ def node(obj: NodeObject) -> Node:
         created_seconds=unix_seconds(meta.creation_timestamp),
         deleting=meta.deletion_timestamp is not None,
         provider=_provider(provider_id),
-        virtual=is_virtual(labels, [(one.key, one.value) for one in taints], provider_id),
+        virtual=is_virtual(labels, [(taint.key, taint.value) for taint in taints], provider_id),
     )
     sizes = len(meta.labels) + len(status.allocatable)
     if sizes > SMALL_BYTES or len(taints) > SMALL_ITEMS:
-        check_memory(found, KEPT_BYTES_MAX)
-    return found
+        check_memory(result, KEPT_BYTES_MAX)
+    return result
 
 
 def node_with_all_keys(obj: AnyKeysObject) -> Node:
-    """Create a Node that also has each annotation with a prefix of Ebb.
+    """Convert a Node to the model, with each annotation that has a prefix of Ebb.
 
     Raises: InvalidInputError with the field.
     """
     meta = obj.metadata
     written = ANNOTATIONS.decode(meta.annotations, "metadata.annotations") or {}
     known = msgspec.convert(written, NodeAnnotations)
-    found = node(
+    result = node(
         NodeObject(
             NodeMeta(
                 name=meta.name,
@@ -201,7 +201,7 @@ def node_with_all_keys(obj: AnyKeysObject) -> Node:
         )
     )
     ours = {key: value for key, value in written.items() if key.startswith(OUR_PREFIXES)}
-    return replace(found, annotations={**ours, **found.annotations})
+    return replace(result, annotations={**ours, **result.annotations})
 
 
 def _features(raw: msgspec.Raw) -> tuple[str, ...]:
@@ -212,23 +212,20 @@ def _features(raw: msgspec.Raw) -> tuple[str, ...]:
 
 
 def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
-    """Return whether the conditions Ready and Suspended are True.
-
-    A Node without conditions counts as Ready.
-    """
+    """Return the conditions Ready and Suspended. A Node without conditions counts as Ready."""
     if raw is NULL:
         return True, False
     written = bytes(raw)
     if _SUSPENDED not in written and (ready := ready_as_sent(written)) is not None:
         return ready, False
     conditions = CONDITIONS.decode(raw, "status.conditions") or ()
-    true = {one.type for one in conditions if one.status == "True"}
+    true = {condition.type for condition in conditions if condition.status == "True"}
     return not conditions or "Ready" in true, "Suspended" in true
 
 
-def annotations_of(found: Struct) -> dict[str, str]:
-    """Return by key the annotations that are set; long values are cut."""
-    return {key: value[:ANNOTATION_CHARS_MAX] for key, value in set_keys(found).items()}
+def annotations_of(annotations: Struct) -> dict[str, str]:
+    """Return the annotations that are set, by key; values above ANNOTATION_CHARS_MAX are cut."""
+    return {key: value[:ANNOTATION_CHARS_MAX] for key, value in set_keys(annotations).items()}
 
 
 def _provider(provider_id: str) -> str:
@@ -236,20 +233,20 @@ def _provider(provider_id: str) -> str:
     return intern(name[:PROVIDER_CHARS_MAX]) if separator else ""
 
 
-def _taint(found: TaintObject) -> Taint:
-    return Taint(found.key, found.value or "", found.effect, found.time_added or "")
+def _taint(taint: TaintObject) -> Taint:
+    return Taint(taint.key, taint.value or "", taint.effect, taint.time_added or "")
 
 
 def _allocatable(status: NodeStatus) -> dict[str, int]:
     """Return the allocatable resources; without them the capacity, which is the API's default."""
     field = "status.allocatable"
-    found = AMOUNTS.decode(status.allocatable, field)
-    if not found:
+    amounts = AMOUNTS.decode(status.allocatable, field)
+    if not amounts:
         field = "status.capacity"
-        found = AMOUNTS.decode(status.capacity, field)
-    if not found:
+        amounts = AMOUNTS.decode(status.capacity, field)
+    if not amounts:
         problem = 'missing, and status.capacity too; allowed: resources, such as cpu: "4"'
         raise InvalidInputError("status.allocatable", problem)
-    counted = {name: one for name, one in found.items() if not name.startswith(ATTACHABLE)}
-    pod_limits.few("resources", len(counted), pod_limits.NODE_RESOURCES_MAX, field)
+    counted = {name: amount for name, amount in amounts.items() if not name.startswith(ATTACHABLE)}
+    pod_limits.check_count("resources", len(counted), pod_limits.NODE_RESOURCES_MAX, field)
     return read_amounts(counted, field)

@@ -51,9 +51,9 @@ def keyed(key: str) -> Any:  # noqa: ANN401 a field of any type
     return msgspec.field(default=None, name=key)
 
 
-def set_keys(found: Struct) -> dict[str, str]:
-    """Return by key the values of a struct of `keyed` fields, without keys that are not set."""
-    written: dict[str, str | None] = msgspec.to_builtins(found)
+def set_keys(struct: Struct) -> dict[str, str]:
+    """Return the values of a struct of `keyed` fields, by key, without keys that are not set."""
+    written: dict[str, str | None] = msgspec.to_builtins(struct)
     return {key: value for key, value in written.items() if value is not None}
 
 
@@ -75,7 +75,7 @@ OWNERS: Final = BoundedField[list[OwnerReference]](list[OwnerReference], items_m
 
 
 class Name(Struct):
-    """The minimal metadata of an object, so that hardly anything in it can be invalid."""
+    """The metadata that identify an object; few fields, so that they can hardly be invalid."""
 
     name: str = ""
     namespace: str | None = None
@@ -369,8 +369,8 @@ _READY_AS_SENT: Final = re.compile(
 
 def ready_as_sent(conditions: bytes) -> bool | None:
     """Return whether the pod is Ready, without decoding; None if the JSON has an unusual form."""
-    found = _READY_AS_SENT.search(conditions)
-    return None if found is None else found[1] == b"True"
+    match = _READY_AS_SENT.search(conditions)
+    return None if match is None else match[1] == b"True"
 
 
 class PodStatus(Struct):
@@ -404,7 +404,7 @@ class AnyObject(Struct):
 
 
 class ListMeta(Struct):
-    """The fields of a list that say whether the server has more of it."""
+    """The fields of a list that say whether the API server has more pages of it."""
 
     continue_: str | None = msgspec.field(default=None, name="continue")
     remaining_item_count: int | None = None

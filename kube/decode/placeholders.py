@@ -53,23 +53,23 @@ _HEAD: Final = re.compile(rb'\{%b"metadata":\{(%b)' % (MEMBERS, MEMBERS))
 
 
 def outline(raw: bytes) -> Outline | None:
-    """Return an outline without scanning the nested part; None if the name does not come first.
+    """Return the Outline of an object in JSON; None if the name does not come first in it.
 
-    The API server writes built-in kinds this way, with managedFields at the end of the metadata,
-    so no text of users precedes the name. The text from `"spec"` on is the rest of the object; if
-    it is not valid JSON, it is dropped.
+    The nested part is not scanned. The API server writes built-in kinds this way, with
+    managedFields at the end of the metadata, so no text of users precedes the name. The text from
+    `"spec"` on is the rest of the object; if it is not valid JSON, it is dropped.
     """
     head = _HEAD.match(raw)
-    who: bytes = head[1].rstrip(b",") if head else b""
-    meta = _read(_WHO, b"{%b}" % who, Name())
+    name_fields: bytes = head[1].rstrip(b",") if head else b""
+    meta = _read(_WHO, b"{%b}" % name_fields, Name())
     if not meta.name:
         return None
     end = raw.find(b',"spec":{')
-    whole = b'{"metadata":{%b}%b' % (who, raw[end:] if end >= 0 else b"}")
+    whole = b'{"metadata":{%b}%b' % (name_fields, raw[end:] if end >= 0 else b"}")
     try:
         _PARTS.decode(whole)
     except DECODE_ERRORS:
-        whole = b'{"metadata":{%b}}' % who
+        whole = b'{"metadata":{%b}}' % name_fields
     return Outline(meta, whole)
 
 
@@ -78,13 +78,13 @@ def pod(raw: Bytes, reason: str) -> Pod | None:
     parts = _read(_PARTS, raw, _Parts())
     if _read(_STATUS, parts.status, _Status()).phase in FINISHED:
         return None
-    who = _read(_WHO, parts.metadata, Name())
+    meta = _read(_WHO, parts.metadata, Name())
     # A dump may contain several pods with invalid names, which the API server would reject.
-    digest = sha256(f"{who.namespace}/{who.name}".encode(errors="replace")).hexdigest()
+    digest = sha256(f"{meta.namespace}/{meta.name}".encode(errors="replace")).hexdigest()
     unnamed = f"unreadable-{digest[:16]}"
     return Pod(
-        namespace=_name(who.namespace or "default") or "default",
-        name=_name(who.name) or unnamed,
+        namespace=_name(meta.namespace or "default") or "default",
+        name=_name(meta.name) or unnamed,
         node=_name(_read(_SPEC, parts.spec, _Spec()).node_name or "") or None,
         unreadable=reason[:REASON_CHARS_MAX],
     )
@@ -102,7 +102,7 @@ def node(raw: Bytes, reason: str) -> Node | None:
     return Node(name=name, allocatable=Resources(), unreadable=reason[:REASON_CHARS_MAX])
 
 
-def nothing(_: Bytes, __: str) -> None:
+def no_placeholder(_: Bytes, __: str) -> None:
     """Return no placeholder: everything that depends on the object counts as unknown."""
 
 

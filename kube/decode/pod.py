@@ -53,7 +53,6 @@ from kube.decode.objects import (
     PodMeta,
     PodObject,
     PodSpec,
-    PodStatus,
     ready_as_sent,
 )
 from kube.decode.requests import Containers, containers_of, pending_resizes, requests_of
@@ -92,7 +91,10 @@ _Draft: Final[type[Pod]] = make_dataclass(
 
 
 def pod(obj: PodObject) -> Pod | None:
-    """Create a Pod; None for finished and gated pods. Raises: InvalidInputError with the field."""
+    """Convert a Pod to the model; None if it is finished or gated.
+
+    Raises: InvalidInputError with the field.
+    """
     meta, spec, status = obj.metadata, obj.spec, obj.status or NO_STATUS
     if status.phase in FINISHED or (obj.status is not None and _gated(spec)):
         return None
@@ -105,8 +107,9 @@ def pod(obj: PodObject) -> Pod | None:
     daemon = owner_kind == DAEMON_SET or annotations.daemon == "true"
     mirror = annotations.mirror is not None
     resident = (daemon or mirror) and bool(spec.node_name)
+    nominated = None if spec.node_name else status.nominated_node_name
     labels = templates.labels(bytes(meta.labels))
-    node_constraints, pod_constraints, unsupported, disruption_facts, too_much = _wants(
+    node_constraints, pod_constraints, unsupported, disruption_facts, too_much = _all_constraints(
         obj, containers, namespace, labels, resizes, resident=resident
     )
     made = _Draft(
@@ -129,7 +132,7 @@ def pod(obj: PodObject) -> Pod | None:
         pod_constraints=pod_constraints,
         own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
         disruption_facts=disruption_facts,
-        nominated_node=_nominated_node(spec, status),
+        nominated_node=shared_name(nominated, "status.nominatedNodeName") if nominated else "",
         unschedulable=not spec.node_name and _unschedulable(conditions),
         ready=bool(spec.node_name) and _ready(conditions),
         terminating=meta.deletion_timestamp is not None,
@@ -143,7 +146,6 @@ def pod(obj: PodObject) -> Pod | None:
 
 
 def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
-    """Return the pod. Raises: InvalidInputError if it takes more than KEPT_BYTES_MAX of memory."""
     blocks = (
         *(meta.labels, spec.node_selector, spec.affinity),
         *(spec.tolerations, spec.topology_spread_constraints),
@@ -161,32 +163,24 @@ def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
 
 
 def _may_be_large(blocks: Iterable[msgspec.Raw]) -> bool:
-    """Return whether the constraints and labels may take more than KEPT_BYTES_MAX of memory."""
     estimates = (len(raw) * MADE_OF_BYTE + bytes(raw).count(b":") * MADE_OF_KEY for raw in blocks)
     return sum(estimates) > KEPT_BYTES_MAX
 
 
-def _nominated_node(spec: PodSpec, status: PodStatus) -> str:
-    """Return the node that kube-scheduler has nominated for a Pending pod; usually empty."""
-    name = status.nominated_node_name
-    return shared_name(name, "status.nominatedNodeName") if name and not spec.node_name else ""
-
-
 def _gated(spec: PodSpec) -> bool:
-    """Return whether scheduling gates keep the pod from being scheduled (KEP-3521)."""
+    # KEP-3521
     if spec.scheduling_gates is NULL or spec.node_name:
         return False
     return bool(PRESENT_LIST.decode(spec.scheduling_gates, "spec.schedulingGates"))
 
 
 def _scheduler(name: str | None) -> str:
-    """Return the name of the scheduler, interned; the default scheduler if it is empty."""
     # No configured name is longer than SCHEDULER_CHARS_MAX, so a cut name equals none of them.
     return intern(name[: SCHEDULER_CHARS_MAX + 1]) if name else DEFAULT_SCHEDULER
 
 
 def head(meta: PodMeta) -> Pod:
-    """Create a Pod with its identity and its owner only.
+    """Return a Pod with only its namespace, name, labels and owner.
 
     Raises: InvalidInputError with the field.
     """
@@ -201,7 +195,6 @@ def head(meta: PodMeta) -> Pod:
 
 
 def _owner(meta: PodMeta) -> tuple[str, str]:
-    """Return kind and name of the controller; empty if there is none."""
     if meta.owner_references is NULL:
         return NO_OWNER
     raw = bytes(meta.owner_references)
@@ -211,18 +204,19 @@ def _owner(meta: PodMeta) -> tuple[str, str]:
 def _controller(owners: bytes) -> tuple[str, str]:
     for owner in OWNERS.decode(owners, "metadata.ownerReferences") or ():
         if owner.controller:
-            return intern(pod_limits.of_owner(owner.kind)), intern(pod_limits.of_owner(owner.name))
+            kind, name = pod_limits.short_owner(owner.kind), pod_limits.short_owner(owner.name)
+            return intern(kind), intern(name)
     return NO_OWNER
 
 
-Wants = tuple[NodeConstraints, PodConstraints, tuple[str, ...], DisruptionFacts, str]
+AllConstraints = tuple[NodeConstraints, PodConstraints, tuple[str, ...], DisruptionFacts, str]
 """Node constraints, pod constraints, fields that cannot be evaluated, disruption facts, exceeded
 limit.
 
 If a limit is exceeded, the constraints are empty, except for host ports and disks."""
 
 
-def _wants(
+def _all_constraints(
     obj: PodObject,
     containers: Containers,
     namespace: str,
@@ -230,12 +224,11 @@ def _wants(
     resizes: Sequence[Condition],
     *,
     resident: bool,
-) -> Wants:
+) -> AllConstraints:
     spec = obj.spec
     selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
-    if (
-        resident
-    ):  # only the tolerations matter: whether a replacement can run in spite of a NoSchedule mark
+    if resident:
+        # Only the tolerations matter: whether a replacement can run in spite of a NoSchedule mark.
         selector = affinity = NULL_BYTES
     template = templates.template(selector, affinity, bytes(spec.tolerations))
     too_much = template.too_much
@@ -243,45 +236,51 @@ def _wants(
         too_much = f"more than {pod_limits.LABELS_MAX} labels, or very long labels"
     volumes = VOLUMES.decode(spec.volumes, "spec.volumes") or ()
     if len(volumes) > pod_limits.VOLUMES_MAX:
-        too_much = pod_limits.over("volumes", len(volumes), pod_limits.VOLUMES_MAX)
+        too_much = pod_limits.why_too_many("volumes", len(volumes), pod_limits.VOLUMES_MAX)
     ports = containers.ports
     if too_much:
-        asked = templates.ports_only(ports, too_much)
+        constraints = templates.ports_only(ports, too_much)
     else:
-        asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
+        constraints = _pod_constraints(obj, namespace, template, ports, resident=resident)
     disruption_facts = disruption_facts_of(obj, containers, volumes, labels, resizes)
-    unsupported = _unsupported(spec, asked.unsupported, disruption_facts)
+    unsupported = _unsupported(spec, constraints.unsupported, disruption_facts)
     annotations = obj.metadata.annotations
     if KUEUE_LABEL in labels or (annotations is not None and annotations.needs_topology):
         unsupported = (*unsupported, TOPOLOGY_FIELD)
-    node_constraints = NO_NODE_CONSTRAINTS if asked.too_much else template.node_constraints
-    return node_constraints, asked.pod_constraints, unsupported, disruption_facts, asked.too_much
+    node_constraints = NO_NODE_CONSTRAINTS if constraints.too_much else template.node_constraints
+    return (
+        node_constraints,
+        constraints.pod_constraints,
+        unsupported,
+        disruption_facts,
+        constraints.too_much,
+    )
 
 
 def _cost(written: str | None) -> str | None:
-    """Return a deletion cost, cut to a length above that of any valid cost (32-bit numbers)."""
+    # Every valid cost, a 32-bit number, is shorter.
     return written if written is None else written[:COST_CHARS_MAX]
 
 
 def _unschedulable(conditions: bytes) -> bool:
-    """Return whether the scheduler reported the pod as unschedulable."""
     return any(
-        one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
-        for one in CONDITIONS.decode(conditions, "status.conditions") or ()
+        condition.type == "PodScheduled"
+        and condition.status == "False"
+        and condition.reason == "Unschedulable"
+        for condition in CONDITIONS.decode(conditions, "status.conditions") or ()
     )
 
 
 def _ready(conditions: bytes) -> bool:
-    """Return whether the kubelet reported the pod as Ready; False for invalid conditions."""
     if (ready := ready_as_sent(conditions)) is not None:
         return ready
     if _READY not in conditions:
         return False
     try:
-        found = CONDITIONS.decode(conditions, "") or ()
+        decoded = CONDITIONS.decode(conditions, "") or ()
     except InvalidInputError:
         return False
-    return any(one.type == "Ready" and one.status == "True" for one in found)
+    return any(condition.type == "Ready" and condition.status == "True" for condition in decoded)
 
 
 def _for_kubelet(
@@ -289,7 +288,7 @@ def _for_kubelet(
 ) -> NodeConstraints:
     """Return the node constraints with the operating system and the node features of the pod.
 
-    Most pods require neither. Equal constraints share one object.
+    Equal constraints share one object.
     """
     shares_users = spec.host_network and spec.host_users is False
     if not (spec.os or containers.restarts_all or shares_users):
@@ -306,11 +305,10 @@ def _for_kubelet(
 
 
 def _on_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
-    """Return the constraints with the label that kubelets of this operating system set."""
     # kube-scheduler ignores spec.os.name, but a kubelet of another system rejects the pod.
-    asked = OS_LABEL, name
-    known = not name or asked in node_constraints.node_selector
-    return node_constraints if known else replace(node_constraints, system=(asked,))
+    label = OS_LABEL, name
+    known = not name or label in node_constraints.node_selector
+    return node_constraints if known else replace(node_constraints, system=(label,))
 
 
 def _pod_constraints(
@@ -321,10 +319,9 @@ def _pod_constraints(
     *,
     resident: bool,
 ) -> templates.Constraints:
-    """Return the pod's constraints on other pods; most pods have none."""
     spec = obj.spec
     if ports and (
-        too_much := pod_limits.over("host ports", len(ports), pod_limits.HOST_PORTS_MAX)
+        too_much := pod_limits.why_too_many("host ports", len(ports), pod_limits.HOST_PORTS_MAX)
     ):
         return templates.ports_only(ports, too_much)
     affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
@@ -341,16 +338,14 @@ def _pod_constraints(
 
 
 def _unsupported(
-    spec: PodSpec, asked: tuple[str, ...], disruption_facts: DisruptionFacts
+    spec: PodSpec, unsupported: tuple[str, ...], disruption_facts: DisruptionFacts
 ) -> tuple[str, ...]:
-    """Return the fields with constraints that Ebb cannot evaluate."""
-    found = asked
     if disruption_facts.disks:
-        found += (VOLUMES_FIELD,)
+        unsupported += (VOLUMES_FIELD,)
     if disruption_facts.claims:
-        found += (CLAIMS_FIELD,)
+        unsupported += (CLAIMS_FIELD,)
     if PRESENT_LIST.decode(spec.resource_claims, "spec.resourceClaims"):
-        found += (DEVICES_FIELD,)
+        unsupported += (DEVICES_FIELD,)
     if spec.scheduler_name and spec.scheduler_name not in KNOWN_SCHEDULERS:
-        found += (SCHEDULER_FIELD,)
-    return found
+        unsupported += (SCHEDULER_FIELD,)
+    return unsupported

@@ -8,14 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from core.model.errors import InvalidInputError
-from kube.decode.objects import (
-    BLOCK_BYTES_MAX,
-    Affinity,
-    Expression,
-    LabelSelector,
-    NodeTerm,
-    PodTerm,
-)
+from kube.decode.objects import BLOCK_BYTES_MAX, Affinity, Expression
 
 LABELS_MAX: Final = 128
 SELECTORS_MAX: Final = 64
@@ -50,7 +43,7 @@ OWNER_CHARS_SHOWN: Final = 80
 """Length to which a longer text is cut before its digest is appended."""
 
 
-def of_owner(text: str) -> str:
+def short_owner(text: str) -> str:
     """Return the kind or name of an owner, shortened if too long; equal texts stay equal."""
     if len(text) <= OWNER_CHARS_MAX:
         return text
@@ -58,14 +51,17 @@ def of_owner(text: str) -> str:
     return f"{text[:OWNER_CHARS_SHOWN]}...{digest}"
 
 
-def over(what: str, count: int, most: int) -> str:
-    """Return a message if there are too many, else an empty text."""
-    return f"{count:,} {what}, the limit is {most:,}" if count > most else ""
+def why_too_many(items: str, count: int, count_max: int) -> str:
+    """Return a message if *count* exceeds the maximum, else an empty text.
+
+    *items*: plural noun for the message.
+    """
+    return f"{count:,} {items}, the limit is {count_max:,}" if count > count_max else ""
 
 
-def few(what: str, count: int, most: int, field: str) -> None:
-    """Check a number. Raises: InvalidInputError with the field if it is too large."""
-    if problem := over(what, count, most):
+def check_count(items: str, count: int, count_max: int, field: str) -> None:
+    """Check the number of *items*, a plural noun. Raises: InvalidInputError with the field."""
+    if problem := why_too_many(items, count, count_max):
         raise InvalidInputError(field, problem)
 
 
@@ -74,36 +70,33 @@ def too_large(**blocks: bytes) -> str:
 
     *blocks*: JSON by name of the field.
     """
-    found = (over(f"bytes of {field}", len(raw), BLOCK_BYTES_MAX) for field, raw in blocks.items())
-    return next(filter(None, found), "")
+    problems = (
+        why_too_many(f"bytes of {field}", len(raw), BLOCK_BYTES_MAX)
+        for field, raw in blocks.items()
+    )
+    return next(filter(None, problems), "")
 
 
-def too_many_terms(asked: Affinity) -> str:
-    """Return a message about the first limit that an affinity exceeds; empty if there is none."""
-    node_terms = (asked.nodes and asked.nodes.node_selector_terms) or ()
-    pod_terms = (*asked.near, *asked.apart)
-    values = sum(map(_values_of_node_term, node_terms)) + sum(map(_values_of_pod_term, pod_terms))
+def too_many_terms(affinity: Affinity) -> str:
+    """Return a message about the first limit that the affinity exceeds; empty if there is none."""
+    node_terms = (affinity.nodes and affinity.nodes.node_selector_terms) or ()
+    pod_terms = (*affinity.near, *affinity.apart)
+    values = sum(
+        _values(term.match_expressions or ()) + _values(term.match_fields or ())
+        for term in node_terms
+    )
+    for pod_term in pod_terms:
+        values += len(pod_term.namespaces or ())
+        for selector in (pod_term.label_selector, pod_term.namespace_selector):
+            if selector is not None:
+                values += len(selector.match_labels or ())
+                values += _values(selector.match_expressions or ())
     return (
-        over("node affinity terms", len(node_terms), NODE_TERMS_MAX)
-        or over("pod affinity terms", len(pod_terms), POD_TERMS_MAX)
-        or over("values in affinity terms", values, VALUES_MAX)
+        why_too_many("node affinity terms", len(node_terms), NODE_TERMS_MAX)
+        or why_too_many("pod affinity terms", len(pod_terms), POD_TERMS_MAX)
+        or why_too_many("values in affinity terms", values, VALUES_MAX)
     )
 
 
-def _values_of_node_term(term: NodeTerm) -> int:
-    return _values(term.match_expressions or ()) + _values(term.match_fields or ())
-
-
-def _values_of_pod_term(term: PodTerm) -> int:
-    selectors = term.label_selector, term.namespace_selector
-    return len(term.namespaces or ()) + sum(map(_values_of_selector, selectors))
-
-
-def _values_of_selector(selector: LabelSelector | None) -> int:
-    if selector is None:
-        return 0
-    return len(selector.match_labels or ()) + _values(selector.match_expressions or ())
-
-
 def _values(expressions: Iterable[Expression]) -> int:
-    return sum(max(1, len(one.values or ())) for one in expressions)
+    return sum(max(1, len(expression.values or ())) for expression in expressions)

@@ -87,16 +87,23 @@ _DECODER: Final = msgspec.json.Decoder(TimesObject)
 
 
 def times(raw: Bytes, where: str) -> Times:
-    """Read the times of an object. Raises: InvalidInputError."""
-    found = decode_json(_DECODER.decode, bytes(raw), where)
-    meta, status = found.metadata, found.status or TimesStatus()
-    spec = found.spec or TimesSpec()
+    """Read the times of a Pod or Node from its JSON; *where*: its place, for errors.
+
+    Raises: InvalidInputError.
+    """
+    obj = decode_json(_DECODER.decode, bytes(raw), where)
+    meta, status = obj.metadata, obj.status or TimesStatus()
+    spec = obj.spec or TimesSpec()
     statuses = STATES.decode(status.container_statuses, f"{where}: status.containerStatuses") or ()
-    states = [one.state for one in statuses]
-    ends = [unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated]
-    finished = max((one for one in ends if one is not None), default=None)
+    states = [entry.state for entry in statuses]
+    ends = [
+        unix_seconds(entry.terminated.finished_at)
+        for entry in states
+        if entry and entry.terminated
+    ]
+    finished = max((entry for entry in ends if entry is not None), default=None)
     conditions = BEATS.decode(status.conditions, f"{where}: status.conditions") or ()
-    beats = [unix_seconds(one.last_heartbeat_time) for one in conditions]
+    beats = [unix_seconds(entry.last_heartbeat_time) for entry in conditions]
     gates = PRESENT_LIST.decode(spec.scheduling_gates, f"{where}: spec.schedulingGates")
     created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
     return Times(
@@ -107,21 +114,24 @@ def times(raw: Bytes, where: str) -> Times:
         finished=finished,
         over=status.phase in FINISHED,
         gated=bool(gates) and not spec.node_name,
-        newest=max(one or 0 for one in (created, started, finished, *beats)),
+        newest=max(entry or 0 for entry in (created, started, finished, *beats)),
     )
 
 
 def pod_as_it_was(raw: Bytes, where: str) -> Pod:
-    """Decode a pod as it was while running, even if it has finished. Raises: InvalidInputError."""
+    """Decode the JSON of a pod as it was while running, even if it has finished.
+
+    Raises: InvalidInputError.
+    """
     return FINISHED_TOO.model_of(decode_json(PODS.decoder.decode, bytes(raw), where), where)
 
 
 def _without_status(whole: PodObject) -> Pod:
     whole.status = None
-    made = pod(whole)
-    if made is None:  # a pod without a status has not finished
+    decoded_pod = pod(whole)
+    if decoded_pod is None:  # a pod without a status has not finished
         raise AssertionError(whole.metadata.name)
-    return made
+    return decoded_pod
 
 
 FINISHED_TOO: Final[Kind[PodObject, Pod]] = Kind(

@@ -3,7 +3,7 @@
 The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,7 +25,6 @@ from kube.decode.objects import (
     Condition,
     PodSpec,
     PodStatus,
-    RestartRule,
 )
 
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
@@ -47,7 +46,7 @@ Shape = tuple[
     tuple[bytes, bytes],
     bool,
 ]
-"""Key of the cache: the arguments of `_counted`."""
+"""Key of the cache: the arguments of `_sum`."""
 _SHAPES: Final = ByteBoundedCache[Shape, Resources]()
 _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
 
@@ -65,38 +64,46 @@ class Containers(NamedTuple):
 
 def containers_of(spec: PodSpec) -> Containers:
     """Decode the containers of a pod. Raises: InvalidInputError with the field."""
-    found = main = _read_containers(spec.containers, "spec.containers")
-    blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in main])
+    containers = main = _read_containers(spec.containers, "spec.containers")
+    blocks = tuple(
+        [
+            (container.name, container.restart_policy, bytes(container.resources))
+            for container in main
+        ]
+    )
     init_blocks: tuple[Block, ...] = ()
     if spec.init_containers is not NULL:
         init = _read_containers(spec.init_containers, "spec.initContainers")
-        init_blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in init])
-        found = [*main, *init]
+        init_blocks = tuple(
+            [
+                (container.name, container.restart_policy, bytes(container.resources))
+                for container in init
+            ]
+        )
+        containers = [*main, *init]
     ports: list[HostPort] = []
     restarts_all = False
     on_host = spec.host_network
-    for number, one in enumerate(found):
+    for number, container in enumerate(containers):
         # kube-scheduler's NodePorts ignores the ports of ordinary init containers.
-        if one.ports and (number < len(main) or one.restart_policy == "Always"):
-            for port in one.ports:
+        if container.ports and (number < len(main) or container.restart_policy == "Always"):
+            for port in container.ports:
                 # With hostNetwork the API server defaults hostPort to containerPort.
                 taken = port.host_port or (on_host and port.container_port)
                 if taken:
                     ports.append(HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP))
-        if one.restart_policy_rules:
-            restarts_all |= _restarts_all(one.restart_policy_rules)
+        if container.restart_policy_rules:
+            restarts_all |= any(
+                rule.action == RESTART_ALL_ACTION for rule in container.restart_policy_rules
+            )
     return Containers(blocks, init_blocks, tuple(ports), restarts_all)
 
 
 def _read_containers(raw: msgspec.Raw, field: str) -> Sequence[objects.Container]:
-    found = CONTAINERS.decode(raw, field) or ()
-    if len(found) > pod_limits.CONTAINERS_MAX:
-        pod_limits.few("containers", len(found), pod_limits.CONTAINERS_MAX, field)
-    return found
-
-
-def _restarts_all(rules: Iterable[RestartRule]) -> bool:
-    return any(rule.action == RESTART_ALL_ACTION for rule in rules)
+    containers = CONTAINERS.decode(raw, field) or ()
+    if len(containers) > pod_limits.CONTAINERS_MAX:
+        pod_limits.check_count("containers", len(containers), pod_limits.CONTAINERS_MAX, field)
+    return containers
 
 
 def requests_of(
@@ -117,19 +124,19 @@ def requests_of(
         ),
         _pair(spec.overhead, spec.resources),
         _pair(status.resources, status.allocated_resources),
-        bool(resizes) and any(one.reason == INFEASIBLE for one in resizes),
+        bool(resizes) and any(condition.reason == INFEASIBLE for condition in resizes),
     )
-    return _SHAPES[key] or _made(key)
+    return _SHAPES[key] or _compute(key)
 
 
-def _pair(one: msgspec.Raw, other: msgspec.Raw) -> tuple[bytes, bytes]:
-    return _NO_PAIR if one is NULL and other is NULL else (bytes(one), bytes(other))
+def _pair(first: msgspec.Raw, second: msgspec.Raw) -> tuple[bytes, bytes]:
+    return _NO_PAIR if first is NULL and second is NULL else (bytes(first), bytes(second))
 
 
-def _made(key: Shape) -> Resources:
+def _compute(key: Shape) -> Resources:
     size = bytes_in(key)
-    pod_limits.few("bytes of resources", size, RESOURCE_BYTES_MAX, "spec.containers")
-    return _SHAPES.compute(key, lambda: _SAME_AMOUNTS.same(_counted(*key), size), size)
+    pod_limits.check_count("bytes of resources", size, RESOURCE_BYTES_MAX, "spec.containers")
+    return _SHAPES.compute(key, lambda: _SAME_AMOUNTS.same(_sum(*key), size), size)
 
 
 def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
@@ -137,24 +144,25 @@ def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
         return ()
     return tuple(
         [
-            (one.name, bytes(one.resources), bytes(one.allocated_resources))
-            for one in STATUSES.decode(raw, field) or ()
+            (status.name, bytes(status.resources), bytes(status.allocated_resources))
+            for status in STATUSES.decode(raw, field) or ()
         ]
     )
 
 
 def pending_resizes(conditions: bytes) -> Sequence[Condition]:
-    """Return the conditions about resizes that the kubelet has not begun; most pods have none.
+    """Return the conditions PodResizePending: resizes that the kubelet has not begun.
 
-    Raises: InvalidInputError with the field.
+    *conditions*: JSON of the conditions; most pods have no such condition. Raises:
+    InvalidInputError with the field.
     """
     if _RESIZE_PENDING not in conditions:
         return ()
-    found = CONDITIONS.decode(conditions, "status.conditions") or ()
-    return [one for one in found if one.type == RESIZE_PENDING]
+    decoded = CONDITIONS.decode(conditions, "status.conditions") or ()
+    return [condition for condition in decoded if condition.type == RESIZE_PENDING]
 
 
-def _counted(
+def _sum(
     containers: tuple[tuple[Block, ...], tuple[Block, ...]],
     allocated: tuple[tuple[Allocation, ...], tuple[Allocation, ...]],
     pod: tuple[bytes, bytes],
@@ -171,18 +179,22 @@ def _counted(
         init_containers=_containers(containers[1], statuses, "spec.initContainers"),
         overhead=_amounts(overhead, "spec.overhead"),
         pod_level=_requests(pod_level, "spec.resources"),
-        pod_level_allocated=_both(*pod_status, "status"),
+        pod_level_allocated=_actual_and_allocated(*pod_status, "status"),
         infeasible=infeasible,
     )
     # Check before summing: the sum over sidecars is quadratic in their number.
-    pod_limits.few("resources", _named(parts), pod_limits.RESOURCES_MAX, "spec.containers")
+    pod_limits.check_count(
+        "resources", _extended_count(parts), pod_limits.RESOURCES_MAX, "spec.containers"
+    )
     return pod_requests(parts)
 
 
-def _named(parts: PodParts) -> int:
-    """Return the number of different resources besides CPU, memory, ephemeral storage and pods."""
+def _extended_count(parts: PodParts) -> int:
+    """Return the number of resource names besides CPU, memory, ephemeral storage and pods."""
     containers = (*parts.containers, *parts.init_containers)
-    amounts = [part for one in containers for part in (one.requests, *one.allocated)]
+    amounts = [
+        part for container in containers for part in (container.requests, *container.allocated)
+    ]
     amounts += (parts.overhead, parts.pod_level, *parts.pod_level_allocated)
     return len(set().union(*amounts).difference(KNOWN))
 
@@ -202,12 +214,12 @@ def _containers(
 
 def _statuses(allocations: tuple[Allocation, ...], field: str) -> dict[str, tuple[Amounts, ...]]:
     return {
-        name: _both(running, allocated, f"{field}[{number}]")
+        name: _actual_and_allocated(running, allocated, f"{field}[{number}]")
         for number, (name, running, allocated) in enumerate(allocations)
     }
 
 
-def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
+def _actual_and_allocated(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
     """Return actual and allocated amounts; as in kube-scheduler, none without actual resources."""
     if running == NULL_BYTES:
         return ()
@@ -218,8 +230,8 @@ def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
 
 
 def _requests(raw: bytes, field: str) -> Amounts:
-    found = REQUESTS.decode(raw, field)
-    return read_amounts((found and found.requests) or {}, f"{field}.requests")
+    block = REQUESTS.decode(raw, field)
+    return read_amounts((block and block.requests) or {}, f"{field}.requests")
 
 
 def _amounts(raw: bytes, field: str) -> Amounts:

@@ -30,14 +30,17 @@ def node_terms(selector: NodeSelector) -> tuple[SelectorTerm, ...]:
 def _parses(term: NodeTerm) -> bool:
     expressions, fields = term.match_expressions or (), term.match_fields or ()
     return all(
-        one.operator in _NODE_OPERATORS and _is_requirement(one) for one in expressions
-    ) and all(one.operator in _FIELD_OPERATORS and len(one.values or ()) == 1 for one in fields)
+        expression.operator in _NODE_OPERATORS and _is_requirement(expression)
+        for expression in expressions
+    ) and all(
+        expression.operator in _FIELD_OPERATORS and len(expression.values or ()) == 1
+        for expression in fields
+    )
 
 
-def _is_requirement(found: Expression) -> bool:
-    """Return whether key and values are those of a valid label requirement."""
-    values = found.values or ()
-    match found.operator:
+def _is_requirement(expression: Expression) -> bool:
+    values = expression.values or ()
+    match expression.operator:
         case "In" | "NotIn":
             complete = bool(values)
         case "Gt" | "Lt":
@@ -45,7 +48,7 @@ def _is_requirement(found: Expression) -> bool:
             complete = len(values) == 1 and number_in(values[0]) is not None
         case _:
             complete = not values
-    return complete and is_label_key(found.key) and all(map(is_label_value, values))
+    return complete and is_label_key(expression.key) and all(map(is_label_value, values))
 
 
 def pods_of(
@@ -65,13 +68,14 @@ def pods_of(
     return PodSelector(namespaces, ordered(requirements))
 
 
-def known(selector: LabelSelector | None) -> bool:
+def is_parsable(selector: LabelSelector | None) -> bool:
     """Return whether kube-scheduler can parse the selector; if not, it places the pod nowhere."""
     expressions = (selector and selector.match_expressions) or ()
     labels = (selector and selector.match_labels) or {}
-    return all(one.operator in _OPERATORS and _is_requirement(one) for one in expressions) and all(
-        is_label_key(key) and is_label_value(value) for key, value in labels.items()
-    )
+    return all(
+        expression.operator in _OPERATORS and _is_requirement(expression)
+        for expression in expressions
+    ) and all(is_label_key(key) and is_label_value(value) for key, value in labels.items())
 
 
 def _term(term: NodeTerm) -> SelectorTerm:
@@ -87,5 +91,5 @@ def _requirement(expression: Expression) -> Requirement:
 
 
 def ordered(values: Iterable[Entry_]) -> tuple[Entry_, ...]:
-    """Sort and remove duplicates; the order of entries has no meaning."""
+    """Return *values* sorted and without duplicates; their order has no meaning in the API."""
     return tuple(sorted(set(values), key=repr))

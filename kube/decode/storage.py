@@ -171,12 +171,12 @@ _TOPOLOGIES: Final = ByteBoundedCache[VolumeTopology, VolumeTopology]()
 
 
 def claim(obj: ClaimObject) -> Claim:
-    """Create a Claim. Raises: InvalidInputError with the field."""
+    """Convert a PersistentVolumeClaim to the model. Raises: InvalidInputError with the field."""
     meta, spec = obj.metadata, obj.spec or ClaimSpec()
     complete = meta.annotations is not None and meta.annotations.bind_completed is not None
     bound = complete and obj.status is not None and obj.status.phase == BOUND
     owners = OWNERS.decode(meta.owner_references, "metadata.ownerReferences") or ()
-    owner = next((one for one in owners if one.controller), None)
+    owner = next((reference for reference in owners if reference.controller), None)
     modes = MODES.decode(spec.access_modes, "spec.accessModes") or ()
     return Claim(
         namespace=checked_name(meta.namespace or "default", "metadata.namespace"),
@@ -189,10 +189,10 @@ def claim(obj: ClaimObject) -> Claim:
 
 
 def volume(obj: VolumeObject) -> Volume:
-    """Create a Volume. Raises: InvalidInputError with the field."""
+    """Convert a PersistentVolume to the model. Raises: InvalidInputError with the field."""
     spec, labels = obj.spec, set_keys(obj.metadata.labels or VolumeLabels())
-    found = AFFINITY.decode(spec.node_affinity, "spec.nodeAffinity")
-    required = found.required if found else None
+    affinity = AFFINITY.decode(spec.node_affinity, "spec.nodeAffinity")
+    required = affinity.required if affinity else None
     terms = None if required is None else node_terms(required)
     reach = VolumeTopology(affinity=affinity_of(spec, terms, labels), zones=_zones(labels))
     size = len(spec.node_affinity)
@@ -228,29 +228,35 @@ def _fault(spec: VolumeSpec, reach: VolumeTopology, in_tree: InlineDisk | None) 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the zone labels; like kube-scheduler, ignore a label with an empty zone."""
-    found = (
+    zones_by_key = (
         (key, tuple(sorted({zone.strip() for zone in labels[key].split(BETWEEN_ZONES)})))
         for key in sorted(ZONE_LABELS)
         if key in labels
     )
-    return tuple((key, zones) for key, zones in found if all(zones))
+    return tuple((key, zones) for key, zones in zones_by_key if all(zones))
 
 
 def csi_node(obj: CsiNodeObject) -> CsiNode:
-    """Create a CsiNode. Raises: InvalidInputError with the field."""
+    """Convert a CSINode to the model. Raises: InvalidInputError with the field."""
     raw = obj.spec.drivers if obj.spec else NULL
     drivers = DRIVERS.decode(raw, "spec.drivers") or ()
-    found = CsiNode(
+    result = CsiNode(
         name=checked_name(obj.metadata.name, "metadata.name"),
-        limits={one.name: one.allocatable.count if one.allocatable else None for one in drivers},
+        limits={
+            driver.name: driver.allocatable.count if driver.allocatable else None
+            for driver in drivers
+        },
     )
     if len(raw) > SMALL_BYTES:
-        check_memory(found, KEPT_BYTES_MAX)
-    return found
+        check_memory(result, KEPT_BYTES_MAX)
+    return result
 
 
 def attachment(obj: AttachmentObject) -> Attachment:
-    """Create an Attachment; missing fields are empty. Raises: InvalidInputError."""
+    """Convert a VolumeAttachment to the model; missing fields are empty.
+
+    Raises: InvalidInputError with the field.
+    """
     # kube-scheduler also counts a VolumeAttachment whose volume is not attached yet or is being
     # detached, so the status is not read.
     spec = obj.spec or AttachmentSpec()

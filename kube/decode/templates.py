@@ -34,7 +34,7 @@ from kube.decode.objects import (
     Spread,
 )
 from kube.decode.objects import Toleration as WireToleration
-from kube.decode.selectors import known, node_terms, ordered, pods_of
+from kube.decode.selectors import is_parsable, node_terms, ordered, pods_of
 
 
 class Template(NamedTuple):
@@ -42,7 +42,7 @@ class Template(NamedTuple):
 
     node_constraints: NodeConstraints
     constrains_pods: bool
-    """The pod has required pod affinity or anti-affinity; see `company`."""
+    """The pod has required pod affinity or anti-affinity; see `pod_constraints`."""
     too_much: str = ""
     """The limit that the constraints exceed; they are not decoded then."""
 
@@ -75,7 +75,10 @@ _SAME_POD_CONSTRAINTS: Final = ByteBoundedCache[PodConstraints, PodConstraints](
 
 
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
-    """Decode nodeSelector, affinity and tolerations. Raises: InvalidInputError with the field."""
+    """Decode the JSON of nodeSelector, affinity and tolerations of a pod.
+
+    Raises: InvalidInputError with the field.
+    """
     key = selector, affinity, tolerations
     return _TEMPLATES[key] or _TEMPLATES.compute(key, lambda: _template(*key))
 
@@ -86,25 +89,25 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     )
     if too_much:
         return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
-    asked = _affinity(affinity)
+    parsed_affinity = _affinity(affinity)
     texts = TEXTS.decode(selector, "spec.nodeSelector") or {}
     tolerated = TOLERATIONS.decode(tolerations, "spec.tolerations") or ()
     too_much = (
-        pod_limits.too_many_terms(asked)
-        or pod_limits.over("entries of nodeSelector", len(texts), pod_limits.SELECTORS_MAX)
-        or pod_limits.over("tolerations", len(tolerated), pod_limits.TOLERATIONS_MAX)
+        pod_limits.too_many_terms(parsed_affinity)
+        or pod_limits.why_too_many("entries of nodeSelector", len(texts), pod_limits.SELECTORS_MAX)
+        or pod_limits.why_too_many("tolerations", len(tolerated), pod_limits.TOLERATIONS_MAX)
     )
     if too_much:
         return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
     node_constraints = NodeConstraints(
         node_selector=tuple(sorted(texts.items())),
-        affinity=None if asked.nodes is None else node_terms(asked.nodes),
+        affinity=None if parsed_affinity.nodes is None else node_terms(parsed_affinity.nodes),
         tolerations=ordered(map(_toleration, tolerated)),
     )
     size = len(selector) + len(affinity) + len(tolerations)
     return Template(
         _SAME_NODE_CONSTRAINTS.same(node_constraints, size),
-        constrains_pods=bool(asked.near or asked.apart),
+        constrains_pods=bool(parsed_affinity.near or parsed_affinity.apart),
     )
 
 
@@ -124,26 +127,26 @@ def _pod_constraints(
     too_much = pod_limits.too_large(topologySpreadConstraints=spreads)
     if too_much:
         return ports_only(ports, too_much)
-    asked, unsupported = _affinity(affinity), set[str]()
+    parsed_affinity, unsupported = _affinity(affinity), set[str]()
     where = "spec.topologySpreadConstraints"
     constraints = SPREADS.decode(spreads, where) or ()
-    too_much = pod_limits.over(
+    too_much = pod_limits.why_too_many(
         "topology spread constraints", len(constraints), pod_limits.SPREADS_MAX
     )
     if too_much:
         return ports_only(ports, too_much)
-    found = PodConstraints(
-        near=_pod_terms(asked.near, namespace, "podAffinity", unsupported),
-        apart=_pod_terms(asked.apart, namespace, "podAntiAffinity", unsupported),
+    result = PodConstraints(
+        near=_pod_terms(parsed_affinity.near, namespace, "podAffinity", unsupported),
+        apart=_pod_terms(parsed_affinity.apart, namespace, "podAntiAffinity", unsupported),
         spread=ordered(
-            _constraint(one, namespace, labels(own), unsupported)
-            for one in constraints
-            if one.when_unsatisfiable != "ScheduleAnyway"
+            _spread_constraint(spread, namespace, labels(own), unsupported)
+            for spread in constraints
+            if spread.when_unsatisfiable != "ScheduleAnyway"
         ),
         host_ports=ordered(ports),
     )
     size = len(affinity) + len(spreads) + bytes_in(ports)
-    return Constraints(_same_pod_constraints(found, size), tuple(sorted(unsupported)))
+    return Constraints(_same_pod_constraints(result, size), tuple(sorted(unsupported)))
 
 
 def ports_only(ports: tuple[HostPort, ...], too_much: str) -> Constraints:
@@ -164,29 +167,31 @@ def pod_constraints_of_resident(
     """
     # The affinity of a DaemonSet pod names its node, so each pod has another affinity. Only the
     # result is cached.
-    asked = NO_AFFINITY if pod_limits.too_large(affinity=affinity) else _affinity(affinity)
-    terms = () if pod_limits.too_many_terms(asked) else asked.apart
+    parsed_affinity = (
+        NO_AFFINITY if pod_limits.too_large(affinity=affinity) else _affinity(affinity)
+    )
+    terms = () if pod_limits.too_many_terms(parsed_affinity) else parsed_affinity.apart
     apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
     size = len(affinity) + bytes_in(ports)
     return _same_pod_constraints(PodConstraints(apart=apart, host_ports=ordered(ports)), size)
 
 
 def labels(raw: bytes) -> Mapping[str, str]:
-    """Decode a pod's labels to one shared mapping for equal labels; never modify it.
+    """Decode the JSON of a pod's labels; never modify the result, which equal labels share.
 
-    Labels that exceed the limits are TOO_MANY_LABELS.
+    Returns TOO_MANY_LABELS for labels that exceed the limits.
     """
-    found = _LABELS[raw]
-    return _LABELS.compute(raw, lambda: _labels(raw)) if found is None else found
+    cached = _LABELS[raw]
+    return _LABELS.compute(raw, lambda: _labels(raw)) if cached is None else cached
 
 
 def _labels(raw: bytes) -> Mapping[str, str]:
     if pod_limits.too_large(labels=raw):
         return TOO_MANY_LABELS
-    found = TEXTS.decode(raw, "metadata.labels") or {}
-    if len(found) > pod_limits.LABELS_MAX:
+    texts = TEXTS.decode(raw, "metadata.labels") or {}
+    if len(texts) > pod_limits.LABELS_MAX:
         return TOO_MANY_LABELS
-    return {intern(key): intern(value) for key, value in found.items()}
+    return {intern(key): intern(value) for key, value in texts.items()}
 
 
 def _affinity(raw: bytes) -> Affinity:
@@ -196,10 +201,10 @@ def _affinity(raw: bytes) -> Affinity:
 def _pod_terms(
     terms: Iterable[PodTerm], namespace: str, kind: str, unsupported: set[str]
 ) -> tuple[PodAffinityTerm, ...]:
-    """Return the terms, and record the fields that cannot be evaluated."""
+    """Convert the terms, and add the fields that Ebb cannot evaluate to *unsupported*."""
     # A term with such a field still applies. It selects too many pods, never too few, so Ebb never
     # places a pod that its anti-affinity would repel.
-    found = []
+    converted = []
     for term in terms:
         namespaces: tuple[str, ...] | None = tuple(sorted(set(term.namespaces or (namespace,))))
         chosen, by_label = term.namespace_selector, None
@@ -209,34 +214,34 @@ def _pod_terms(
                 names = tuple(sorted(set(term.namespaces or ())))
                 by_label = NamespaceChoice(names, pods_of(chosen, None).requirements)
             namespaces = None
-        if not known(term.label_selector):
+        if not is_parsable(term.label_selector):
             unsupported.add(f"spec.affinity.{kind}.labelSelector")
         # The API server adds matchLabelKeys and mismatchLabelKeys to the selector when the pod is
         # created (mutatePodAffinity of pkg/registry/core/pod); the scheduler reads only that.
         selector = pods_of(term.label_selector, namespaces)
         if selector.namespaces == ():
             by_label = None  # a missing label selector selects no pod in any namespace
-        found.append(PodAffinityTerm(selector, term.topology_key, by_label))
-    return ordered(found)
+        converted.append(PodAffinityTerm(selector, term.topology_key, by_label))
+    return ordered(converted)
 
 
-def _constraint(
-    found: Spread, namespace: str, own: Mapping[str, str], unsupported: set[str]
+def _spread_constraint(
+    spread: Spread, namespace: str, own: Mapping[str, str], unsupported: set[str]
 ) -> SpreadConstraint:
-    """Return the constraint, and record the fields that cannot be evaluated."""
-    selector = found.label_selector
-    keys = [key for key in found.match_label_keys or () if key in own]
+    """Convert the constraint, and add the fields that Ebb cannot evaluate to *unsupported*."""
+    selector = spread.label_selector
+    keys = [key for key in spread.match_label_keys or () if key in own]
     if keys and selector is None:
         selector = NO_LABELS
-    affinity = _HONOR.get(found.node_affinity_policy or "Honor")
-    taints = _HONOR.get(found.node_taints_policy or "Ignore")
+    affinity = _HONOR.get(spread.node_affinity_policy or "Honor")
+    taints = _HONOR.get(spread.node_taints_policy or "Ignore")
     faults = {
-        "whenUnsatisfiable": found.when_unsatisfiable != "DoNotSchedule",
-        "maxSkew": found.max_skew is None or found.max_skew < 1,
-        "minDomains": found.min_domains is not None and found.min_domains < 1,
+        "whenUnsatisfiable": spread.when_unsatisfiable != "DoNotSchedule",
+        "maxSkew": spread.max_skew is None or spread.max_skew < 1,
+        "minDomains": spread.min_domains is not None and spread.min_domains < 1,
         "nodeAffinityPolicy": affinity is None,
         "nodeTaintsPolicy": taints is None,
-        "labelSelector": not known(selector),
+        "labelSelector": not is_parsable(selector),
     }
     where = "spec.topologySpreadConstraints"
     unsupported.update(f"{where}.{field}" for field, wrong in faults.items() if wrong)
@@ -244,24 +249,26 @@ def _constraint(
     return SpreadConstraint(
         # Unlike pod affinity, the scheduler counts no pods for an empty selector.
         selector=counted if counted.requirements else NO_POD,
-        topology_key=found.topology_key,
-        max_skew=found.max_skew or 1,
-        min_domains=found.min_domains or 1,
+        topology_key=spread.topology_key,
+        max_skew=spread.max_skew or 1,
+        min_domains=spread.min_domains or 1,
         honor_affinity=affinity is not False,
         honor_taints=taints is True,
     )
 
 
-def _toleration(found: WireToleration) -> Toleration:
+def _toleration(toleration: WireToleration) -> Toleration:
     return Toleration(
-        found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
+        toleration.key or "",
+        toleration.operator or "Equal",
+        toleration.value or "",
+        toleration.effect or "",
     )
 
 
-def _same_pod_constraints(found: PodConstraints, size: int) -> PodConstraints:
-    """Return one shared object for equal constraints, NO_POD_CONSTRAINTS for none."""
+def _same_pod_constraints(constraints: PodConstraints, size: int) -> PodConstraints:
     return (
         NO_POD_CONSTRAINTS
-        if found == NO_POD_CONSTRAINTS
-        else _SAME_POD_CONSTRAINTS.same(found, size)
+        if constraints == NO_POD_CONSTRAINTS
+        else _SAME_POD_CONSTRAINTS.same(constraints, size)
     )

@@ -251,7 +251,9 @@ class QuotaObject(Struct):
 
 
 def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
-    """Create a DaemonSet; None if it is being deleted. Raises: InvalidInputError with the field.
+    """Convert a DaemonSet to the model; None if it is being deleted.
+
+    Raises: InvalidInputError with the field.
 
     If the constraints of its pods exceed a limit, Ebb reads only the tolerations that the
     DaemonSet controller adds.
@@ -259,24 +261,27 @@ def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
     meta = obj.metadata
     if meta.deletion_timestamp is not None:
         return None
-    found = obj.spec.template if obj.spec else None
-    spec = (found.spec if found else None) or PodSpec()
+    pod_template = obj.spec.template if obj.spec else None
+    spec = (pod_template.spec if pod_template else None) or PodSpec()
     blocks = spec.node_selector, spec.affinity, spec.tolerations
     node_constraints = templates.template(*map(bytes, blocks)).node_constraints
     added = (*ADDED, ADDED_ON_HOST) if spec.host_network else ADDED
     tolerations = ordered((*node_constraints.tolerations, *added))
-    made = DaemonSet(
+    result = DaemonSet(
         namespace=shared_name(meta.namespace or "default", "metadata.namespace"),
         name=checked_name(meta.name, "metadata.name"),
         node_constraints=replace(node_constraints, tolerations=tolerations),
     )
     if sum(map(len, blocks)) > SMALL_BYTES:
-        check_memory(made, DAEMON_SET_MEMORY_MAX)
-    return made
+        check_memory(result, DAEMON_SET_MEMORY_MAX)
+    return result
 
 
 def deployment(obj: DeploymentObject) -> ListedDeployment | None:
-    """Create a Deployment; None if it is being deleted. Raises: InvalidInputError."""
+    """Convert a Deployment to the model; None if it is being deleted.
+
+    Raises: InvalidInputError with the field.
+    """
     meta = obj.metadata
     if meta.deletion_timestamp is not None:
         return None
@@ -295,9 +300,9 @@ def deployment(obj: DeploymentObject) -> ListedDeployment | None:
         max_surge=_surge(strategy, replicas),
         paused=bool(spec.paused),
         keep=any(
-            one.annotations is not None and one.annotations.keep == "true"
-            for one in (meta, template)
-            if one is not None
+            metadata.annotations is not None and metadata.annotations.keep == "true"
+            for metadata in (meta, template)
+            if metadata is not None
         ),
         generation=meta.generation,
         observed_generation=number(status.observed_generation, 0),
@@ -313,7 +318,7 @@ def deployment(obj: DeploymentObject) -> ListedDeployment | None:
 
 
 def replica_set(obj: ReplicaSetObject) -> ListedReplicaSet | None:
-    """Create a ReplicaSet; None if no Deployment controls it, or if it has no pods.
+    """Convert a ReplicaSet to the model; None if no Deployment controls it, or if it has no pods.
 
     A Deployment keeps ten old ReplicaSets without pods by default. Raises: InvalidInputError.
     """
@@ -322,7 +327,7 @@ def replica_set(obj: ReplicaSetObject) -> ListedReplicaSet | None:
     if spec.replicas == 0 and not status.replicas:
         return None
     owners = CONTROLLER_OWNERS.decode(meta.owner_references, "metadata.ownerReferences") or ()
-    owner = next((one for one in owners if one.controller), None)
+    owner = next((reference for reference in owners if reference.controller), None)
     if owner is None or owner.kind != DEPLOYMENT:
         return None
     return ListedReplicaSet(
@@ -334,14 +339,14 @@ def replica_set(obj: ReplicaSetObject) -> ListedReplicaSet | None:
     )
 
 
-def number(found: int | None, default: int) -> int:
-    """Return a number of the API within its bounds."""
-    return default if found is None else min(max(found, 0), REPLICAS_MAX)
+def number(value: int | None, default: int) -> int:
+    """Return *value*, limited to 0 to REPLICAS_MAX; *default* if it is missing."""
+    return default if value is None else min(max(value, 0), REPLICAS_MAX)
 
 
 def _surge(strategy: DeploymentStrategy, replicas: int) -> int:
-    found = strategy.rolling_update.max_surge if strategy.rolling_update else None
-    surge = resolved_surge(DEFAULT_SURGE if found is None else found, replicas)
+    max_surge = strategy.rolling_update.max_surge if strategy.rolling_update else None
+    surge = resolved_surge(DEFAULT_SURGE if max_surge is None else max_surge, replicas)
     return min(surge, REPLICAS_MAX)
 
 
@@ -356,23 +361,23 @@ def _manager(raw: msgspec.Raw) -> str:
     except InvalidInputError:
         return ""
     owning = [
-        (one.manager != MANAGER, one.time, one.manager)
-        for one in entries
-        if one.fields and one.fields.spec and one.fields.spec.replicas is not None
+        (entry.manager != MANAGER, entry.time, entry.manager)
+        for entry in entries
+        if entry.fields and entry.fields.spec and entry.fields.spec.replicas is not None
     ]
     return max(owning)[2] if owning else ""
 
 
 def _failure(conditions: Iterable[FailureCondition]) -> str:
     """Return why pods could not be created; empty if they could."""
-    for one in conditions:
-        if one.type == "ReplicaFailure" and one.status == "True":
-            return (one.message or "pods cannot be created")[:MESSAGE_CHARACTERS_MAX]
+    for condition in conditions:
+        if condition.type == "ReplicaFailure" and condition.status == "True":
+            return (condition.message or "pods cannot be created")[:MESSAGE_CHARACTERS_MAX]
     return ""
 
 
 def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
-    """Create a HorizontalAutoscaler; None if it scales no Deployment.
+    """Convert a HorizontalPodAutoscaler to the model; None if it scales no Deployment.
 
     Raises: InvalidInputError with the field.
     """
@@ -392,9 +397,9 @@ def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
 
 
 def resource_quota(obj: QuotaObject) -> ResourceQuota:
-    """Create a ResourceQuota. Raises: InvalidInputError with the field."""
+    """Convert a ResourceQuota to the model. Raises: InvalidInputError with the field."""
     spec, status = obj.spec or QuotaSpec(), obj.status or QuotaStatus()
-    made = ResourceQuota(
+    result = ResourceQuota(
         namespace=shared_name(obj.metadata.namespace or "default", "metadata.namespace"),
         name=checked_name(obj.metadata.name, "metadata.name"),
         # The API server checks new pods against the status. It has no limits until the
@@ -403,16 +408,16 @@ def resource_quota(obj: QuotaObject) -> ResourceQuota:
         used=_amounts(status.used, "status.used"),
     )
     if len(spec.hard) + len(status.hard) + len(status.used) > SMALL_BYTES:
-        check_memory(made, QUOTA_MEMORY_MAX)
-    return made
+        check_memory(result, QUOTA_MEMORY_MAX)
+    return result
 
 
 def _amounts(raw: msgspec.Raw, field: str) -> dict[str, int]:
     """Return amounts by resource; those of requests.cpu and limits.cpu are in millicores too."""
-    found = QUOTA_AMOUNTS.decode(raw, field) or {}
+    amounts = QUOTA_AMOUNTS.decode(raw, field) or {}
     return {
         intern(name): read_quantity(
             "cpu" if name in CPU_NAMES else name, written, f"{field}.{name}"
         )
-        for name, written in found.items()
+        for name, written in amounts.items()
     }

@@ -18,7 +18,7 @@ from runtime.logs import fields
 
 REVIEW_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ANSWER_SECONDS: Final = 300
-"""Time for which an answer is used before the API server is asked again."""
+"""Time for which an answer is used before another review."""
 
 Access = Mapping[str, str]
 """The resourceAttributes of a review. Without a namespace they mean all namespaces."""
@@ -31,7 +31,7 @@ log = logging.getLogger("ebb.access-review")
 
 
 def list_access(kind: AnyKind) -> Access:
-    """Return the access to list a kind."""
+    """Return the access that a program needs to list a kind in all namespaces."""
     return {"verb": "list", "group": kind.group, "resource": kind.resource}
 
 
@@ -50,7 +50,7 @@ class AccessReview:
         self._asked_at = 0.0
 
     async def refresh(self) -> bool:
-        """Ask again if the last answer has expired; return whether the answer has changed.
+        """Request a review if the last answer has expired; return whether the answer has changed.
 
         If the API server does not answer, the last answer remains in use.
         """

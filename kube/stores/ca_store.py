@@ -25,7 +25,7 @@ class Secret:
 
 
 class SecretStore:
-    """The store of one Secret at the API server."""
+    """Reads and writes one Secret at the API server."""
 
     # The manifests create the Secret. RBAC lets the webhook update this Secret by name; a
     # permission to create Secrets could not be limited to a name.
@@ -67,7 +67,7 @@ class Registered:
 
 
 class Registration:
-    """The store of one MutatingWebhookConfiguration; Ebb writes only its caBundles."""
+    """Reads one MutatingWebhookConfiguration, and writes its caBundles."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client, self._path = client, f"{REGISTRATIONS}/{name}"
@@ -77,8 +77,11 @@ class Registration:
         raw = await self._client.find(self._path)
         if raw is None:
             return None
-        found = _object(raw)
-        return Registered(_bundles(found), found)
+        configuration = _object(raw)
+        webhooks = configuration.get("webhooks") or ()
+        clients = (webhook.get("clientConfig") or {} for webhook in webhooks)
+        bundles = [_decoded(client.get("caBundle") or "") for client in clients]
+        return Registered(bundles, configuration)
 
     async def write(self, read: Registered, wanted: bytes) -> None:
         """Write the caBundle of every webhook.
@@ -88,8 +91,8 @@ class Registration:
         """
         text = base64.b64encode(wanted).decode()
         webhooks = [
-            {**one, "clientConfig": {**(one.get("clientConfig") or {}), "caBundle": text}}
-            for one in read.whole.get("webhooks") or ()
+            {**webhook, "clientConfig": {**(webhook.get("clientConfig") or {}), "caBundle": text}}
+            for webhook in read.whole.get("webhooks") or ()
         ]
         metadata = {"resourceVersion": read.whole["metadata"]["resourceVersion"]}
         body = {"metadata": metadata, "webhooks": webhooks}
@@ -102,24 +105,19 @@ class Registration:
             raise
 
 
-def _bundles(found: Mapping[str, Any]) -> list[bytes]:
-    clients = (webhook.get("clientConfig") or {} for webhook in found.get("webhooks") or ())
-    return [_decoded(client.get("caBundle") or "") for client in clients]
-
-
 def _secret(raw: bytes) -> Secret:
-    found = _object(raw)
-    data = {name: _decoded(value or "") for name, value in (found.get("data") or {}).items()}
-    return Secret(data, found["metadata"].get("annotations") or {}, found)
+    secret = _object(raw)
+    data = {name: _decoded(value or "") for name, value in (secret.get("data") or {}).items()}
+    return Secret(data, secret["metadata"].get("annotations") or {}, secret)
 
 
 def _object(raw: bytes) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = orjson.loads(raw)
-        found["metadata"]["resourceVersion"]
+        obj: dict[str, Any] = orjson.loads(raw)
+        obj["metadata"]["resourceVersion"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as fault:
         raise UnavailableError(f"API server: not an object: {fault}") from fault
-    return found
+    return obj
 
 
 def _decoded(text: str) -> bytes:

@@ -44,7 +44,7 @@ Item = TypeVar("Item")
 
 
 class PublishedStore:
-    """The store at the API server."""
+    """Reads and writes Ebb's CapacityBuffers and PodTemplates in one namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
@@ -52,7 +52,10 @@ class PublishedStore:
         self._templates = in_namespace(TEMPLATES.path, namespace)
 
     async def found(self) -> Found:
-        """Return the objects that Ebb has written. Raises: UnavailableError."""
+        """Return the CapacityBuffers and PodTemplates that Ebb has written.
+
+        Raises: UnavailableError.
+        """
         buffers = None
         # Clusters serve different versions of the API; the first that can be listed is used.
         for path in BUFFERS.paths:
@@ -70,7 +73,7 @@ class PublishedStore:
         )
 
     async def carry_out(self, change: BufferChange) -> None:
-        """Write one change.
+        """Create, resize or delete one CapacityBuffer or PodTemplate.
 
         Raises: ConflictError if the object has changed since it was read, UnavailableError.
         """
@@ -120,25 +123,22 @@ class PublishedStore:
     async def _list(
         self, path: str, decoder: msgspec.json.Decoder[Page[Item]]
     ) -> list[Item] | None:
-        """Return Ebb's objects; None if the kind does not exist or RBAC does not allow reading it.
-
-        Raises: UnavailableError.
-        """
-        found: list[Item] = []
+        """Return Ebb's objects; None if the kind does not exist or RBAC denies reading it."""
+        items: list[Item] = []
         token: str | None = None
         for _ in range(PAGES_MAX):
-            asked = self._client.page(path, label_selector=BUFFER_OURS_LABEL, token=token)
+            request = self._client.page(path, label_selector=BUFFER_OURS_LABEL, token=token)
             try:
-                page = answered(decoder, await asked)
+                page = answered(decoder, await request)
             except ApiError as fault:
                 if fault.status in ABSENT:
                     return None
                 raise
-            found += page.items or ()
+            items += page.items or ()
             token = page.metadata.token
             if not token:
                 break
-        return found
+        return items
 
 
 def _existing(buffer: _Buffer) -> ExistingBuffer:

@@ -40,12 +40,12 @@ Regarding = Mapping[str, str]
 
 
 def namespace(name: str) -> Regarding:
-    """Refer to a Namespace."""
+    """Return the reference to a Namespace, for an Event about it."""
     return {"apiVersion": "v1", "kind": "Namespace", "name": name}
 
 
 def secret(namespace: str, name: str) -> Regarding:
-    """Refer to a Secret."""
+    """Return the reference to a Secret, for an Event about it."""
     return {"apiVersion": "v1", "kind": "Secret", "namespace": namespace, "name": name}
 
 
@@ -80,7 +80,7 @@ class Events:
     def record_about(
         self, regarding: Regarding, reason: str, note: str, type_: EventType = EventType.NORMAL
     ) -> None:
-        """Queue an Event about an object; if the queue is full, count the Event as lost."""
+        """Queue an Event about an object. If the queue is full, count the Event as lost."""
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",

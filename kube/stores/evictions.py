@@ -36,7 +36,7 @@ class EvictionAnswer(NamedTuple):
 
 
 class Evictions(Protocol):
-    """The API of evictions."""
+    """Evicts pods: EvictionStore, or the simulation."""
 
     async def evict(self, pod: Pod) -> EvictionAnswer:
         """Evict the pod with this UID, with its own grace period."""
@@ -46,7 +46,7 @@ class Evictions(Protocol):
 
 
 class EvictionStore:
-    """The evictions of the API server."""
+    """Evicts pods by the API server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

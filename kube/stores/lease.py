@@ -39,7 +39,7 @@ class Lease:
 
 
 class LeaseStore:
-    """The store of one Lease at the API server."""
+    """Reads and writes one Lease at the API server."""
 
     # A throttled call fails at once: the elector has its own schedule of retries.
 
@@ -110,15 +110,15 @@ _DECODER: Final = msgspec.json.Decoder(_Lease)
 
 
 def _decoded(raw: bytes) -> Lease:
-    found = answered(_DECODER, raw)
-    spec = found.spec
+    decoded = answered(_DECODER, raw)
+    spec = decoded.spec
     return Lease(
         holder=spec.holder_identity or "",
         duration_seconds=max(1, spec.lease_duration_seconds or 1),
         acquired=spec.acquire_time or "",
         renewed=spec.renew_time or "",
         transitions=spec.lease_transitions or 0,
-        version=found.metadata.resource_version,
-        labels=found.metadata.labels or {},
-        annotations=found.metadata.annotations or {},
+        version=decoded.metadata.resource_version,
+        labels=decoded.metadata.labels or {},
+        annotations=decoded.metadata.annotations or {},
     )

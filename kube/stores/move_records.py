@@ -14,7 +14,7 @@ CALL_SECONDS_MAX: Final = 10.0
 
 
 def read_access(namespace: str) -> Mapping[str, str]:
-    """Return the access to read the ConfigMap in Ebb's namespace."""
+    """Return the access that a program needs to read the ConfigMap in Ebb's namespace."""
     return {
         "verb": "get",
         "resource": "configmaps",
@@ -33,7 +33,7 @@ class StoredRecords:
 
 
 class MoveRecordStore:
-    """The ConfigMap `ebb-moves` in Ebb's namespace; the component surge creates it."""
+    """Reads and writes the ConfigMap `ebb-moves`; the component surge of manifests/ creates it."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
@@ -76,6 +76,8 @@ _DECODER: Final = msgspec.json.Decoder(_ConfigMap)
 
 
 def _stored(raw: bytes) -> StoredRecords:
-    found = answered(_DECODER, raw)
-    metadata = {name: one for name, one in found.metadata.items() if name != "managedFields"}
-    return StoredRecords(data=found.data or {}, metadata=metadata)
+    config_map = answered(_DECODER, raw)
+    metadata = {
+        name: value for name, value in config_map.metadata.items() if name != "managedFields"
+    }
+    return StoredRecords(data=config_map.data or {}, metadata=metadata)

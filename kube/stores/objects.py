@@ -51,7 +51,7 @@ class Objects(Protocol[Object]):
 
 
 class Store(Generic[Object]):
-    """The objects of one kind at the API server."""
+    """Reads and writes the objects of one kind at the API server."""
 
     def __init__(self, client: Client, kind: Kind[Any, Object] | Kind[Any, Object | None]) -> None:
         self._client, self._kind = client, kind
@@ -80,21 +80,24 @@ class Store(Generic[Object]):
 
     def _read(self, raw: bytes) -> Versioned[Object] | None:
         try:
-            found = answered(self._kind.decoder, raw)
-            made = self._kind.model_of(found)
+            wire = answered(self._kind.decoder, raw)
+            obj = self._kind.model_of(wire)
         except (GarbledError, InvalidInputError) as fault:
             problem = f"API server: not a {self._kind.name}: {one_line(str(fault))}"
             raise UnavailableError(problem) from fault
-        return None if made is None else (made, found.metadata.resource_version)
+        return None if obj is None else (obj, wire.metadata.resource_version)
 
 
 def nodes(client: Client, *, all_keys: bool = False) -> Store[Node]:
-    """Return the Nodes, by name. *all_keys*: with each annotation that has a prefix of Ebb."""
+    """Return the store of Nodes, by name.
+
+    *all_keys*: with each annotation that any version of Ebb may have written.
+    """
     return Store(client, NODES_WITH_ALL_KEYS if all_keys else NODES)
 
 
 def pods(client: Client, *, finished: bool = False) -> Store[Pod]:
-    """Return the Pods, by namespace/name. *finished*: include finished Pods."""
+    """Return the store of Pods, by namespace/name. *finished*: include finished Pods."""
     return Store(client, FINISHED_TOO if finished else PODS)
 
 
@@ -104,24 +107,26 @@ async def write_as_decided(
     decide: Callable[[Object], Write[Object] | None],
     latest: Callable[[], Versioned[Object] | None] = lambda: None,
 ) -> Written[Object] | None:
-    """Make the write that *decide* returns; decide again if others have changed the object.
+    """Read one object, and make the write that *decide* returns for it.
+
+    If others have changed the object since it was read, read it and decide again.
 
     *decide*: returns the write for the current object, or None. *latest*: returns the object as
-    known from a watch, which saves a read. Returns: None if nothing was written.
-    Raises: UnavailableError; ConflictError if others changed the object during each attempt.
+    known from a watch, which saves a read. Returns: None if nothing was written. Raises:
+    UnavailableError; ConflictError if others changed the object during each attempt.
     """
     tried = {""}
     for _ in range(TRIES_MAX):
-        found = latest()
-        if found is None or found[1] in tried:
-            found = await objects.get(key)
-        write = decide(found[0]) if found else None
-        if found is None or write is None:
+        current = latest()
+        if current is None or current[1] in tried:
+            current = await objects.get(key)
+        write = decide(current[0]) if current else None
+        if current is None or write is None:
             return None
         try:
-            return Written(write, await objects.write(write, found[1]))
+            return Written(write, await objects.write(write, current[1]))
         except ConflictError:
-            tried.add(found[1])
+            tried.add(current[1])
     raise ConflictError(
         f"{key}: others changed the object during {TRIES_MAX} attempts to write it"
     )
@@ -152,7 +157,6 @@ def is_for_all(fault: UnavailableError) -> bool:
 
 
 def _is_specific(fault: UnavailableError) -> bool:
-    """Return whether the error may be specific to the object."""
     if isinstance(fault, ApiError):
         return fault.denied or (400 <= fault.status < 500 and not is_for_all(fault))
     return isinstance(fault, ConflictError)

@@ -31,7 +31,7 @@ class Scale(NamedTuple):
 
 
 class ScaleStore:
-    """The scales of Deployments at the API server."""
+    """Reads and writes the replicas of Deployments at the API server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -80,7 +80,7 @@ _DECODER: Final = msgspec.json.Decoder(_Scale)
 
 
 def _decoded(raw: bytes) -> Scale:
-    found = answered(_DECODER, raw)
-    meta = found.metadata
+    decoded = answered(_DECODER, raw)
+    meta = decoded.metadata
     # The API server omits 0.
-    return Scale(meta.uid, meta.resource_version, found.spec.replicas or 0)
+    return Scale(meta.uid, meta.resource_version, decoded.spec.replicas or 0)

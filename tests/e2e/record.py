@@ -157,7 +157,10 @@ def provocations(plane: Plane) -> dict[str, Callable[[], Any]]:
         ),
         "server_side_apply_of_taints": lambda: applied(api, LOST),
         "full_update_without_taints": lambda: updated(api),
-        "mark_hardened": lambda: (taint(api, TAINT, THEIRS), mark(api, NAME, "NoSchedule")),
+        "mark_becomes_no_schedule": lambda: (
+            taint(api, TAINT, THEIRS),
+            mark(api, NAME, "NoSchedule"),
+        ),
         "mark_removed": lambda: mark(api, NAME, None),
         "create": lambda: created(api),
     }

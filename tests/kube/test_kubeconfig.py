@@ -244,12 +244,12 @@ class TestPlugin:
 
     async def test_plugin_has_empty_stdin_when_not_interactive(self, tmp_path: Path) -> None:
         command = script(tmp_path, f"cat > {tmp_path}/read\necho '{credential(token='t')}'")
-        await plugin.ask(exec_entry(command), ALONE)
+        await plugin.run(exec_entry(command), ALONE)
         assert not (tmp_path / "read").read_text()
 
     async def test_certificate_of_plugin_is_encoded_as_in_kubeconfig(self, tmp_path: Path) -> None:
         answer = credential(clientCertificateData="PEM", clientKeyData="KEY")
-        credentials = await plugin.ask(exec_entry(script(tmp_path, f"echo '{answer}'")), ALONE)
+        credentials = await plugin.run(exec_entry(script(tmp_path, f"echo '{answer}'")), ALONE)
         assert {name: base64.b64decode(text) for name, text in credentials.fields.items()} == {
             "client-certificate-data": b"PEM",
             "client-key-data": b"KEY",
@@ -282,7 +282,7 @@ class TestPlugin:
     ) -> None:
         command = script(tmp_path, text)
         with pytest.raises(InvalidInputError) as caught:
-            await plugin.ask(exec_entry(command), ALONE)
+            await plugin.run(exec_entry(command), ALONE)
         assert str(caught.value).startswith(f"plugin {command}: {problem}")
         assert "\n" not in str(caught.value)
 
@@ -290,13 +290,13 @@ class TestPlugin:
         hint = "Install it:\n  see the\n  manual"
         with pytest.raises(InvalidInputError, match=r"^plugin no-such-plugin: No such file .*; "
                            r"Install it: see the manual$"):  # fmt: skip
-            await plugin.ask(exec_entry("no-such-plugin", installHint=hint), ALONE)
+            await plugin.run(exec_entry("no-such-plugin", installHint=hint), ALONE)
 
     async def test_plugin_is_stopped_when_it_does_not_end(self, tmp_path: Path) -> None:
         command = script(tmp_path, "exec sleep 1000")
         async with asyncio.timeout(30):
             with pytest.raises(InvalidInputError, match=r"no answer within 0\.05 s$"):
-                await plugin.ask(exec_entry(command), ALONE, 0.05)
+                await plugin.run(exec_entry(command), ALONE, 0.05)
 
     async def test_plugin_without_api_version_is_rejected(self, tmp_path: Path) -> None:
         user = {"exec": {"command": "p"}}

@@ -11,7 +11,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from core.model.errors import UnavailableError
 from kube.client import Client
-from kube.credentials import BEARER, follow_token
+from kube.credentials import BEARER, use_token_file
 from kube.kubeconfig import load
 from kube.stores.objects import nodes
 from serving import tls
@@ -68,7 +68,7 @@ async def test_inline_token_is_sent_while_token_file_is_missing(tmp_path: Path) 
 def test_previous_token_is_used_when_file_has_no_valid_token(tmp_path: Path, found: bytes) -> None:
     (tmp_path / "token").write_bytes(found)
     settings = package.Configuration(api_key={BEARER: "before"})
-    follow_token(tmp_path / "token", settings)
+    use_token_file(tmp_path / "token", settings)
     settings.refresh_api_key_hook(settings)  # type: ignore[misc]
     assert settings.api_key == {BEARER: "before"}
 
@@ -110,7 +110,7 @@ async def test_in_cluster_token_is_renewed_over_tls(tmp_path: Path) -> None:
     )
     settings = package.Configuration()
     loader.load_and_set(settings)  # type: ignore[no-untyped-call]
-    follow_token(tmp_path / "token", settings)
+    use_token_file(tmp_path / "token", settings)
     async with Client(package.ApiClient(settings)) as client:
         await nodes(client).get("n")
         (tmp_path / "token").write_text("second")

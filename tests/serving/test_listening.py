@@ -8,7 +8,7 @@ import pytest
 from core.config.programs import ExtenderConfig, WebhookConfig
 from core.model.errors import InvalidInputError
 from serving import http
-from serving.connections import everywhere
+from serving.connections import bind_everywhere
 from tests.support.clock import FakeClock
 
 DEFAULTS = (ExtenderConfig().listen, WebhookConfig().listen, WebhookConfig().metrics_listen)
@@ -46,7 +46,7 @@ async def test_program_listens_on_all_ipv4_and_ipv6_addresses_by_default(
 
 
 def test_program_listens_on_ipv4_when_ipv6_is_missing() -> None:
-    with everywhere(0, ipv6=False) as bound:
+    with bind_everywhere(0, ipv6=False) as bound:
         assert bound.family == socket.AF_INET
         with socket.create_connection(("127.0.0.1", bound.getsockname()[1])):
             pass

@@ -21,7 +21,7 @@ from kube.stores.ca_store import Registered, Registration, Secret, SecretStore
 from runtime.clock import Clock
 from serving.tls import Pair
 from serving.tls_contexts import ServingCertificate
-from webhook.certs import Certificates, Reports, Stores
+from webhook.certs import Certificates
 
 START = int(time.time()) - 3600
 """Start of the tests' time. TLS checks the real time, and tests last less than an hour."""
@@ -145,12 +145,14 @@ def replica(
 ) -> tuple[Certificates, ServingCertificate]:
     serving, way = ServingCertificate(), way or Way()
     made = Certificates(
-        Stores(_Secrets(cluster, way), _Registration(cluster, way)),
+        _Secrets(cluster, way),
+        _Registration(cluster, way),
         serving,
-        ["localhost", "127.0.0.1"],
-        clock,
+        names=["localhost", "127.0.0.1"],
+        clock=clock,
         soak_seconds=SOAK,
-        reports=Reports(lambda reason, note: cluster.told.append((reason, note)), count_repair),
+        record_event=lambda reason, note: cluster.told.append((reason, note)),
+        count_repair=count_repair,
     )
     return made, serving
 

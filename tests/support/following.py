@@ -12,7 +12,7 @@ from kube.decode.kinds import KINDS, AnyKind
 from kube.freshness import Freshness, WatchSink
 from kube.inventory import Inventory, Undecodable
 from kube.listing import WHOLE, Part
-from kube.watch import Pauses, watch_objects
+from kube.watch import watch_objects
 from runtime.clock import SystemClock
 from runtime.metrics import WatchMetrics
 from tests.support.fake_api import PODS, FakeApi
@@ -140,7 +140,8 @@ async def following(
             kind,
             bench.seen,
             part,
-            pauses=Pauses(sleep=waits, jitter=lambda: 0.0),
+            sleep=waits,
+            jitter=lambda: 0.0,
         )
         task = asyncio.create_task(following)
         try:

@@ -127,7 +127,7 @@ async def test_certificate_is_served_from_files(tmp_path: Path) -> None:
 
 
 async def test_certificate_and_client_ca_are_reloaded_when_files_change(tmp_path: Path) -> None:
-    """Files may change between the first load and the start of `follow`."""
+    """Files may change between the first load and the start of `run`."""
     cert, key, ca = tmp_path / "tls.crt", tmp_path / "tls.key", tmp_path / "ca"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)

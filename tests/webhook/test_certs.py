@@ -460,7 +460,7 @@ FULL = replace(OLD, old=tuple(tls.make_ca(START).certificate for _ in range(OLD_
 
 
 @pytest.mark.parametrize(
-    ("trust", "after", "asked", "next_trusted", "old_unused", "changes"),
+    ("trust", "after", "requested", "next_trusted", "old_unused", "changes"),
     [
         (TRUST, 0, False, False, True, False),
         (TRUST, 0, True, False, True, True),
@@ -481,10 +481,12 @@ FULL = replace(OLD, old=tuple(tls.make_ca(START).certificate for _ in range(OLD_
     ids=count(),  # ids must not contain START, which differs between workers
 )
 def test_trust_advances_when_stage_is_due(
-    trust: Trust, after: int, asked: bool, next_trusted: bool, old_unused: bool, changes: bool
+    trust: Trust, after: int, requested: bool, next_trusted: bool, old_unused: bool, changes: bool
 ) -> None:
     now = START + after
-    found = advance(trust, now, asked=asked, next_trusted=next_trusted, old_unused=old_unused)
+    found = advance(
+        trust, now, requested=requested, next_trusted=next_trusted, old_unused=old_unused
+    )
     assert (found != trust) is changes
     assert Trust.decode(found.encode(), now) == found
     if found.next == trust.next:

@@ -73,7 +73,7 @@ class World:
         for ca in trusted:
             self.bundled_at.setdefault(ca, self.clock.seconds)
 
-    async def look(self, number: int) -> None:
+    async def run_round(self, number: int) -> None:
         """Run one round of a replica, then check the certificate that it serves."""
         one = self.replicas[number]
         before = one.certificates.signed_by
@@ -94,7 +94,7 @@ class World:
             self.clock.seconds = min(end, self.clock.seconds + GAP_SECONDS)
             for number, one in enumerate(self.replicas):
                 one.way.down = self.clock.seconds < one.back_at
-                await self.look(number)
+                await self.run_round(number)
 
     async def do(self, what: str, number: int, amount: int, garbage: bytes) -> None:
         """Run one step of KINDS."""
@@ -107,7 +107,7 @@ class World:
                 return
         match what:
             case "look":
-                await self.look(number)
+                await self.run_round(number)
             case "wait":
                 await self.wait(5 * amount)
             case "rotate":
@@ -132,12 +132,12 @@ class World:
         able = [n for n, one in enumerate(self.replicas) if not one.way.down]
         if not able or not self.cluster.data:
             return
-        await self.look(able[0])
+        await self.run_round(able[0])
         if data is not None:
             self.cluster.tamper_secret(data)
         if bundle is not None:
             self.cluster.tamper_bundle(bundle)
-        await self.look(able[0])
+        await self.run_round(able[0])
 
 
 @pytest.mark.law  # without the coverage tracer it is several times faster

@@ -33,7 +33,7 @@ TAINTS: dict[str, list[dict[str, Any]] | None] = {
     "kubelet_update": None,
     "mark_added_foreign_taints": [THEIRS, LOST, PREFER_NO_SCHEDULE],
     "mark_dry_run": [BARE],
-    "mark_hardened": [NO_SCHEDULE, THEIRS],
+    "mark_becomes_no_schedule": [NO_SCHEDULE, THEIRS],
     "mark_removed": [THEIRS],
     "server_side_apply_of_taints": [LOST, PREFER_NO_SCHEDULE],
     "strategic_patch_of_taints": [THEIRS, PREFER_NO_SCHEDULE],

@@ -48,7 +48,7 @@ def respond(body: bytes) -> bytes:
             [{"op": "add", "path": "/spec/taints", "value": [GPU, LOST, PREFER_NO_SCHEDULE]}],
         ),
         (
-            "mark_hardened",
+            "mark_becomes_no_schedule",
             [{"op": "add", "path": "/spec/taints", "value": [GPU, NO_SCHEDULE, LOST]}],
         ),
         ("mark_removed", [{"op": "add", "path": "/spec/taints", "value": [GPU, LOST]}]),

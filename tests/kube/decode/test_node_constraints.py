@@ -307,7 +307,7 @@ def test_unsupported_field_is_named(changes: Json, field: str | None) -> None:
 
 
 def test_tolerations_of_daemon_pod_are_decoded() -> None:
-    """Hard marks need them. Other node constraints are dropped: the pod never moves."""
+    """NoSchedule marks need them. Other node constraints are dropped: the pod never moves."""
     found = pod(
         metadata__ownerReferences=[{"kind": "DaemonSet", "name": "d", "controller": True}],
         spec__nodeSelector={"a": "b"},

@@ -445,7 +445,7 @@ class TestPodTerms:
         assert 0 < beyond < 1000
 
     def test_selected_pods_cost_more_when_term_has_many_requirements(self) -> None:
-        """Terms of 80 requirements about 20,000 pods made a pass three times as long."""
+        """Terms of 80 requirements about 20,000 pods made a reconciliation three times as long."""
         many = 5 * REQUIREMENTS_PER_COUNTED_POD
         pods = []
         for number in range(1000):
@@ -806,7 +806,7 @@ class TestNodeBoundPods:
         assert _beyond([*daemons, *tame]) == [f"a{n:05}" for n in range(last, TERMS + 9)]
 
     def test_bound_daemon_pod_keeps_tolerations_when_beyond_budget(self) -> None:
-        """They decide whether pods of its DaemonSet could return after a hard mark."""
+        """They decide whether pods of its DaemonSet could return after a NoSchedule mark."""
         node_constraints = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
         terms = tuple(_own_term("d", n) for n in range(TERMS + 4))
         one = replace(
