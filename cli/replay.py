@@ -32,8 +32,6 @@ from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING, RUN_METRICS
 from sim.simulated_load import DAY_MS, HOUR_MS, SimulatedLoad
 from sim.variants import EMPTY, Document, Variant
 
-PAGE: Final = "html"
-"""Format of the file of --page."""
 USUAL: Final = "usual"
 BUILT_IN: Final = "built in"
 COMMENT_CHARS: Final = 96
@@ -108,7 +106,7 @@ def save(answer: Replayed, options: Options) -> None:
     if options.recommend is not None and answer.recommended is not None:
         files.write_text(options.recommend, answer.recommended.file)
     if options.page is not None:
-        output.write_answer(answer, PAGE, options.page)
+        output.write_answer(answer, output.REPLAY_PAGE, options.page)
 
 
 # Load and variants

@@ -25,8 +25,8 @@ def command() -> None:
 
 
 @command.command("schema")
-@output.option("SettingsSchema", "json")
-def schema(form: str) -> None:
+@output.option(output.SETTINGS, output.JSON)
+def schema(form: output.Format[SettingsSchema]) -> None:
     """Print every setting; as JSON Schema by default, for editors and charts."""
     output.print_answer(SettingsSchema(), form)
 

@@ -30,21 +30,21 @@ class Rows(NamedTuple):
     view: RowOptions
 
 
-def part(answer: Planned) -> Rows:
-    """Return the rows of a plan."""
+def rows_of(answer: Planned) -> Rows:
+    """Return the rows of a plan, in the order of --sort-by."""
     key = SORT_KEYS[answer.view.sort_by]
     return Rows(sorted(answer.rows, key=lambda row: (key(row), row.name)), answer.view)
 
 
 def wide(answer: Planned) -> str:
     """Return a table of all nodes; columns that do not fit a terminal are left out."""
-    rows, view = part(answer)
+    rows, view = rows_of(answer)
     headings = (*HEADINGS, *view.label_columns, REASONS)
     every = [dict(zip(headings, _cells(row, view), strict=True)) for row in rows]
     return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
 
-def wide_of_several(parts: Sequence[ClusterPart]) -> str:
+def wide_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     """Return a table of the nodes of several clusters; a cluster with an error is one row."""
     view = _view(parts)
     columns = (*HEADINGS, *view.label_columns, REASONS)
@@ -61,7 +61,7 @@ def wide_of_several(parts: Sequence[ClusterPart]) -> str:
     return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
 
-def _view(parts: Sequence[ClusterPart]) -> RowOptions:
+def _view(parts: Sequence[ClusterPart[Rows]]) -> RowOptions:
     return next((one.part.view for one in parts if one.part is not None), RowOptions())
 
 
@@ -96,12 +96,12 @@ def _cells(row: NodeRow, view: RowOptions) -> tuple[str, ...]:
 
 def comma_separated(answer: Planned) -> str:
     """Return the rows as CSV; requested is a share, the age is in seconds."""
-    rows, view = part(answer)
+    rows, view = rows_of(answer)
     lines = [] if view.no_headers else [_csv_headings(view)]
     return _csv([*lines, *(_csv_cells(row, view) for row in rows)])
 
 
-def comma_separated_of_several(parts: Sequence[ClusterPart]) -> str:
+def comma_separated_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     """Return the rows of several clusters as CSV; a cluster with an error is one row."""
     view = _view(parts)
     headings = _csv_headings(view)
@@ -145,10 +145,10 @@ def _csv_cells(row: NodeRow, view: RowOptions) -> tuple[object, ...]:
 
 def names(answer: Planned) -> str:
     """Return the removable nodes as arguments for kubectl, a line each."""
-    return "".join(f"{name}\n" for name in _names(part(answer)))
+    return "".join(f"{name}\n" for name in _names(rows_of(answer)))
 
 
-def names_of_several(parts: Sequence[ClusterPart]) -> str:
+def names_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     """Return the removable nodes of several clusters, each after its context."""
     return "".join(
         f"{printable(one.context)} {name}\n"

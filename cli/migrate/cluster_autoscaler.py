@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cli.migrate.given import SHELL, containers, field, is_autoscaler, words
+from cli.migrate.settings_file import SHELL, containers, field, is_autoscaler, words
 from cli.migrate.tool import DRAINING, OBSERVE, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import DURATION, FLAG, INTERVAL, MODE, NUMBER, SHARE, read
 

@@ -6,7 +6,7 @@ The JSON is in a ConfigMap, in values of the Helm chart, or in a file of its own
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cli.migrate.given import containers, field, parse_json
+from cli.migrate.settings_file import containers, field, parse_json
 from cli.migrate.tool import DRAINING, OBSERVE, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import (
     COUNT_FROM_1,

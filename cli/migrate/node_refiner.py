@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cli.migrate.given import field
+from cli.migrate.settings_file import field
 from cli.migrate.tool import DRAINING, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import COUNT, MINUTES, MODE, NUMBER
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from cli.migrate import cluster_autoscaler, node_compactor, node_refiner
-from cli.migrate.given import field, objects
+from cli.migrate.settings_file import field, objects
 from cli.migrate.tool import Migrated, SourceSetting, Tool
 from cli.migrate.values import shown
 from core.model.errors import InvalidInputError

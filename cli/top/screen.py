@@ -1,8 +1,8 @@
-"""Lay out one screen of `ebb top` from the state of the page; a pure function of its arguments."""
+"""One screen of `ebb top`: its layout from the state of the page, and its keys; pure functions."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -24,6 +24,13 @@ COLORS: Final = {
     "removable": "green",
 }
 """Color of a node by the key of its state. The state is also written out."""
+
+QUIT: Final = frozenset("qQ\x03")
+ESCAPE: Final = "\x1b"
+DELETE: Final = frozenset("\x7f\x08")
+SCROLL: Final = {"\x1b[A": -1, "\x1b[B": 1, "\x1b[5~": -10, "\x1b[6~": 10}
+"""Nodes by which a key scrolls: arrows, PageUp, PageDown."""
+FILTER_CHARS_MAX: Final = 63
 
 
 def _share(name: str) -> Callable[[Node], tuple[int, str]]:
@@ -151,3 +158,34 @@ def _footer(view: ScreenState) -> Text:
     if view.typing:
         return Text("type a filter; Enter keeps it, Esc removes it", style="reverse")
     return Text(f"q quit  s sort (by {view.sort})  / filter  arrows scroll", style="reverse")
+
+
+def press(view: ScreenState, key: str, nodes: int) -> ScreenState | None:
+    """Return the view after a key; None to quit. *nodes*: number of nodes that match the filter.
+
+    A key is a character, or the escape sequence of a special key.
+    """
+    if view.typing:
+        return _type(view, key)
+    if key in QUIT:
+        return None
+    if key == "s":
+        names = list(SORTS)
+        after = names[(names.index(view.sort) + 1) % len(names)]
+        return replace(view, sort=after, offset=0)
+    if key in ("/", ESCAPE):
+        return replace(view, typing=key == "/", filter="", offset=0)
+    moved = view.offset + SCROLL.get(key, 0)
+    return replace(view, offset=max(0, min(moved, nodes - 1)))
+
+
+def _type(view: ScreenState, key: str) -> ScreenState:
+    if key in "\r\n":
+        return replace(view, typing=False)
+    if key == ESCAPE:
+        return replace(view, typing=False, filter="")
+    if key in DELETE:
+        return replace(view, filter=view.filter[:-1])
+    if key.isprintable() and len(view.filter) < FILTER_CHARS_MAX:
+        return replace(view, filter=view.filter + key)
+    return view

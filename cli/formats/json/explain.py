@@ -6,8 +6,7 @@ from typing import Any
 from cli.answers import NodeExplained, PodExplained, Reasons
 from cli.explain.explainer import NodeAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
-from cli.formats.json import leader
-from cli.formats.json.numbers import DIGITS
+from cli.formats.json import DIGITS, leader
 from cli.input.mark_status import MarkStatus
 from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason

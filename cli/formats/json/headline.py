@@ -3,7 +3,7 @@
 from typing import Any
 
 from cli.explain.headline import Cost, Headline
-from cli.formats.json.numbers import DIGITS
+from cli.formats.json import DIGITS
 
 
 def headline(one: Headline) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from cli.answers import Planned
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
 from cli.explain.headline import Cost
-from cli.formats.json import leader
+from cli.formats.json import DIGITS, leader
 from cli.formats.json.headline import devices, headline
-from cli.formats.json.numbers import DIGITS
 from cli.nodes import NodeRow
 from cli.terminal import printable
 from core.config.settings import API_VERSION

@@ -142,12 +142,14 @@ def row(status: ClusterStatus) -> tuple[str, ...]:
     )
 
 
-def several(parts: Sequence[ClusterPart]) -> str:
+def several(parts: Sequence[ClusterPart[tuple[str, ...]]]) -> str:
     """Return a table with a row for each cluster."""
     return render(lambda out: say(out, *table_of_several(parts, out.width)))
 
 
-def table_of_several(parts: Sequence[ClusterPart], width: int) -> Iterator[Table | str]:
+def table_of_several(
+    parts: Sequence[ClusterPart[tuple[str, ...]]], width: int
+) -> Iterator[Table | str]:
     """Yield a table with a row for each cluster; without an answer the row has the error."""
     unread = [NONE] * (len(SEVERAL) - 2)
     rows = [
