@@ -50,19 +50,19 @@ def wide_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     columns = (*HEADINGS, *view.label_columns, REASONS)
     headings = (columns[0], CONTEXT, *columns[1:])
     every: list[dict[str, str]] = []
-    for one in parts:
-        if one.part is None:
+    for cluster in parts:
+        if cluster.part is None:
             none = dict.fromkeys(headings, NONE)
-            every.append({**none, CONTEXT: one.context, REASONS: f"not read: {one.error}"})
+            every.append({**none, CONTEXT: cluster.context, REASONS: f"not read: {cluster.error}"})
             continue
-        for row in one.part.rows:
+        for row in cluster.part.rows:
             cells = dict(zip(columns, _cells(row, view), strict=True))
-            every.append({**cells, CONTEXT: one.context})
+            every.append({**cells, CONTEXT: cluster.context})
     return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
 
 def _view(parts: Sequence[ClusterPart[Rows]]) -> RowOptions:
-    return next((one.part.view for one in parts if one.part is not None), RowOptions())
+    return next((cluster.part.view for cluster in parts if cluster.part is not None), RowOptions())
 
 
 def _table(
@@ -106,11 +106,11 @@ def comma_separated_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     view = _view(parts)
     headings = _csv_headings(view)
     lines: list[Sequence[object]] = [] if view.no_headers else [(*headings, CONTEXT, "error")]
-    for one in parts:
-        if one.part is None:
-            lines.append((*[""] * len(headings), one.context, one.error))
+    for cluster in parts:
+        if cluster.part is None:
+            lines.append((*[""] * len(headings), cluster.context, cluster.error))
         else:
-            lines += [(*_csv_cells(row, view), one.context, "") for row in one.part.rows]
+            lines += [(*_csv_cells(row, view), cluster.context, "") for row in cluster.part.rows]
     return _csv(lines)
 
 
@@ -118,7 +118,7 @@ def _csv(lines: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for line in lines:
-        writer.writerow([printable(str(one)) for one in line])
+        writer.writerow([printable(str(cell)) for cell in line])
     return out.getvalue()
 
 
@@ -151,10 +151,10 @@ def names(answer: Planned) -> str:
 def names_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     """Return the removable nodes of several clusters, each after its context."""
     return "".join(
-        f"{printable(one.context)} {name}\n"
-        for one in parts
-        if one.part is not None
-        for name in _names(one.part)
+        f"{printable(cluster.context)} {name}\n"
+        for cluster in parts
+        if cluster.part is not None
+        for name in _names(cluster.part)
     )
 
 

@@ -37,9 +37,9 @@ def read(environment: Environment, where: ClusterOptions) -> ClusterInput:
     several contexts.
     """
     if where.from_file:
-        found = _read_dumps(where.from_file, _installation(where), setup=where.setup)
-        return _with_source(found, where)
-    return read_live(environment, where).found
+        cluster_input = _read_dumps(where.from_file, _installation(where), setup=where.setup)
+        return _with_source(cluster_input, where)
+    return read_live(environment, where).cluster_input
 
 
 def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
@@ -53,9 +53,9 @@ def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
         raise click.UsageError("--context: the command shows one cluster; give it once")
     installation = _installation(where)
     context = where.contexts[0] if where.contexts else None
-    (found_at,) = connecting(environment, where, [context])
-    reading = asyncio.run(live.read_lists(found_at, installation, sys.stderr, setup=where.setup))
-    return reading._replace(found=_with_source(reading.found, where))
+    (connection,) = connecting(environment, where, [context])
+    reading = asyncio.run(live.read_lists(connection, installation, sys.stderr, setup=where.setup))
+    return reading._replace(cluster_input=_with_source(reading.cluster_input, where))
 
 
 def read_each(
@@ -72,7 +72,7 @@ def read_each(
     installation = _installation(where)
     every = connecting(environment, where, where.contexts)
     return asyncio.run(
-        live.read_each(every, installation, lambda found: answer(_with_source(found, where)))
+        live.read_each(every, installation, lambda read: answer(_with_source(read, where)))
     )
 
 
@@ -94,8 +94,8 @@ def connecting(
     return [live.Connecting(path, context, where.overrides) for context in contexts]
 
 
-def _with_source(found: ClusterInput, where: ClusterOptions) -> ClusterInput:
-    return replace(found, config_from=where.config) if where.config else found
+def _with_source(cluster_input: ClusterInput, where: ClusterOptions) -> ClusterInput:
+    return replace(cluster_input, config_from=where.config) if where.config else cluster_input
 
 
 def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool) -> ClusterInput:

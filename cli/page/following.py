@@ -40,7 +40,7 @@ async def until_signal(show: Callable[[Worker], Coroutine[Any, Any, None]]) -> N
 
 async def until_first_ends(*works: Coroutine[Any, Any, None]) -> None:
     """Run several coroutines until one ends, and cancel the others. Raises: as the first."""
-    tasks = [asyncio.create_task(one) for one in works]
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

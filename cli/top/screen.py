@@ -98,7 +98,7 @@ def selected(state: State, view: ScreenState) -> Sequence[Node]:
 
 def _labels(state: State) -> Mapping[str, str]:
     """Return the label of each state of a node by its key, in the order of the states."""
-    return {one["key"]: one["label"] for one in state["states"]}
+    return {state_of_node["key"]: state_of_node["label"] for state_of_node in state["states"]}
 
 
 def _head(state: State, banners: Sequence[str], view: ScreenState) -> Iterator[str]:
@@ -112,9 +112,9 @@ def _head(state: State, banners: Sequence[str], view: ScreenState) -> Iterator[s
     yield from (f"{name}: {text}" for name, text in leader.get("savings", ()))
     counts = Counter(node["state"] for node in state["nodes"])
     labels = _labels(state)
-    told = ", ".join(f"{label} {counts[key]}" for key, label in labels.items() if counts[key])
+    counted = ", ".join(f"{label} {counts[key]}" for key, label in labels.items() if counts[key])
     pending = len(state["pending"]["pods"]) + state["pending"]["more"]
-    yield f"{plural(len(state['nodes']), 'node')}: {told}. {plural(pending, 'Pending pod')}."
+    yield f"{plural(len(state['nodes']), 'node')}: {counted}. {plural(pending, 'Pending pod')}."
     yield f"filter: {view.filter}" if view.filter or view.typing else ""
 
 
@@ -150,8 +150,8 @@ def _bar(percent: int | None) -> str:
 
 
 def _moves(state: State) -> Iterator[str]:
-    for one in (state["leader"] or {}).get("moves", ()):
-        yield f"moving {one['pod']} of {one['deployment']} from {one['node']}: {one['step']}"
+    for move in (state["leader"] or {}).get("moves", ()):
+        yield f"moving {move['pod']} of {move['deployment']} from {move['node']}: {move['step']}"
 
 
 def _footer(view: ScreenState) -> Text:
