@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
@@ -15,13 +15,13 @@ from core.engine.plan import Plan
 from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
-    from cli.doctor.finding import Diagnosis
     from cli.explain.explainer import NodeAnswer, PodAnswer
     from cli.input.mark_status import MarkStatus
-    from cli.input.overview import ClusterStatus
     from sim.fewest_nodes import NodesNeeded
     from sim.recording import Recording
     from sim.report import RunMetric
+
+Part = TypeVar("Part")
 
 
 class RowOptions(NamedTuple):
@@ -172,24 +172,11 @@ class Replayed:
         return [variant for variant in self.variants if variant.settings]
 
 
-class ClusterPart(NamedTuple):
-    """The answer for one of several clusters, in the form of an output format."""
+class ClusterPart(NamedTuple, Generic[Part]):
+    """The answer for one of several clusters, as an output format needs it."""
 
     context: str
-    part: Any
-    """The answer, as the function `part` of the format returns it; None if there is an error."""
+    part: Part | None
+    """Result of `Several.part` of the output format; None if there is an error."""
     error: str = ""
     """Error because of which the cluster could not be read; empty if it was."""
-
-
-if TYPE_CHECKING:
-    Answer = (
-        Planned
-        | NodeExplained
-        | PodExplained
-        | ClusterStatus
-        | Diagnosis
-        | Reasons
-        | SettingsSchema
-        | Replayed
-    )

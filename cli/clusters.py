@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
@@ -11,58 +11,22 @@ from cli import output
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.answers import Answer, ClusterPart
-    from cli.input.live import ClusterOutcome
     from cli.input.source import ClusterOptions
 
-Command = Callable[..., "Answered"]
+Answer = TypeVar("Answer")
 FAULT: Final = 2
 """Exit code if a cluster could not be read."""
 
 
-class Answered(NamedTuple):
+class Answered(NamedTuple, Generic[Answer]):
     """The answer for one cluster."""
 
-    answer: "Answer"
+    answer: Answer
     found: bool
     """Whether there are findings for --exit-code."""
 
 
-def options(answer: str, findings: str) -> Callable[[Command], Callable[..., None]]:
-    """Add the options that select clusters and the output of this type of answer.
-
-    The command receives a ClusterInput for each cluster, and returns its answer. *findings*:
-    help of --exit-code.
-    """
-
-    def decorate(command: Command) -> Callable[..., None]:
-        @wraps(command)
-        def wrapped(
-            environment: source.Environment,
-            where: "ClusterOptions",
-            /,
-            *,
-            form: str,
-            exit_code: bool,
-            **given: Any,  # noqa: ANN401 by option
-        ) -> None:
-            from cli.input import reader  # noqa: PLC0415
-
-            if len(where.contexts) > 1:
-                output.check_several(form, answer)
-                outcomes = reader.read_each(
-                    environment, where, lambda one: _part(command(one, **given), form)
-                )
-                found = _print_each(outcomes, form, answer)
-            else:
-                one, found = command(reader.read(environment, where), **given)
-                output.print_answer(one, form)
-            output.exit_if(exit_code and found)
-
-        with_output = output.option(answer)(output.exit_code_option(findings)(wrapped))
-        return source.several_options(with_output)
-
-    return decorate
+Command = Callable[..., Answered[Answer]]
 
 
 class _Part(NamedTuple):
@@ -73,33 +37,76 @@ class _Part(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def _part(answered: Answered, form: str) -> _Part:
-    answer, found = answered
-    return _Part(output.part(answer, form), found, tuple(output.warnings(answer, form)))
+def options(
+    formats: output.Formats[Answer], findings: str
+) -> Callable[[Command[Answer]], Callable[..., None]]:
+    """Add the options that select clusters and one of the output formats.
+
+    The command receives a ClusterInput for each cluster, and returns its answer. *findings*:
+    help of --exit-code.
+    """
+
+    def decorate(command: Command[Answer]) -> Callable[..., None]:
+        @wraps(command)
+        def wrapped(
+            environment: source.Environment,
+            where: "ClusterOptions",
+            /,
+            *,
+            form: output.Format[Answer],
+            exit_code: bool,
+            **values: Any,  # noqa: ANN401 by option
+        ) -> None:
+            from cli.input import reader  # noqa: PLC0415
+
+            if len(where.contexts) > 1:
+                several = output.several(form, formats)
+                found = _print_each(environment, where, several, form.name, command, values)
+            else:
+                answer, found = command(reader.read(environment, where), **values)
+                output.print_answer(answer, form)
+            output.exit_if(exit_code and found)
+
+        with_output = output.option(formats)(output.exit_code_option(findings)(wrapped))
+        return source.several_options(with_output)
+
+    return decorate
 
 
-def _print_each(outcomes: "list[ClusterOutcome[_Part]]", form: str, answer: str) -> bool:
+def _print_each(
+    environment: source.Environment,
+    where: "ClusterOptions",
+    several: output.Several[Answer],
+    form: str,
+    command: Command[Answer],
+    values: dict[str, Any],
+) -> bool:
     """Print the answers for all clusters; return whether there are findings.
 
     Exits with FAULT if a cluster could not be read.
     """
-    for one in outcomes:
-        lines = [*one.warnings.splitlines(), *(one.answer.warnings if one.answer else ())]
-        lines += [f"ebb: {line}" for line in one.error.splitlines()]
-        sys.stderr.writelines(f"{one.context}: {line}\n" for line in map(_printable, lines))
-    output.print_several([_cluster_part(one) for one in outcomes], form, answer)
-    if any(one.answer is None for one in outcomes):
-        click.get_current_context().exit(FAULT)
-    return any(one.answer.found for one in outcomes if one.answer)
-
-
-def _cluster_part(one: "ClusterOutcome[_Part]") -> "ClusterPart":
     from cli.answers import ClusterPart  # noqa: PLC0415 the engine is slow to import
+    from cli.input import reader  # noqa: PLC0415
+    from cli.input.cluster_input import ClusterInput  # noqa: PLC0415
+    from cli.terminal import printable  # noqa: PLC0415
 
-    return ClusterPart(one.context, one.answer.part if one.answer else None, one.error)
+    def part(cluster_input: ClusterInput) -> _Part:
+        answer, found = command(cluster_input, **values)
+        return _Part(several.part(answer), found, tuple(output.warnings(answer, form)))
 
-
-def _printable(text: str) -> str:
-    from cli.terminal import printable  # noqa: PLC0415 help needs no terminal
-
-    return printable(text)
+    outcomes = reader.read_each(environment, where, part)
+    for outcome in outcomes:
+        lines = outcome.warnings.splitlines()
+        lines += outcome.answer.warnings if outcome.answer else ()
+        lines += [f"ebb: {line}" for line in outcome.error.splitlines()]
+        sys.stderr.writelines(f"{outcome.context}: {printable(line)}\n" for line in lines)
+    parts = [
+        ClusterPart(
+            outcome.context, outcome.answer.part if outcome.answer else None, outcome.error
+        )
+        for outcome in outcomes
+    ]
+    sys.stdout.write(several.text(parts))
+    if any(outcome.answer is None for outcome in outcomes):
+        click.get_current_context().exit(FAULT)
+    return any(outcome.answer.found for outcome in outcomes if outcome.answer)

@@ -74,9 +74,9 @@ def play(options: Options, open_url: Callable[[str], object] = webbrowser.open) 
     began = time.perf_counter()
     total = load.duration_ms // HOUR_MS
     with _bars(out, total) if out.is_terminal else _lines(out, total) as on_progress:
-        scenarios = [with_timers(one, options.scale_down_timers) for one in DEMO]
+        scenarios = [with_timers(scenario, options.scale_down_timers) for scenario in DEMO]
         if options.page:
-            scenarios = [recorded(one) for one in scenarios]
+            scenarios = [recorded(scenario) for scenario in scenarios]
         results = run_all(
             scenarios, load, seed=seed, wire=wire, on_progress=on_progress, given=given
         )
@@ -132,7 +132,7 @@ def _bars(out: Console, total: int) -> Iterator[OnProgress]:
         TextColumn("{task.description:>16}"), BarColumn(), TextColumn("{task.completed:>3} h"),
         TimeElapsedColumn(), console=out,
     ) as progress:  # fmt: skip
-        tasks = {one.name: progress.add_task(one.name, total=total) for one in DEMO}
+        tasks = {scenario.name: progress.add_task(scenario.name, total=total) for scenario in DEMO}
         yield lambda name, hour: progress.update(tasks[name], completed=hour)
 
 

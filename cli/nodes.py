@@ -53,7 +53,7 @@ class NodeRow:
     @property
     def instance_type(self) -> str:
         """Return the instance type; empty without the label."""
-        return next((self.node.labels[one] for one in TYPE_LABELS if one in self.node.labels), "")
+        return next((self.node.labels[key] for key in TYPE_LABELS if key in self.node.labels), "")
 
 
 SORT_KEYS: Final[Mapping[str, Callable[[NodeRow], Any]]] = {
@@ -73,7 +73,7 @@ SORT_KEYS: Final[Mapping[str, Callable[[NodeRow], Any]]] = {
 def node_rows(plan: Plan, cluster: Cluster, config: Config, now_seconds: int) -> list[NodeRow]:
     """Return a row for each node that the plan names, removable ones first."""
     order = {removal.node: removal.order for removal in plan.removals}
-    reasons = {one.node: _codes(one.blockers) for one in plan.kept}
+    reasons = {node.node: _codes(node.blockers) for node in plan.kept}
     own = Counter(pod.node for pod in cluster.pods if pod.node and not pod.stays_with_node)
     used = cluster.used()
     rows = [
@@ -97,7 +97,7 @@ def node_rows(plan: Plan, cluster: Cluster, config: Config, now_seconds: int) ->
 
 
 def _codes(blockers: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.code for one in blockers))
+    return tuple(dict.fromkeys(blocker.code for blocker in blockers))
 
 
 def _effect(node: Node) -> str:
@@ -112,8 +112,8 @@ def _share(used: Any, node: Node) -> Fraction:  # noqa: ANN401 core.model.resour
 
 def _price(node: Node, config: Config) -> Fraction | None:
     priced = any(
-        all(node.labels.get(key) == value for key, value in one.node_selector)
-        for one in config.prices
+        all(node.labels.get(key) == value for key, value in entry.node_selector)
+        for entry in config.prices
     )
     return config.price_of(node.labels) if priced else None
 
@@ -134,11 +134,11 @@ class LabelRequirement(NamedTuple):
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether the labels meet the requirement."""
         value = labels.get(self.key)
-        found = value is not None if self.values is None else value in self.values
-        return found is not self.negated
+        met = value is not None if self.values is None else value in self.values
+        return met is not self.negated
 
 
-_ONE: Final = re.compile(
+_REQUIREMENT: Final = re.compile(
     r"\s*(?:(?P<absent>!)?\s*(?P<bare>[^\s!=,()]+)"
     r"|(?P<key>[^\s!=,()]+)\s*(?P<sign>==|=|!=)\s*(?P<value>[^\s!=,()]*)"
     r"|(?P<member>[^\s!=,()]+)\s+(?P<word>in|notin)\s*\((?P<list>[^()]*)\))\s*(?:,|\Z)"
@@ -147,15 +147,15 @@ _ONE: Final = re.compile(
 
 def selector(text: str) -> Sequence[LabelRequirement]:
     """Parse a label selector as kubectl does. Raises: InvalidInputError."""
-    found, at = [], 0
+    requirements, at = [], 0
     while at < len(text):
-        match = _ONE.match(text, at)
+        match = _REQUIREMENT.match(text, at)
         if match is None:
             allowed = "requirements such as key=value, key!=value, key, !key, key in (a, b)"
             raise InvalidInputError("--selector", f"{text!r:.200}; allowed: {allowed}")
-        found.append(_requirement(match))
+        requirements.append(_requirement(match))
         at = match.end()
-    return found
+    return requirements
 
 
 def _requirement(match: re.Match[str]) -> LabelRequirement:
@@ -163,7 +163,7 @@ def _requirement(match: re.Match[str]) -> LabelRequirement:
         return LabelRequirement(bare, None, negated=match["absent"] is not None)
     if (key := match["key"]) is not None:
         return LabelRequirement(key, frozenset((match["value"],)), negated=match["sign"] == "!=")
-    values = frozenset(one.strip() for one in match["list"].split(","))
+    values = frozenset(value.strip() for value in match["list"].split(","))
     return LabelRequirement(match["member"], values, negated=match["word"] == "notin")
 
 
@@ -184,7 +184,7 @@ class Selection(NamedTuple):
             node.name
             for node in cluster.nodes
             if (self.namespace is None or node.name in running)
-            and all(one.matches(node.labels) for one in self.requirements)
+            and all(requirement.matches(node.labels) for requirement in self.requirements)
         }
 
     def has(self, pod: Pod) -> bool:
@@ -201,7 +201,7 @@ def shown(plan: Plan, names: Collection[str] | None) -> Plan:
         return plan
     return replace(
         plan,
-        removals=tuple(one for one in plan.removals if one.node in names),
-        kept=tuple(one for one in plan.kept if one.node in names),
+        removals=tuple(removal for removal in plan.removals if removal.node in names),
+        kept=tuple(node for node in plan.kept if node.node in names),
         marked_infeasible=tuple(name for name in plan.marked_infeasible if name in names),
     )

@@ -1,68 +1,353 @@
-"""Print answers: every command passes its answer here, and an output format writes it."""
+"""The output formats of each type of answer, and how a command prints an answer.
+
+A function of the tables imports its module when it runs, because help must be fast.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.answers import Answer, ClusterPart
+    from rich.console import Console
+
+    from cli.answers import (
+        ClusterPart,
+        NodeExplained,
+        Planned,
+        PodExplained,
+        Reasons,
+        Replayed,
+        SettingsSchema,
+    )
+    from cli.doctor.finding import Diagnosis
+    from cli.formats.rows import Rows
+    from cli.input.overview import ClusterStatus
+
+Answer = TypeVar("Answer")
+Json = dict[str, Any] | list[Any]
+Parts = Sequence["ClusterPart[Any]"]
 
 
-class Form(NamedTuple):
-    """An output format; the function `text` of its module converts an answer to text."""
+class Several(NamedTuple, Generic[Answer]):
+    """How a format writes the answers for several clusters as one text."""
+
+    part: Callable[[Answer], Any]
+    """Return what the text needs of the answer for one cluster; the rest does not stay in
+    memory."""
+    text: Callable[[Parts], str]
+    """Join the parts of all clusters."""
+
+
+class Format(NamedTuple, Generic[Answer]):
+    """An output format for one type of answer."""
 
     name: str
-    module: str
-    """Module of the format, imported when the format is requested."""
     help: str
-    of: tuple[str, ...] = ()
-    """Names of the answer types that the format can write; empty: all."""
-    several: tuple[str, ...] = ()
-    """Names of the answer types that the format can write for several clusters at once.
+    text: Callable[[Answer], str]
+    """Convert an answer to text."""
+    several: Several[Answer] | None = None
+    """None: the format cannot write several clusters at once."""
 
-    The function `part` of its module converts the answer of each cluster, and the function
-    `several` joins these parts to one text."""
 
+Formats = tuple[Format[Answer], ...]
 
 FINDINGS: Final = 1
 """Exit code of a command with findings, if --exit-code is given."""
 TABLE: Final = "table"
-PLAN: Final = "Planned"
-STATUS: Final = "ClusterStatus"
-FORMS: Final = (
-    Form(TABLE, "cli.formats.text", "table: for people", several=(STATUS,)),
-    Form("wide", "cli.formats.wide", "wide: a row for each node", of=(PLAN,), several=(PLAN,)),
-    Form("json", "cli.formats.json", "json: for programs", several=(PLAN, STATUS)),
-    Form("yaml", "cli.formats.yaml", "yaml: as json", several=(PLAN, STATUS)),
-    Form("csv", "cli.formats.csv", "csv: as wide", of=(PLAN,), several=(PLAN,)),
-    Form("name", "cli.formats.name", "name: removable nodes", of=(PLAN,), several=(PLAN,)),
-    Form(
-        "markdown",
-        "cli.formats.markdown",
-        "markdown: the page in docs/",
-        of=("Reasons", "SettingsSchema"),
-    ),
-    Form("html", "cli.formats.page", "html: one page that opens offline", of=(PLAN,)),
-    Form("html", "cli.formats.page.lapse", "html: one page that opens offline", of=("Replayed",)),
+JSON: Final = "json"
+FOR_PEOPLE: Final = "table: for people"
+AS_HTML: Final = "html: one page that opens offline"
+AS_MARKDOWN: Final = "markdown: the page in docs/"
+WITHOUT_WARNINGS: Final = frozenset((TABLE, "wide", "csv", "name"))
+"""Formats that do not contain the warnings about an answer."""
+
+
+# The functions of the tables
+
+
+def _text(write: "Callable[[Answer, Console], None]", answer: Answer) -> str:
+    """Return an answer for standard output: with color for a terminal, without for a pipe."""
+    from cli.terminal import render
+
+    return render(lambda out: write(answer, out))
+
+
+def _json(document: Json) -> str:
+    import orjson
+
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def _yaml(document: Json) -> str:
+    from runtime.yaml_text import as_yaml
+
+    return as_yaml(document)
+
+
+def _clusters(parts: Parts) -> Json:
+    from cli.formats.json import list_document
+
+    return list_document(parts)
+
+
+def _json_and_yaml(
+    document: Callable[[Answer], Json], *, several: bool = False
+) -> Formats[Answer]:
+    """Return both formats, which contain the same *document* of an answer."""
+    return (
+        Format(
+            JSON,
+            "json: for programs",
+            lambda answer: _json(document(answer)),
+            Several(document, lambda parts: _json(_clusters(parts))) if several else None,
+        ),
+        Format(
+            "yaml",
+            "yaml: as json",
+            lambda answer: _yaml(document(answer)),
+            Several(document, lambda parts: _yaml(_clusters(parts))) if several else None,
+        ),
+    )
+
+
+def _plan_table(answer: "Planned") -> str:
+    from cli.formats.text import plan
+
+    return _text(plan.write, answer)
+
+
+def _plan_json(answer: "Planned") -> Json:
+    from cli.formats.json import plan
+
+    return plan.document(answer)
+
+
+def _plan_rows(answer: "Planned") -> "Rows":
+    from cli.formats import rows
+
+    return rows.rows_of(answer)
+
+
+def _plan_wide(answer: "Planned") -> str:
+    from cli.formats import rows
+
+    return rows.wide(answer)
+
+
+def _plans_wide(parts: Parts) -> str:
+    from cli.formats import rows
+
+    return rows.wide_of_several(parts)
+
+
+def _plan_csv(answer: "Planned") -> str:
+    from cli.formats import rows
+
+    return rows.comma_separated(answer)
+
+
+def _plans_csv(parts: Parts) -> str:
+    from cli.formats import rows
+
+    return rows.comma_separated_of_several(parts)
+
+
+def _plan_names(answer: "Planned") -> str:
+    from cli.formats import rows
+
+    return rows.names(answer)
+
+
+def _plans_names(parts: Parts) -> str:
+    from cli.formats import rows
+
+    return rows.names_of_several(parts)
+
+
+def _plan_html(answer: "Planned") -> str:
+    from cli.formats import page
+
+    return page.text(answer)
+
+
+def _node_table(answer: "NodeExplained") -> str:
+    from cli.formats.text import explain
+
+    return _text(explain.write_node, answer)
+
+
+def _node_json(answer: "NodeExplained") -> Json:
+    from cli.formats.json import explain
+
+    return explain.node(answer)
+
+
+def _pod_table(answer: "PodExplained") -> str:
+    from cli.formats.text import explain
+
+    return _text(explain.write_pod, answer)
+
+
+def _pod_json(answer: "PodExplained") -> Json:
+    from cli.formats.json import explain
+
+    return explain.pod(answer)
+
+
+def _status_table(answer: "ClusterStatus") -> str:
+    from cli.formats.text import status
+
+    return _text(status.write, answer)
+
+
+def _status_row(answer: "ClusterStatus") -> tuple[str, ...]:
+    from cli.formats.text import status
+
+    return status.row(answer)
+
+
+def _statuses_table(parts: Parts) -> str:
+    from cli.formats.text import status
+
+    return status.several(parts)
+
+
+def _status_json(answer: "ClusterStatus") -> Json:
+    from cli.formats.json import status
+
+    return status.document(answer)
+
+
+def _diagnosis_table(answer: "Diagnosis") -> str:
+    from cli.formats.text import doctor
+
+    return _text(doctor.write, answer)
+
+
+def _diagnosis_json(answer: "Diagnosis") -> Json:
+    from cli.formats.json import doctor
+
+    return doctor.document(answer)
+
+
+def _reasons_table(answer: "Reasons") -> str:
+    from cli.formats.text import explain
+
+    return _text(explain.write_codes, answer)
+
+
+def _reasons_json(answer: "Reasons") -> Json:
+    from cli.formats.json import explain
+
+    return list[Any](explain.codes(answer))
+
+
+def _reasons_page(_: "Reasons") -> str:
+    from cli.explain.reasons import page
+
+    return page()
+
+
+def _settings_table(_: "SettingsSchema") -> str:
+    from cli.formats.text import settings
+    from cli.terminal import render
+
+    return render(settings.write)
+
+
+def _settings_json(_: "SettingsSchema") -> Json:
+    from core.config.schema import schema
+
+    return schema()
+
+
+def _settings_page(_: "SettingsSchema") -> str:
+    from core.config.page import page
+
+    return page()
+
+
+def _replay_table(answer: "Replayed") -> str:
+    from cli.formats.text import replay
+
+    return _text(replay.write, answer)
+
+
+def _replay_json(answer: "Replayed") -> Json:
+    from cli.formats.json import replay
+
+    return replay.document(answer)
+
+
+def _replay_html(answer: "Replayed") -> str:
+    from cli.formats.page import lapse
+
+    return lapse.text(answer)
+
+
+# The tables: the formats of each type of answer, in the order of the help
+
+PLAN: Final[Formats["Planned"]] = (
+    Format(TABLE, FOR_PEOPLE, _plan_table),
+    Format("wide", "wide: a row for each node", _plan_wide, Several(_plan_rows, _plans_wide)),
+    *_json_and_yaml(_plan_json, several=True),
+    Format("csv", "csv: as wide", _plan_csv, Several(_plan_rows, _plans_csv)),
+    Format("name", "name: removable nodes", _plan_names, Several(_plan_rows, _plans_names)),
+    Format("html", AS_HTML, _plan_html),
+)
+NODE: Final[Formats["NodeExplained"]] = (
+    Format(TABLE, FOR_PEOPLE, _node_table),
+    *_json_and_yaml(_node_json),
+)
+POD: Final[Formats["PodExplained"]] = (
+    Format(TABLE, FOR_PEOPLE, _pod_table),
+    *_json_and_yaml(_pod_json),
+)
+STATUS: Final[Formats["ClusterStatus"]] = (
+    Format(TABLE, FOR_PEOPLE, _status_table, Several(_status_row, _statuses_table)),
+    *_json_and_yaml(_status_json, several=True),
+)
+DIAGNOSIS: Final[Formats["Diagnosis"]] = (
+    Format(TABLE, FOR_PEOPLE, _diagnosis_table),
+    *_json_and_yaml(_diagnosis_json),
+)
+REASONS: Final[Formats["Reasons"]] = (
+    Format(TABLE, FOR_PEOPLE, _reasons_table),
+    *_json_and_yaml(_reasons_json),
+    Format("markdown", AS_MARKDOWN, _reasons_page),
+)
+SETTINGS: Final[Formats["SettingsSchema"]] = (
+    Format(TABLE, FOR_PEOPLE, _settings_table),
+    *_json_and_yaml(_settings_json),
+    Format("markdown", AS_MARKDOWN, _settings_page),
+)
+REPLAY_PAGE: Final[Format["Replayed"]] = Format("html", AS_HTML, _replay_html)
+REPLAY: Final[Formats["Replayed"]] = (
+    Format(TABLE, FOR_PEOPLE, _replay_table),
+    *_json_and_yaml(_replay_json),
+    REPLAY_PAGE,
 )
 
 
+# What commands use
+
+
 def option(
-    answer: str, default: str = TABLE
+    formats: Formats[Any], default: str = TABLE
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that selects the output format of the answer type of that name."""
-    forms = [form for form in FORMS if not form.of or answer in form.of]
+    """Return the option that selects an output format; the command receives it as a Format."""
+    by_name = {form.name: form for form in formats}
     return click.option(
         "-o",
         "--output",
         "form",
-        type=click.Choice([form.name for form in forms]),
+        type=click.Choice(list(by_name)),
         default=default,
         show_default=True,
-        help=", ".join(form.help for form in forms),
+        callback=lambda _context, _option, name: by_name[name],
+        help=", ".join(form.help for form in formats),
     )
 
 
@@ -72,55 +357,40 @@ def exit_code_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[
 
 
 def exit_if(found: bool) -> None:  # noqa: FBT001 a condition
-    """End the command with the exit code for findings."""
+    """End the command with the exit code for findings if there are findings."""
     if found:
         click.get_current_context().exit(FINDINGS)
 
 
-def print_answer(answer: "Answer", form: str) -> None:
-    """Print an answer in the named format; the warnings of a table go to standard error."""
-    text = _module(form, type(answer).__name__).text(answer)
-    for line in warnings(answer, form):
+def print_answer(answer: Answer, form: Format[Answer]) -> None:
+    """Print an answer on standard output, and its warnings on standard error."""
+    text = form.text(answer)
+    for line in warnings(answer, form.name):
         print(line, file=sys.stderr)
     sys.stdout.write(text)
 
 
-def warnings(answer: "Answer", form: str) -> Iterator[str]:
-    """Yield the warnings about an answer that its output format does not contain."""
-    # JSON has the warnings in its document.
-    if form in (TABLE, "wide", "csv", "name"):
-        from cli.terminal import printable  # noqa: PLC0415 not needed for JSON
+def warnings(answer: object, name: str) -> Iterator[str]:
+    """Yield the warnings about an answer, unless the format of that name contains them."""
+    if name in WITHOUT_WARNINGS:
+        from cli.terminal import printable
 
         for caveat in getattr(answer, "caveats", ()):
             yield f"Warning: {printable(caveat.message)}"
 
 
-def check_several(form: str, answer: str) -> None:
-    """Raise UsageError if the format cannot write this type of answer for several clusters."""
-    allowed = [one.name for one in FORMS if answer in one.several]
-    if form not in allowed:
-        names = ", ".join(allowed)
-        raise click.UsageError(f"-o {form}: not allowed with several --context; allowed: {names}")
+def several(form: Format[Answer], formats: Formats[Answer]) -> Several[Answer]:
+    """Return how a format writes several clusters. Raises: UsageError if it cannot."""
+    if form.several is None:
+        names = ", ".join(one.name for one in formats if one.several)
+        raise click.UsageError(
+            f"-o {form.name}: not allowed with several --context; allowed: {names}"
+        )
+    return form.several
 
 
-def part(answer: "Answer", form: str) -> Any:  # noqa: ANN401 by format
-    """Return the answer for one of several clusters, as its output format needs it."""
-    return _module(form, type(answer).__name__).part(answer)
-
-
-def print_several(parts: Sequence["ClusterPart"], form: str, answer: str) -> None:
-    """Print the answers of this type for several clusters in the named format."""
-    sys.stdout.write(_module(form, answer).several(parts))
-
-
-def write_answer(answer: "Answer", form: str, path: str) -> None:
+def write_answer(answer: Answer, form: Format[Answer], path: str) -> None:
     """Write an answer to a file. Raises: InvalidInputError."""
-    from runtime import files  # noqa: PLC0415 help must be fast
+    from runtime import files
 
-    files.write_text(path, _module(form, type(answer).__name__).text(answer))
-
-
-def _module(form: str, answer: str) -> Any:  # noqa: ANN401 a module of the table
-    return import_module(
-        next(one.module for one in FORMS if one.name == form and (not one.of or answer in one.of))
-    )
+    files.write_text(path, form.text(answer))

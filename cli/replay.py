@@ -32,8 +32,6 @@ from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING, RUN_METRICS
 from sim.simulated_load import DAY_MS, HOUR_MS, SimulatedLoad
 from sim.variants import EMPTY, Document, Variant
 
-PAGE: Final = "html"
-"""Format of the file of --page."""
 USUAL: Final = "usual"
 BUILT_IN: Final = "built in"
 COMMENT_CHARS: Final = 96
@@ -108,14 +106,13 @@ def save(answer: Replayed, options: Options) -> None:
     if options.recommend is not None and answer.recommended is not None:
         files.write_text(options.recommend, answer.recommended.file)
     if options.page is not None:
-        output.write_answer(answer, PAGE, options.page)
+        output.write_answer(answer, output.REPLAY_PAGE, options.page)
 
 
 # Load and variants
 
 
 def _document(path: str | None) -> tuple[Document, str]:
-    """Read the configuration as a document. Raises: ConfigError, InvalidInputError."""
     if path is None:
         return EMPTY, BUILT_IN
     (document,) = parse_yaml(files.read_dump(path, files.CONFIG_BYTES_MAX), path, single=True)
@@ -201,7 +198,7 @@ def _recorded(history: ClusterHistory, options: Options, config: Config) -> _Loa
 
 def _cut(whole: SimulatedLoad, options: Options, seed: int) -> SimulatedLoad:
     cut = replay.part(whole, every=options.part, seed=seed)
-    return replace(cut, tick_ms=1000 * options.interval)
+    return replace(cut, interval_ms=1000 * options.interval)
 
 
 # Answer
@@ -210,13 +207,13 @@ def _cut(whole: SimulatedLoad, options: Options, seed: int) -> SimulatedLoad:
 def _answer(
     loaded: _Loaded, outcomes: Sequence[Outcome], options: Options, summary: str
 ) -> Replayed:
-    best = {one.variant.name for one in replay.pareto_front(outcomes)}
+    best = {outcome.variant.name for outcome in replay.pareto_front(outcomes)}
     choice = replay.choose(outcomes)
     return Replayed(
         source=printable(loaded.source),
         summary=summary,
         notes=loaded.notes,
-        variants=[_result(one, best=one.variant.name in best) for one in outcomes],
+        variants=[_result(outcome, best=outcome.variant.name in best) for outcome in outcomes],
         seeds=range(1, options.seeds + 1),
         recorded=loaded.recorded,
         recommended=_recommended(choice, outcomes, f"{loaded.source}: {summary}")
@@ -226,7 +223,7 @@ def _answer(
 
 
 def _summary(first: SimulatedLoad, count: int, options: Options) -> str:
-    pods = len(first.arrivals) + sum(one.replicas[0][1] for one in first.deployments)
+    pods = len(first.arrivals) + sum(deployment.replicas[0][1] for deployment in first.deployments)
     return (
         f"{_length(first.duration_ms)}, {plural(len(first.nodes), 'node')} at the start, "
         f"{plural(pods, 'pod')} and {plural(len(first.deployments), 'ReplicaSet')}; "
@@ -242,24 +239,26 @@ def _length(ms: int) -> str:
     )
 
 
-def _result(one: Outcome, *, best: bool) -> VariantResult:
+def _result(outcome: Outcome, *, best: bool) -> VariantResult:
     return VariantResult(
-        name=one.variant.name,
-        settings=one.variant.settings,
-        figures=[Figure(metric, *(one.figures[metric] or 3 * [None])) for metric in RUN_METRICS],
+        name=outcome.variant.name,
+        settings=outcome.variant.settings,
+        figures=[
+            Figure(metric, *(outcome.figures[metric] or 3 * [None])) for metric in RUN_METRICS
+        ],
         best=best,
-        recording=one.recording,
+        recording=outcome.recording,
     )
 
 
 def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Recommended:
     """Return the configuration file, with a comment about the comparison."""
     chosen = choice.outcome
-    compared = [one for one in outcomes if one.variant.name == replay.COMPARED_TO]
+    compared = [outcome for outcome in outcomes if outcome.variant.name == replay.COMPARED_TO]
     lines = [
         f"Chosen by `ebb replay` from {where}.",
         f"It is {choice.why}.",
-        *(_line(one) for one in (chosen, *compared)),
+        *(_line(outcome) for outcome in (chosen, *compared)),
         "Simulated with mode enforce and an autoscaler that removes only empty nodes.",
         *(f"{note}." for note in _not_simulated(chosen.variant.config)),
     ]
@@ -273,9 +272,9 @@ def _not_simulated(config: Config) -> Sequence[str]:
     return (NO_EVICTIONS,) if config.eviction is Eviction.ENABLED else ()
 
 
-def _line(one: Outcome) -> str:
-    return f"{one.variant.name}: " + ", ".join(
-        f"{metric.label} {metric.shown(one.mean(metric))}" for metric in (COST, PENDING)
+def _line(outcome: Outcome) -> str:
+    return f"{outcome.variant.name}: " + ", ".join(
+        f"{metric.label} {metric.shown(outcome.mean(metric))}" for metric in (COST, PENDING)
     )
 
 

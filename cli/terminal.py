@@ -179,8 +179,8 @@ def fitting(
 
 def say(out: Console, *parts: str | Table) -> None:
     """Print texts and tables; texts wrap between words, an empty text is an empty line."""
-    for one in parts:
-        text = printable(one) if isinstance(one, str) else one
+    for part in parts:
+        text = printable(part) if isinstance(part, str) else part
         if isinstance(text, str) and out.is_terminal:
             text = "\n".join(_wrapped(text, out.width))
         out.print(text, crop=False, overflow="ignore")

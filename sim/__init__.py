@@ -10,8 +10,8 @@ leaves out the following, so its results do not include their effects:
 - Cluster Autoscaler: inter-pod constraints, limits and balancing of node groups, failed scale-ups,
   zones and their shortages; a new node is Ready after one to two minutes, empty nodes are removed
   in batches of ten, and nodes with pods one at a time;
-- reasons against a drain: pods of kube-system, and a duration in the annotation
-  karpenter.sh/do-not-disrupt, which here blocks without end;
+- reasons against the removal of a node with pods: pods of kube-system, and a duration in the
+  annotation karpenter.sh/do-not-disrupt, which blocks without end in the simulation;
 - CapacityBuffers other than Ebb's own (`reserve.capacityBuffers`), for which the autoscaler adds
   capacity at once. The simulated autoscaler packs their pods largest first, onto the fullest nodes
   first. A real one packs them in the order of the buffers, and continues after the node that took

@@ -31,7 +31,7 @@ SCAN_MS: Final = 10_000
 UNNEEDED_MS: Final = 600_000
 DELAY_AFTER_ADD_MS: Final = 600_000
 RECHECK_MS: Final = 300_000
-"""Time until a node that failed the drain simulation is evaluated again."""
+"""Time until a node whose pods would not fit on other nodes is evaluated again."""
 DELETE_DELAY_MS: Final = 5_000
 UTILIZATION: Final = Fraction(1, 2)
 YOUNG_MS: Final = 2_000
@@ -40,7 +40,7 @@ REACTION_MS: Final = (2_000, 10_000)
 STARTUP_MS: Final = (60_000, 120_000)
 DELETED_AT_ONCE_MAX: Final = 10
 NODES_MAX: Final = 5_000
-SOFT_TAINTS_A_SCAN_MAX: Final = 10
+CANDIDATE_TAINTS_A_SCAN_MAX: Final = 10
 KEEPING: Final = Settings().keeping() | {CUSTOM_CONTROLLER}
 """Properties of pods that block scale-down, by the defaults of `--skip-nodes-with-*`."""
 CANDIDATE: Final = "DeletionCandidateOfClusterAutoscaler"
@@ -173,16 +173,16 @@ class Autoscaler:
         """
         since = self._simulator.state.pending
         old = [pod for pod in waiting if self._now() - since[pod.key] >= YOUNG_MS]
-        found = {pod.key for pod in self._placeable(old, dict(self._starting))}
-        return [pod for pod in old if pod.key not in found]
+        placeable = {pod.key for pod in self._placeable(old, dict(self._starting))}
+        return [pod for pod in old if pod.key not in placeable]
 
     def _scale_up(self, waiting: Sequence[Pod]) -> None:
         """Add the nodes of the group with the least waste."""
         nodes_max = NODES_MAX - len(self._simulator.state.places)
         if nodes_max <= 0 or not waiting:
             return
-        found = [option(template, waiting, nodes_max) for template in self._templates()]
-        best = least_waste([one for one in found if one is not None])
+        options = [option(template, waiting, nodes_max) for template in self._templates()]
+        best = least_waste([choice for choice in options if choice is not None])
         if not best:
             return
         chosen = best[0] if len(best) == 1 else self._chance.choice(best)
@@ -223,7 +223,7 @@ class Autoscaler:
             for pod in list(place.pods.values()):
                 self._simulator.evict(pod)
         if not empty and not drained:
-            self._soft_taint(since.unneeded)
+            self._taint_unneeded(since.unneeded)
 
     def _unneeded(self, needed: Collection[str]) -> list[Place]:
         """Return the nodes that can all be removed: the pods of each fit on the remaining nodes.
@@ -232,7 +232,7 @@ class Autoscaler:
         is not evaluated again for some time.
         """
         before = self._since.unneeded
-        found: list[Place] = []
+        removable: list[Place] = []
         hints: dict[str, str] = {}
         candidates = [
             place
@@ -250,12 +250,12 @@ class Autoscaler:
                 free[name] = room
                 self._since.recheck[name] = self._now() + self._timers.recheck_ms
                 continue
-            found.append(place)
+            removable.append(place)
             for pod, to in targets:
                 guests[to].append(pod)
                 hints[pod.key] = to
         self._since.hints = hints
-        return found
+        return removable
 
     def _move_all(
         self, pods: Sequence[Pod], free: dict[str, Resources]
@@ -289,14 +289,14 @@ class Autoscaler:
         self._placeable((state.pods[key] for key in state.pending), free)
         before = dict(free)
         buffer_pods = sorted(state.buffers, key=_largest_first)
-        found = {pod.key for pod in self._placeable(buffer_pods, free)}
-        self._scale_up([pod for pod in buffer_pods if pod.key not in found])
+        placed = {pod.key for pod in self._placeable(buffer_pods, free)}
+        self._scale_up([pod for pod in buffer_pods if pod.key not in placed])
         return {name for name, room in free.items() if room != before[name]}
 
-    def _soft_taint(self, unneeded: Collection[str]) -> None:
+    def _taint_unneeded(self, unneeded: Collection[str]) -> None:
         """Set the PreferNoSchedule taint on unneeded nodes, and remove it from other nodes.
 
-        One scan changes at most SOFT_TAINTS_A_SCAN_MAX nodes.
+        One scan changes at most CANDIDATE_TAINTS_A_SCAN_MAX nodes.
         """
         wrong = [
             place.node
@@ -304,7 +304,7 @@ class Autoscaler:
             if (place.node.name in unneeded) is not _is_candidate(place.node)
             and not is_terminating(place.node)
         ]
-        for node in wrong[:SOFT_TAINTS_A_SCAN_MAX]:
+        for node in wrong[:CANDIDATE_TAINTS_A_SCAN_MAX]:
             taints = _without(node, CANDIDATE)
             if node.name in unneeded:
                 since = str(self._now() // 1000)
@@ -366,7 +366,6 @@ class Autoscaler:
         self._simulator.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
 
     def _ready_places(self) -> list[Place]:
-        """Return the nodes that are Ready and not being deleted."""
         return [
             place
             for place in self._places()

@@ -99,8 +99,8 @@ def lp_lower_bound(
     *divide* proposes the division of prices; None: the solver.
     """
     groups = [
-        PricedGroup(one, amounts(one.allocatable - DAEMON_REQUESTS), price_of(one))
-        for one in templates
+        PricedGroup(template, amounts(template.allocatable - DAEMON_REQUESTS), price_of(template))
+        for template in templates
     ]
     known: dict[_PodClass, Sequence[_Option]] = {}
 
@@ -135,11 +135,13 @@ def _solve(demand: Demand, groups: Sequence[PricedGroup]) -> Division:
     dearest = max((group.price for group in groups), default=Fraction()) or Fraction(1)
     columns: dict[tuple[int, str], int] = {}
     for index, group in enumerate(groups):
-        here = range(len(columns), len(columns) + len(group.usable))
-        columns.update(zip(((index, name) for name in group.usable), here, strict=True))
-        for _ in here:
+        columns_of_group = range(len(columns), len(columns) + len(group.usable))
+        columns.update(
+            zip(((index, name) for name in group.usable), columns_of_group, strict=True)
+        )
+        for _ in columns_of_group:
             program.addVar(0.0, math.inf)
-        _at_most(program, float(group.price / dearest), dict.fromkeys(here, 1.0))
+        _at_most(program, float(group.price / dearest), dict.fromkeys(columns_of_group, 1.0))
     for worth, (count, options) in enumerate(demand, len(columns)):
         program.addVar(0.0, math.inf)
         program.changeColCost(worth, -float(count))

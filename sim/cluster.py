@@ -65,7 +65,7 @@ class ClusterState:
         self.buffers: Sequence[Pod] = ()
         """Pods that CapacityBuffers request capacity for; these pods do not exist."""
         self.add_moves: Callable[[Cluster], Cluster] = lambda cluster: cluster
-        """Adds to a cluster what Ebb's plans know of surge moves."""
+        """Adds the facts about surge moves that Ebb's plans use to a cluster."""
 
     def add_node(self, node: Node, now_ms: int) -> Pod:
         """Add a node with its agent; return the agent."""
@@ -144,8 +144,8 @@ class ClusterState:
 
     def snapshot(self) -> Cluster:
         """Return the cluster as the controller sees it."""
-        found = Cluster.of((place.node for place in self.places.values()), self.pods.values())
-        return self.add_moves(found)
+        cluster = Cluster.of((place.node for place in self.places.values()), self.pods.values())
+        return self.add_moves(cluster)
 
     def marked(self) -> Iterable[Place]:
         """Return the marked nodes."""

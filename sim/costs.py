@@ -26,7 +26,7 @@ def price_of(config: Config | None) -> Price:
 
 def check_prices(config: Config, source: str, templates: Iterable[Node]) -> None:
     """Reject prices that are 0 for all simulated nodes. Raises: ConfigError."""
-    if config.prices and not any(config.price_of(one.labels) for one in templates):
+    if config.prices and not any(config.price_of(template.labels) for template in templates):
         problem = (
             "every simulated node costs 0; allowed: an entry that matches nodes of the load, or "
             "no `prices`, so that cost is in cores"

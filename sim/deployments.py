@@ -76,7 +76,6 @@ class _Rolling:
         return [replica for number, replica in self.pods.values() if number == revision]
 
     def ready(self) -> int:
-        """Return the number of Ready pods."""
         return sum(replica.ready_ms is not None for _, replica in self.pods.values())
 
     def missing(self) -> int:
@@ -137,8 +136,8 @@ class Deployments:
         every = self._rolling.values()
         for rolling in every:
             rolling.count(self._simulator.now_ms())
-        return sum(one.below_desired_ms for one in every), sum(
-            one.below_by_eviction_ms for one in every
+        return sum(rolling.below_desired_ms for rolling in every), sum(
+            rolling.below_by_eviction_ms for rolling in every
         )
 
     # For surge moves and simulated HPAs

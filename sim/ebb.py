@@ -72,9 +72,8 @@ class _Pods:
         self._state, self._changed = state, changed
 
     async def get(self, key: str) -> tuple[Pod, str] | None:
-        """Return a stored Pod, or None if it does not exist."""
-        found = self._state().pods.get(key)
-        return None if found is None else (found, "1")
+        pod = self._state().pods.get(key)
+        return None if pod is None else (pod, "1")
 
     async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
         """Write both annotations of the pod deletion cost."""
@@ -107,15 +106,13 @@ class _Buffers:
         self._replicas: dict[str, int] = {}
 
     async def found(self) -> Found:
-        """Return the existing buffers and templates."""
-        standing = {name: ExistingBuffer(many, "1") for name, many in self._replicas.items()}
+        buffers = {name: ExistingBuffer(many, "1") for name, many in self._replicas.items()}
         templates = {
             name: (pod.requests, pod.node_constraints) for name, pod in self._pods.items()
         }
-        return Found(standing, templates)
+        return Found(buffers, templates)
 
     async def carry_out(self, change: BufferChange) -> None:
-        """Apply one change."""
         match change.operation:
             case Operation.ADD_TEMPLATE:
                 body = {"metadata": {"name": change.name}, "template": {"spec": change.spec}}
@@ -128,8 +125,8 @@ class _Buffers:
                 del self._pods[change.name]
         self._state().buffers = [
             replace(self._pods[name], name=f"{name}-{number}")
-            for name, many in self._replicas.items()
-            for number in range(many)
+            for name, replicas in self._replicas.items()
+            for number in range(replicas)
         ]
 
 
@@ -144,8 +141,8 @@ class Ebb:
         """Outdated cluster that the controller sees while its watches are broken; None: the
         current one."""
         self._state = ClusterState()
-        self._news = ClusterView()
-        self._inventories = view, self._news
+        self._controller_view = ClusterView()
+        self._inventories = view, self._controller_view
         self._buffers = _Buffers(lambda: self._state)
         self.restart(config)
         for kind in (NODES, PODS):
@@ -164,11 +161,11 @@ class Ebb:
 
     @property
     def last(self) -> ReconcileResult | None:
-        """Return the last pass."""
+        """Return the result of the last reconciliation; None before the first one."""
         return self._reconciler.last
 
     def keep_move_costs(self, pod_uids: frozenset[str]) -> None:
-        """Let the next pass keep the deletion costs of these pods, which are being moved."""
+        """Keep the costs of these pods in the next reconciliation; they are being moved."""
         self._reconciler.moving_pods = pod_uids
 
     def write_pod(self, write: Write[Pod]) -> None:
@@ -206,7 +203,7 @@ class Ebb:
         for inventory in self._inventories:
             inventory.changed(NODES, node)
 
-    def node_gone(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         """Handle a deleted node."""
         for inventory in self._inventories:
             inventory.deleted(NODES, name)
@@ -216,7 +213,7 @@ class Ebb:
         for inventory in self._inventories:
             inventory.changed(PODS, pod)
 
-    def pod_gone(self, pod: Pod) -> None:
+    def pod_deleted(self, pod: Pod) -> None:
         """Handle a deleted pod."""
         for inventory in self._inventories:
             inventory.deleted(PODS, pod.key)
@@ -230,15 +227,15 @@ class Ebb:
         # READ_DEFAULTS, not the configuration: the simulated kube-scheduler schedules all pods,
         # whatever scheduler names are configured.
         if (
-            self._news.became_unschedulable.is_set()
-            and self._news.unschedulable_check(self.taint_key, READ_DEFAULTS)()
+            self._controller_view.became_unschedulable.is_set()
+            and self._controller_view.unschedulable_check(self.taint_key, READ_DEFAULTS)()
         ):
-            self._news.wake.set()
-        return self._news.wake.is_set()
+            self._controller_view.wake.set()
+        return self._controller_view.wake.is_set()
 
-    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
+    def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one reconciliation."""
-        self._news.wake.clear()
+        self._controller_view.wake.clear()
         self._state, self._store = state, write
         cluster = self.outdated_cluster or state.snapshot()
         self._loop.run_until_complete(self._reconciler.reconcile(cluster, now_ms // 1000))

@@ -28,11 +28,11 @@ class Option:
     @property
     def waste(self) -> Fraction:
         """Return the sum of the unused shares of CPU and memory."""
-        asked = Amount.of(Resources.total(pod.requests for pod in self.pods))
+        requested = Amount.of(Resources.total(pod.requests for pod in self.pods))
         return sum(
             (
-                1 - Fraction(requested, whole * self.nodes)
-                for requested, whole in zip(asked, Amount.of(self.shape), strict=True)
+                1 - Fraction(part, whole * self.nodes)
+                for part, whole in zip(requested, Amount.of(self.shape), strict=True)
                 if whole
             ),
             Fraction(),
@@ -65,10 +65,10 @@ def option(template: Node, waiting: Iterable[Pod], nodes_max: int) -> Option | N
 
 def _size(requests: Resources, whole: Resources) -> Fraction:
     pairs = zip(Amount.of(requests), Amount.of(whole), strict=True)
-    return sum((Fraction(asked, most) for asked, most in pairs if most), Fraction())
+    return sum((Fraction(part, total) for part, total in pairs if total), Fraction())
 
 
 def least_waste(options: Sequence[Option]) -> list[Option]:
     """Return the options with the least waste; the caller picks one of them at random."""
-    least = min((one.waste for one in options), default=None)
-    return [one for one in options if one.waste == least]
+    least = min((choice.waste for choice in options), default=None)
+    return [choice for choice in options if choice.waste == least]

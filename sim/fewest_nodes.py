@@ -110,13 +110,13 @@ def _problem(snapshot: ClusterSnapshot) -> _Problem:
     for (requests, node_constraints), pods in _counted(on):
         # A pod may remain on a node that would no longer admit it, such as a cordoned one.
         most = {
-            n: here[requests, node_constraints]
-            for n, here in enumerate(on)
-            if here[requests, node_constraints]
+            n: counts[requests, node_constraints]
+            for n, counts in enumerate(on)
+            if counts[requests, node_constraints]
         }
         most |= {n: pods for n in snapshot.reaches.admitting(node_constraints) if n not in closed}
         classes.append(_PodClass(pods, amounts(requests), most))
-    if (choices := sum(len(one.most) for one in classes)) > CHOICES_MAX:
+    if (choices := sum(len(pod_class.most) for pod_class in classes)) > CHOICES_MAX:
         message = f"the cluster is too large: {choices:,} choices of a node for equal pods"
         raise InvalidInputError(OPTION, f"{message}; allowed: {CHOICES_MAX:,}")
     remaining = frozenset(
@@ -130,8 +130,8 @@ def _problem(snapshot: ClusterSnapshot) -> _Problem:
 def _counted(on: Sequence[Counter[_Equal]]) -> Sequence[tuple[_Equal, int]]:
     """Return the number of equal pods on all nodes, in an order that the solver may depend on."""
     total: Counter[_Equal] = Counter()
-    for here in on:
-        total.update(here)
+    for counts in on:
+        total.update(counts)
     return sorted(total.items(), key=lambda entry: repr(entry[0]))
 
 
@@ -142,13 +142,13 @@ def _capacity(cluster: Cluster, packer: Packer) -> list[Mapping[str, int]]:
         if number not in packer.placeholders:
             movable.setdefault(pod.node, []).append(pod.requests)
     used = cluster.used()
-    found: list[Mapping[str, int]] = []
+    capacity: list[Mapping[str, int]] = []
     for node in packer.nodes:
         own = Resources.total(movable.get(node.name, ()))
         free, kept = amounts(node.allocatable - (used[node.name] - own)), amounts(own)
         # A node may be overcommitted. Its pods may remain nevertheless.
-        found.append({name: max(free.get(name, 0), kept.get(name, 0)) for name in free | kept})
-    return found
+        capacity.append({name: max(free.get(name, 0), kept.get(name, 0)) for name in free | kept})
+    return capacity
 
 
 def _solve(problem: _Problem, seconds_max: float) -> tuple[int, int | None]:
@@ -160,15 +160,17 @@ def _solve(problem: _Problem, seconds_max: float) -> tuple[int, int | None]:
         program.addVar(float(number in problem.remaining), 1.0)
         program.changeColCost(number, 1.0)
     columns, loads = len(problem.capacity), [dict[str, dict[int, float]]() for _ in nodes]
-    for one in problem.classes:
+    for pod_class in problem.classes:
         first = columns
-        for number, most in sorted(one.most.items()):
+        for number, most in sorted(pod_class.most.items()):
             program.addVar(0.0, float(most))
-            for name, amount in one.requests.items():
+            for name, amount in pod_class.requests.items():
                 if amount:
                     loads[number].setdefault(name, {})[columns] = float(amount)
             columns += 1
-        _add_row(program, float(one.pods), dict.fromkeys(range(first, columns), 1.0), equal=True)
+        _add_row(
+            program, float(pod_class.pods), dict.fromkeys(range(first, columns), 1.0), equal=True
+        )
     for number, load in enumerate(loads):
         for name, weights in load.items():
             # Shares of the node, so that all coefficients are of similar size.

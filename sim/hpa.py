@@ -33,7 +33,7 @@ class HorizontalPodAutoscaler:
         self._advised.append((at_ms, _advice(self._mean * level(at_ms), replicas, measured)))
         while self._advised[0][0] <= at_ms - STABILIZATION_MS:
             self._advised.popleft()
-        return min(max(one for _, one in self._advised), scale_out_max(replicas))
+        return min(max(advice for _, advice in self._advised), scale_out_max(replicas))
 
 
 def _advice(load: Fraction, replicas: int, measured: int) -> int:

@@ -106,8 +106,8 @@ def _save(figure: "Figure", path: str) -> None:
 
 def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None:
     for (name, result), colour in runs:
-        told = f"{name}: cost {COST.cell(result)}, {EVICTED.cell(result)} evicted"
-        _line(axis, result.samples, lambda one: float(one.cost), color=colour, label=told, lw=1.8)
+        label = f"{name}: cost {COST.cell(result)}, {EVICTED.cell(result)} evicted"
+        _line(axis, result.samples, lambda one: float(one.cost), color=colour, label=label, lw=1.8)
     least = [one for one in runs[-1][0][1].samples if one.least is not None]
     heights = [float(one.least or 0) for one in least]
     hours = [one.at_ms / HOUR_MS for one in least]

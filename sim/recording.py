@@ -107,11 +107,11 @@ class Recorder:
 def _thinned(changes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the changes between every other frame."""
     last = {(index + 1) // 2: value for index, value in changes}
-    found: list[tuple[int, int]] = []
+    kept: list[tuple[int, int]] = []
     for index, value in last.items():
-        if value != (found[-1][1] if found else GONE):
-            found.append((index, value))
-    return found
+        if value != (kept[-1][1] if kept else GONE):
+            kept.append((index, value))
+    return kept
 
 
 def _value(place: Place) -> int:

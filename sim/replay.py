@@ -121,28 +121,28 @@ def part(load: SimulatedLoad, *, every: int, seed: int) -> SimulatedLoad:
     )
 
 
-def _parts(of: Iterable[Deployment], every: int, offset: int) -> Iterator[Deployment]:
+def _parts(deployments: Iterable[Deployment], every: int, offset: int) -> Iterator[Deployment]:
     """Yield each Deployment with one in N of its replicas, where N is *every*."""
     # Sampling whole Deployments would distort the load: most are small, and a few are most of it.
-    for index, one in enumerate(of):
+    for index, deployment in enumerate(deployments):
         first = (offset + index) % every
-        counts = ((at_ms, len(range(first, count, every))) for at_ms, count in one.replicas)
+        counts = ((at_ms, len(range(first, count, every))) for at_ms, count in deployment.replicas)
         replicas = tuple(next(same) for _, same in groupby(counts, key=itemgetter(1)))
         if any(count for _, count in replicas):
             yield replace(
-                one,
+                deployment,
                 replicas=replicas,
-                restarts=tuple(_restarts(one, every, first)),
-                ages_ms=one.ages_ms[first::every],
+                restarts=tuple(_restarts(deployment, every, first)),
+                ages_ms=deployment.ages_ms[first::every],
             )
 
 
-def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
+def _restarts(deployment: Deployment, every: int, first: int) -> Iterator[int]:
     """Yield the restarts of the sampled replicas, as if restarts took all replicas in turn."""
-    for number, at_ms in enumerate(of.restarts):
-        step = bisect_right(of.replicas, at_ms, key=itemgetter(0))
-        _, there = of.replicas[step - 1]
-        if there and number % there % every == first:
+    for number, at_ms in enumerate(deployment.restarts):
+        step = bisect_right(deployment.replicas, at_ms, key=itemgetter(0))
+        _, count = deployment.replicas[step - 1]
+        if count and number % count % every == first:
             yield at_ms
 
 
@@ -156,18 +156,18 @@ def pareto_front(outcomes: Iterable[Outcome]) -> list[Outcome]:
     none with a shorter Pending time has an equal or lower cost.
     """
     best: list[Outcome] = []
-    for one in sorted(outcomes, key=_cost_and_waits):
-        if not best or one.mean(PENDING) < best[-1].mean(PENDING) or _alike(one, best[-1]):
-            best.append(one)
+    for outcome in sorted(outcomes, key=_cost_and_waits):
+        if not best or outcome.mean(PENDING) < best[-1].mean(PENDING) or _alike(outcome, best[-1]):
+            best.append(outcome)
     return best
 
 
-def _cost_and_waits(one: Outcome) -> tuple[Fraction, Fraction, str]:
-    return one.mean(COST), one.mean(PENDING), one.variant.name
+def _cost_and_waits(outcome: Outcome) -> tuple[Fraction, Fraction, str]:
+    return outcome.mean(COST), outcome.mean(PENDING), outcome.variant.name
 
 
-def _alike(one: Outcome, other: Outcome) -> bool:
-    return _cost_and_waits(one)[:2] == _cost_and_waits(other)[:2]
+def _alike(outcome: Outcome, other: Outcome) -> bool:
+    return _cost_and_waits(outcome)[:2] == _cost_and_waits(other)[:2]
 
 
 class Choice(NamedTuple):
@@ -184,16 +184,20 @@ def choose(outcomes: Sequence[Outcome]) -> Choice | None:
     variant is the cheapest one in which pods are Pending no longer than in COMPARED_TO, or else
     the one with the shortest Pending time.
     """
-    compared = [one for one in outcomes if one.variant.name == COMPARED_TO]
+    compared = [outcome for outcome in outcomes if outcome.variant.name == COMPARED_TO]
     undisturbed = [
-        one
-        for one in outcomes
-        if one.variant.document is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
+        outcome
+        for outcome in outcomes
+        if outcome.variant.document is not None
+        and not outcome.worst(EVICTED)
+        and not outcome.worst(BY_MARK)
     ]
     if not undisturbed:
         return None
     fast_enough = [
-        one for one in undisturbed if compared and one.mean(PENDING) <= compared[0].mean(PENDING)
+        outcome
+        for outcome in undisturbed
+        if compared and outcome.mean(PENDING) <= compared[0].mean(PENDING)
     ]
     if fast_enough:
         best = min(fast_enough, key=_cost_and_waits)
@@ -201,7 +205,10 @@ def choose(outcomes: Sequence[Outcome]) -> Choice | None:
             best,
             f"the cheapest variant in which pods wait no longer than with {COMPARED_TO}",
         )
-    best = min(undisturbed, key=lambda one: (one.mean(PENDING), one.mean(COST), one.variant.name))
+    best = min(
+        undisturbed,
+        key=lambda outcome: (outcome.mean(PENDING), outcome.mean(COST), outcome.variant.name),
+    )
     return Choice(
         best,
         f"the variant with the shortest Pending time, which is longer than with {COMPARED_TO}",

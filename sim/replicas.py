@@ -37,29 +37,31 @@ def first_deleted(
     """
     on_node = Counter(one.pod.node for one in related)
 
-    def before(one: Replica, other: Replica) -> int:
-        ours, others = (_rank(each, on_node[each.pod.node]) for each in (one, other))
+    def before(replica: Replica, other: Replica) -> int:
+        ours, others = (
+            _rank(compared, on_node[compared.pod.node]) for compared in (replica, other)
+        )
         if ours != others:
             return -1 if ours < others else 1
-        return _by_age(one, other, now_ms)
+        return _by_age(replica, other, now_ms)
 
     return sorted(replicas, key=cmp_to_key(before))
 
 
-def _rank(one: Replica, together: int) -> tuple[bool, bool, int, int]:
-    cost = number_of(one.pod.deletion_cost)
-    return one.pod.node is not None, one.ready_ms is not None, cost, -together
+def _rank(replica: Replica, together: int) -> tuple[bool, bool, int, int]:
+    cost = number_of(replica.pod.deletion_cost)
+    return replica.pod.node is not None, replica.ready_ms is not None, cost, -together
 
 
-def _by_age(one: Replica, other: Replica, now_ms: int) -> int:
+def _by_age(replica: Replica, other: Replica, now_ms: int) -> int:
     """Compare by the time since readiness, then since creation.
 
     Ages are compared by their binary logarithm. Pods of similar age are ordered by UID, which is
     random.
     """
     for ours_ms, others_ms in (
-        (one.ready_ms, other.ready_ms),
-        (one.created_ms, other.created_ms),
+        (replica.ready_ms, other.ready_ms),
+        (replica.created_ms, other.created_ms),
     ):
         ours, others = _second(ours_ms), _second(others_ms)
         if ours == others:
@@ -68,7 +70,7 @@ def _by_age(one: Replica, other: Replica, now_ms: int) -> int:
         if difference:
             return difference
         break
-    return -1 if one.pod.uid < other.pod.uid else 1
+    return -1 if replica.pod.uid < other.pod.uid else 1
 
 
 def _second(at_ms: int | None) -> int:

@@ -39,9 +39,9 @@ class RunMetric:
 
 def _times_the_bound(result: Result) -> Fraction | None:
     """Return total cost over total lower bound, of the samples that have a bound."""
-    told = [(one.cost, one.least) for one in result.samples if one.least is not None]
-    least = sum((least for _, least in told), Fraction())
-    return sum((cost for cost, _ in told), Fraction()) / least if least else None
+    bounded = [(one.cost, one.least) for one in result.samples if one.least is not None]
+    least = sum((least for _, least in bounded), Fraction())
+    return sum((cost for cost, _ in bounded), Fraction()) / least if least else None
 
 
 COST: Final = RunMetric("cost", lambda r: r.cost_ms / HOUR_MS)

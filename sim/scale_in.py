@@ -30,10 +30,10 @@ def deletion_costs(order: ScaleInOrder, places: Iterable[Place]) -> dict[str, in
     The costs order the pods of one ReplicaSet by their nodes. These pods have equal requests, so
     the further rule of ScaleDownBinPack, larger pods of a node first, has no effect.
     """
-    targets = [(place, found) for place in places if (found := _targets(place))]
+    targets = [(place, pods_of_place) for place in places if (pods_of_place := _targets(place))]
     if order is ScaleInOrder.FEWEST_PODS:
         return {pod.key: len(place.pods) for place, pods in targets for pod in pods}
-    targets.sort(key=lambda one: _bin_pack(*one))
+    targets.sort(key=lambda target: _bin_pack(*target))
     return {pod.key: rank for rank, (_, pods) in enumerate(targets) for pod in pods}
 
 

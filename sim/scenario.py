@@ -146,9 +146,12 @@ def _priced(
     options: SimulatorOptions, load: SimulatedLoad, given: Config | None
 ) -> SimulatorOptions:
     price = price_of(given)
-    tick_ms = 1000 * (given or Config()).controller.interval_seconds
+    interval_ms = 1000 * (given or Config()).controller.interval_seconds
     return replace(
-        options, price_of=price, tick_ms=tick_ms, least=lp_lower_bound(load.templates, price)
+        options,
+        price_of=price,
+        interval_ms=interval_ms,
+        least=lp_lower_bound(load.templates, price),
     )
 
 

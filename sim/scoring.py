@@ -80,8 +80,14 @@ def balanced(requested: Amount, allocated: Amount, allocatable: Amount) -> int:
 
 
 def _balance(used: Amount, allocatable: Amount) -> int:
-    """Return 100 minus the standard deviation of both percentages; floats as in kube-scheduler."""
-    shares = [min(one / total, 1.0) for one, total in zip(used, allocatable, strict=True) if total]
+    """Return NodeResourcesBalancedAllocation's score of a node for these requests.
+
+    It is 100 minus the standard deviation of the requested percentages of CPU and memory, computed
+    with floats as in kube-scheduler.
+    """
+    shares = [
+        min(part / total, 1.0) for part, total in zip(used, allocatable, strict=True) if total
+    ]
     deviation = abs((shares[0] - shares[1]) / 2) if len(shares) == len(allocatable) else 0.0
     return int((1 - deviation) * SCORE_MAX)
 
@@ -114,16 +120,16 @@ class Weighed:
     def score(self, place: Place, pod: Pod) -> int:
         """Return the weighted sum of both plugins for the pod on a node."""
         profile, allocatable = self._profile, Amount.of(place.node.allocatable)
-        found = profile.fit_weight * self._fit(
+        score = profile.fit_weight * self._fit(
             place.used.plus(scored_requests(pod.requests)), allocatable
         )
-        if profile.balanced_weight and _asks(pod.requests):
+        if profile.balanced_weight and _is_balance_scored(pod.requests):
             allocated = allocatable.minus(Amount.of(place.free))
-            with_it = allocated.plus(Amount.of(pod.requests))
-            found += profile.balanced_weight * balanced(with_it, allocated, allocatable)
-        return found
+            with_pod = allocated.plus(Amount.of(pod.requests))
+            score += profile.balanced_weight * balanced(with_pod, allocated, allocatable)
+        return score
 
 
-def _asks(requests: Resources) -> bool:
-    """Return whether the balance is scored: not for pods without CPU and memory requests."""
+def _is_balance_scored(requests: Resources) -> bool:
+    """Return False for pods without CPU and memory requests."""
     return bool(requests.cpu_millis or requests.memory_bytes)

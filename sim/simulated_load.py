@@ -29,7 +29,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
 TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
-TICK_MS: Final = 60_000
+TRACE_INTERVAL_MS: Final = 60_000
 """Time between reconciliations for the large cluster of a trace."""
 PODS_AT_ONCE: Final = 200
 """Pods of the built-in load that run concurrently, on average over the day."""
@@ -85,7 +85,7 @@ class SimulatedLoad:
     nodes: tuple[Resources, ...]
     arrivals: tuple[Arrival, ...]
     duration_ms: int
-    tick_ms: int | None
+    interval_ms: int | None
     """Time between reconciliations, which may be longer for large clusters; None: the configured
     interval."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
@@ -97,8 +97,8 @@ class SimulatedLoad:
 
     def in_order(self) -> Sequence[Arrival | Deployment]:
         """Return all arrivals; arrivals of one time are scheduled in this order."""
-        found: Sequence[Arrival | Deployment] = (*self.arrivals, *self.deployments)
-        return sorted(found, key=_largest_first) if self.largest_first else found
+        arrivals: Sequence[Arrival | Deployment] = (*self.arrivals, *self.deployments)
+        return sorted(arrivals, key=_largest_first) if self.largest_first else arrivals
 
     @property
     def shapes(self) -> tuple[Resources, ...]:
@@ -116,9 +116,10 @@ class SimulatedLoad:
         return self.groups.get(shape) or Node(name="", allocatable=shape)
 
 
-def _largest_first(one: Arrival | Deployment) -> tuple[int, int, str, bool]:
-    asked = one.requests
-    return -asked.cpu_millis, -asked.memory_bytes, one.name, isinstance(one, Deployment)
+def _largest_first(arrival: Arrival | Deployment) -> tuple[int, int, str, bool]:
+    requests = arrival.requests
+    is_deployment = isinstance(arrival, Deployment)
+    return -requests.cpu_millis, -requests.memory_bytes, arrival.name, is_deployment
 
 
 def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> Resources:
@@ -150,7 +151,7 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad
         if left > 0:
             name = f"pod-{len(arrivals):05}"
             arrivals.append(Arrival(max(at, 0), name, shape, left))
-    return SimulatedLoad("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=None)
+    return SimulatedLoad("embedded", tuple(nodes), tuple(arrivals), end, interval_ms=None)
 
 
 def _moments(
@@ -207,4 +208,4 @@ def bootstrap(
         place = chance.randrange(len(rows))
         name = f"pod-{len(arrivals):06}"
         arrivals.append(Arrival(round(now), name, rows[place][0], lives[place]))
-    return SimulatedLoad("trace", tuple(nodes), tuple(arrivals), end, TICK_MS)
+    return SimulatedLoad("trace", tuple(nodes), tuple(arrivals), end, TRACE_INTERVAL_MS)

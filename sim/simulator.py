@@ -44,22 +44,22 @@ class Compactor(Scorer, Protocol):
     def node_changed(self, node: Node) -> None:
         """Handle a new or changed node."""
 
-    def node_gone(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         """Handle a deleted node."""
 
     def pod_changed(self, pod: Pod) -> None:
         """Handle a new or changed pod."""
 
-    def pod_gone(self, pod: Pod) -> None:
+    def pod_deleted(self, pod: Pod) -> None:
         """Handle a deleted pod."""
 
     def admit(self, before: Node, after: Node) -> Node:
         """Return *after* as it is stored after admission."""
 
     def urgent(self) -> bool:
-        """Return whether a reconciliation must run now; `tick` resets this."""
+        """Return whether a reconciliation must run now; `reconcile` resets this."""
 
-    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
+    def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one reconciliation."""
 
 
@@ -129,7 +129,7 @@ class SimulatorOptions:
     timers: Timers = TIMERS
     """Timers of the autoscaler."""
     price_of: Price = in_cores
-    tick_ms: int = INTERVAL_MS
+    interval_ms: int = INTERVAL_MS
     """Time between reconciliations, for loads that do not set it."""
     extender: bool = True
     """True if the scheduler calls the extender; a managed scheduler does not."""
@@ -159,7 +159,7 @@ class Simulator:
         self.state = ClusterState()
         self.result = Result()
         self._load, self._compactor = load, compactor
-        self._tick_ms = load.tick_ms or options.tick_ms
+        self._interval_ms = load.interval_ms or options.interval_ms
         scorer = compactor if options.extender else None
         self._scheduler = Scheduler(self.state, scorer, seed, options.profile)
         self._autoscaler = Autoscaler(self, scale_down, load.shapes, seed + 1, options.timers)
@@ -181,16 +181,16 @@ class Simulator:
         """Run the load to its end; call *progress* with the simulated hours."""
         for shape in self._load.nodes:
             self.ready_node(self.new_node(shape, DAY_MS))
-        for one in self._load.in_order():
-            if isinstance(one, Deployment):
-                self._deployments.begin(one)
+        for arrival in self._load.in_order():
+            if isinstance(arrival, Deployment):
+                self._deployments.begin(arrival)
             else:
-                self._at(one.at_ms, lambda a=one: self._arrive(a))  # type: ignore[misc]
+                self._at(arrival.at_ms, lambda a=arrival: self._arrive(a))  # type: ignore[misc]
         self._every(self._autoscaler.scan_ms, self._autoscaler.scan)
         self._every(SAMPLE_MS, self._sample)
         self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
         if self._compactor is not None:
-            self._every(self._tick_ms, self._tick)
+            self._every(self._interval_ms, self._reconcile)
         while self._queue and self._queue[0][0] <= self._load.duration_ms:
             at_ms, _, act = heapq.heappop(self._queue)
             self._advance(at_ms)
@@ -296,7 +296,7 @@ class Simulator:
     def ready_node(self, name: str) -> None:
         """Make a Node Ready."""
         self._store(replace(self.state.places[name].node, ready=True))
-        self._schedule_waiting()
+        self._schedule_pending()
 
     def write(self, node: Node) -> None:
         """Update a Node, through admission."""
@@ -318,21 +318,20 @@ class Simulator:
         """Delete a Node with its DaemonSet pods."""
         self._capacity_millis -= self.state.places[name].node.allocatable.cpu_millis
         self._cost -= self._prices.pop(name)
-        gone = self.state.remove_node(name)
+        agents = self.state.remove_node(name)
         if self._compactor is not None:
-            self._compactor.node_gone(name)
-            for pod in gone:
-                self._compactor.pod_gone(pod)
+            self._compactor.node_deleted(name)
+            for pod in agents:
+                self._compactor.pod_deleted(pod)
 
-    def _tick(self) -> None:
+    def _reconcile(self) -> None:
         if self._compactor is not None:
-            self._compactor.tick(self.state, self.write, self._now)
-            self._schedule_waiting()
+            self._compactor.reconcile(self.state, self.write, self._now)
+            self._schedule_pending()
 
     def _run_urgent_reconciliations(self) -> None:
-        """Run the reconciliations that must not wait for the interval."""
         while self._compactor is not None and self._compactor.urgent():
-            self._tick()
+            self._reconcile()
 
     # Pods
 
@@ -401,8 +400,8 @@ class Simulator:
             self._add_wait(self.state.pending.get(key, self._now))
             pod = self.state.delete(key)
             if self._compactor is not None:
-                self._compactor.pod_gone(pod)
-        self.after(0, self._schedule_waiting)
+                self._compactor.pod_deleted(pod)
+        self.after(0, self._schedule_pending)
 
     def _end(self, key: str, ending_ms: int) -> None:
         """End a pod, unless it was evicted in the meantime and has started again."""
@@ -411,8 +410,8 @@ class Simulator:
         del self._endings[key], self._lives[key]
         pod = self.state.finish(key)
         if self._compactor is not None:
-            self._compactor.pod_gone(pod)
-        self._schedule_waiting()
+            self._compactor.pod_deleted(pod)
+        self._schedule_pending()
 
     def evict(self, pod: Pod) -> None:
         """Evict a pod: the pod, or its replacement, becomes Pending."""
@@ -432,7 +431,7 @@ class Simulator:
         if pod.key in self.state.pending and not self._schedule(pod):
             self._wait(pod)
 
-    def _schedule_waiting(self) -> None:
+    def _schedule_pending(self) -> None:
         for key in list(self.state.pending):
             if key in self.state.pending:
                 self._schedule(self.state.pods[key])

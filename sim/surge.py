@@ -209,16 +209,16 @@ class SurgeSimulator(Simulator):
             self.result.below_by_moves_ms += missing * SAMPLE_MS
 
     def _advance_moves(self) -> None:
-        """Advance the moves between passes, as events of Deployments and pods cause it."""
+        """Advance the moves between reconciliations, as events in a real cluster cause it."""
         if (last := self._ebb.last) is not None:
             self._moves.advance(last.plan, self.result, self.now_ms())
 
-    def _tick(self) -> None:
+    def _reconcile(self) -> None:
         self._moves.prepare_reconciliation()
-        super()._tick()
+        super()._reconcile()
         if (last := self._ebb.last) is not None:
             self._moves.run(last.plan, self.result, self.now_ms())
-            self._schedule_waiting()
+            self._schedule_pending()
 
 
 def _without_later_replicas(load: SimulatedLoad) -> SimulatedLoad:

@@ -38,15 +38,17 @@ class TracePod(NamedTuple):
 
 def pods(folder: Path) -> list[TracePod]:
     """Return every pod, in order of creation. Raises: InvalidInputError with file and line."""
-    found = []
+    trace_pods = []
     for at, row in rows(folder / PODS_FILE, "name"):
         created, deleted = _int(row, "creation_time", at), _int(row, "deletion_time", at)
         if deleted < created:
             raise InvalidInputError(f"{at}: deletion_time", f"{deleted} is before creation")
         gpu = _int(row, "num_gpu", at) * _int(row, "gpu_milli", at)
         requests = amount(_int(row, "cpu_milli", at), _int(row, "memory_mib", at), gpu)
-        found.append(TracePod(1000 * created, row["name"], requests, 1000 * (deleted - created)))
-    return sorted(found, key=lambda pod: pod[:2])
+        trace_pods.append(
+            TracePod(1000 * created, row["name"], requests, 1000 * (deleted - created))
+        )
+    return sorted(trace_pods, key=lambda pod: pod[:2])
 
 
 def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad:

@@ -177,7 +177,6 @@ def _at(document: Any, path: str) -> Any:  # noqa: ANN401 YAML holds anything
 
 
 def _without(document: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 YAML holds anything
-    """Return the document without the value at a path."""
     first, *rest = path
     if not isinstance(document, Mapping) or first not in document:
         return document
@@ -186,14 +185,12 @@ def _without(document: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 YAML ho
 
 
 def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN401 YAML holds anything
-    """Return the document with a value at a path."""
     first, *rest = path
     inner = document if isinstance(document, Mapping) else {}
     return {**inner, first: _with(inner.get(first), rest, value) if rest else value}
 
 
 def _read(path: str, text: str) -> object:
-    """Parse a value as in a configuration file. Raises: ConfigError."""
     raw = text.encode(errors="surrogateescape")  # bytes as on the command line
     (value,) = parse_yaml(raw, f"--sweep {path:.80}", single=True)
     return value

@@ -49,8 +49,8 @@ def level(at_ms: int) -> Fraction:
 def _level(at_ms: int) -> Fraction:
     hour, rest_ms = divmod(at_ms, HOUR_MS)
     low, high = WAVE_PERCENT[hour], WAVE_PERCENT[(hour + 1) % len(WAVE_PERCENT)]
-    here = low + Fraction(rest_ms, HOUR_MS) * (high - low)
-    return here * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
+    wave = low + Fraction(rest_ms, HOUR_MS) * (high - low)
+    return wave * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
 
 
 def scale_out_max(replicas: int) -> int:
@@ -67,9 +67,9 @@ def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tup
     yield 0, replicas
     advised: deque[tuple[int, int]] = deque([(0, replicas)])
     for at_ms in range(SYNC_MS, until_ms, SYNC_MS):
-        asked = load(at_ms)
+        pods_at_target = load(at_ms)
         # Integers, because Fraction would normalize every sum, 115,000 times a simulated day.
-        pods, parts = asked.as_integer_ratio()
+        pods, parts = pods_at_target.as_integer_ratio()
         off = TOLERANCE_PARTS * abs(pods - replicas * parts)
         advice = replicas if off <= replicas * parts else max(1, -(-pods // parts))
         advised.append((at_ms, advice))

@@ -42,11 +42,9 @@ class _StoppedClock:
     """Clock that stands still, so that no view becomes stale and no wait ends."""
 
     def unix_seconds(self) -> int:
-        """Return zero."""
         return 0
 
     def monotonic_seconds(self) -> float:
-        """Return zero."""
         return 0.0
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from cli import removal
+from cli.cleanup.run import Options, clean_up, options
 from core.model.errors import InvalidInputError
 
 
@@ -23,9 +23,9 @@ from core.model.errors import InvalidInputError
     is_flag=True,
     help="first scale the controller to 0, and wait until nobody leads",
 )
-@removal.options
+@options
 def command(
-    options: removal.Options,
+    shared: Options,
     /,
     *,
     everything: bool,
@@ -41,6 +41,7 @@ def command(
     """
     if not everything:
         raise InvalidInputError("cleanup", "use --all, or `ebb unmark NODE` for single nodes")
-    from cli.cleanup import Request  # noqa: PLC0415 the client is slow to import
+    from cli.cleanup.cluster import Request  # noqa: PLC0415 the client is slow to import
 
-    removal.remove(options, "cleanup", Request(None, taint_key, stop_controller))
+    request = Request(taint_key=taint_key, stop_controller=stop_controller)
+    clean_up(shared, "cleanup", request)

@@ -14,7 +14,7 @@ def command(ctx: click.Context, shell: str) -> None:
 
     In bash: source <(ebb completion bash)
     """
-    found, root = get_completion_class(shell), ctx.find_root().command
-    if found is None:
+    completion, root = get_completion_class(shell), ctx.find_root().command
+    if completion is None:
         raise click.UsageError(f"{shell}: not supported by this version of click")
-    click.echo(found(root, {}, "ebb", "_EBB_COMPLETE").source())
+    click.echo(completion(root, {}, "ebb", "_EBB_COMPLETE").source())

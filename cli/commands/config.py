@@ -25,8 +25,8 @@ def command() -> None:
 
 
 @command.command("schema")
-@output.option("SettingsSchema", "json")
-def schema(form: str) -> None:
+@output.option(output.SETTINGS, output.JSON)
+def schema(form: output.Format[SettingsSchema]) -> None:
     """Print every setting; as JSON Schema by default, for editors and charts."""
     output.print_answer(SettingsSchema(), form)
 
@@ -54,7 +54,7 @@ def _faults(paths: Sequence[str]) -> Iterator[str]:
         try:
             files.parse_config(config.raw, name)
         except ConfigError as fault:
-            yield from (f"{name}: {one}" for one in _with_lines(fault.faults, config))
+            yield from (f"{name}: {problem}" for problem in _with_lines(fault.faults, config))
         else:
             click.echo(f"{name}: ok")
 
@@ -65,8 +65,8 @@ def _with_lines(faults: Sequence[str], config: yaml_text.Embedded) -> Iterator[s
         lines = yaml_text.field_lines(config.raw)
     except yaml.YAMLError:
         lines = {}
-    found = [(_line(fault, lines), fault) for fault in faults]
-    for line, fault in sorted(found, key=lambda one: one[0]):
+    lines_of_faults = [(_line(fault, lines), fault) for fault in faults]
+    for line, fault in sorted(lines_of_faults, key=lambda entry: entry[0]):
         if match := _YAML_LINE.match(fault):
             yield f"line {int(match[1]) + config.first_line - 1}: {fault[match.end() :]}"
         else:

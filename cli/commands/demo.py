@@ -62,8 +62,8 @@ def _timer(text: str) -> int:
     metavar="FILE",
     help="file of the picture, default ebb-demo.png; with --page, default ebb-demo.html",
 )
-def command(**given: Any) -> None:  # noqa: ANN401 options of several types
+def command(**values: Any) -> None:  # noqa: ANN401 options of several types
     """Simulate one day of a cluster in five variants; virtual time, no cluster needed."""
     from cli import demo  # noqa: PLC0415 slow to import
 
-    demo.play(demo.Options(**given))
+    demo.play(demo.Options(**values))

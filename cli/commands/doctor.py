@@ -8,6 +8,7 @@ from cli import output
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
+    from cli.doctor.finding import Diagnosis
     from cli.input.cluster_input import ClusterInput
 
 
@@ -20,16 +21,21 @@ if TYPE_CHECKING:  # help must be fast
     help="a copy of kube-scheduler's KubeSchedulerConfiguration, which no API serves",
 )
 @output.exit_code_option("if a check finds a problem")
-@output.option("Diagnosis")
+@output.option(output.DIAGNOSIS)
 def command(
-    cluster_input: "ClusterInput", /, *, scheduler_config: str | None, exit_code: bool, form: str
+    cluster_input: "ClusterInput",
+    /,
+    *,
+    scheduler_config: str | None,
+    exit_code: bool,
+    form: "output.Format[Diagnosis]",
 ) -> None:
     """Check the autoscaler, scheduler, admission, rights and workloads around Ebb; read-only.
 
     Each check is ok, a problem, or unknown. docs/doctor.md lists the checks, and what a dump must
     contain for them.
     """
-    from cli.diagnose import diagnose_cluster  # noqa: PLC0415 decoders are slow to import
+    from cli.doctor.checks import diagnose_cluster  # noqa: PLC0415 decoders are slow to import
     from cli.doctor.finding import CheckState  # noqa: PLC0415
     from runtime.clock import SystemClock  # noqa: PLC0415
 

@@ -30,8 +30,8 @@ def command() -> None:
 @command.command("node")
 @click.argument("name")
 @source.options
-@output.option("NodeExplained")
-def node(cluster_input: ClusterInput, /, name: str, form: str) -> None:
+@output.option(output.NODE)
+def node(cluster_input: ClusterInput, /, name: str, form: output.Format[NodeExplained]) -> None:
     """Show everything that decides whether one node is removable."""
     now = cluster_input.now_seconds(SystemClock())
     answer = _explainer(cluster_input, now).node(name)
@@ -55,7 +55,7 @@ def node(cluster_input: ClusterInput, /, name: str, form: str) -> None:
 @click.option(
     "-A", "--all-namespaces", is_flag=True, help="find the pod by its name in all namespaces"
 )
-@output.option("PodExplained")
+@output.option(output.POD)
 def pod(
     cluster_input: ClusterInput,
     /,
@@ -63,7 +63,7 @@ def pod(
     name: str,
     namespace: str | None,
     all_namespaces: bool,
-    form: str,
+    form: output.Format[PodExplained],
 ) -> None:
     """Show whether one pod is movable, and which nodes it could run on."""
     now = cluster_input.now_seconds(SystemClock())

@@ -30,8 +30,8 @@ def command(
     """
     import asyncio  # noqa: PLC0415 help must be fast
 
+    from cli.page.following import source_of  # noqa: PLC0415
     from cli.page.run import open_browser, serve  # noqa: PLC0415
-    from cli.page.start import source_of  # noqa: PLC0415
 
-    found = source_of(environment, where)
-    asyncio.run(serve(found, port, (lambda _: None) if no_browser else open_browser))
+    cluster = source_of(environment, where)
+    asyncio.run(serve(cluster, port, (lambda _: None) if no_browser else open_browser))

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import clusters
+from cli import clusters, output
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
     from fractions import Fraction
 
+    from cli.answers import Planned
     from cli.input.cluster_input import ClusterInput
     from cli.nodes import Selection
 
@@ -45,7 +46,7 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 
 @click.command("plan")
 @source.selection_options
-@clusters.options("Planned", "if a node is removable")
+@clusters.options(output.PLAN, "if a node is removable")
 @click.option(
     "--policy",
     type=_policy,
@@ -89,7 +90,7 @@ def command(
     label_columns: tuple[str, ...],
     sort_by: str,
     no_headers: bool,
-) -> clusters.Answered:
+) -> "clusters.Answered[Planned]":
     """Show which nodes are removable together, and why the others are not; read-only."""
     from cli.answers import RowOptions  # noqa: PLC0415 the engine is slow to import
     from cli.plan import Limits, planned  # noqa: PLC0415

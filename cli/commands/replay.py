@@ -1,12 +1,15 @@
 """`ebb replay`: simulate a cluster's history without and with Ebb, and recommend settings."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cli import output
 from cli.input import source
+
+if TYPE_CHECKING:  # slow to import
+    from cli.answers import Replayed
 
 DAYS_MAX: Final = 60
 SEEDS_MAX: Final = 20
@@ -86,13 +89,13 @@ FOLDER: Final = click.Path()
 @click.option(
     "--recommend", type=FOLDER, metavar="FILE", help="also write the recommended configuration"
 )
-@output.option("Replayed")
-def command(form: str, **given: Any) -> None:  # noqa: ANN401 options of several types
+@output.option(output.REPLAY)
+def command(form: "output.Format[Replayed]", **values: Any) -> None:  # noqa: ANN401 options of several types
     """Simulate a cluster's history without Ebb and with Ebb; read-only."""
     from cli import replay  # noqa: PLC0415 slow to import
 
-    options = replay.Options(**given)
-    record = form == replay.PAGE or options.page is not None
+    options = replay.Options(**values)
+    record = form is output.REPLAY_PAGE or options.page is not None
     answer = replay.run(options, record=record)
     try:  # a full disk or a closed pipe must not lose the result of hours
         output.print_answer(answer, form)

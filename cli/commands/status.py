@@ -4,20 +4,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import clusters
+from cli import clusters, output
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
     from cli.input.cluster_input import ClusterInput
+    from cli.input.overview import ClusterStatus
     from cli.nodes import Selection
 
 
 @click.command("status")
 @source.selection_options
-@clusters.options(
-    "ClusterStatus", "if no replica leads, or a mark is overdue or has a wrong taint"
-)
-def command(cluster_input: "ClusterInput", /, *, selection: "Selection") -> clusters.Answered:
+@clusters.options(output.STATUS, "if no replica leads, or a mark is overdue or has a wrong taint")
+def command(
+    cluster_input: "ClusterInput", /, *, selection: "Selection"
+) -> "clusters.Answered[ClusterStatus]":
     """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.
 
     Pending pods that fit on no node (pendingPods.unschedulable in -o json) do not include

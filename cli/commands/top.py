@@ -22,7 +22,7 @@ def command(environment: source.Environment, where: "ClusterOptions", /) -> None
     if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
         import asyncio  # noqa: PLC0415 help must be fast
 
-        from cli.page.start import source_of  # noqa: PLC0415
+        from cli.page.following import source_of  # noqa: PLC0415
         from cli.top.run import follow  # noqa: PLC0415
 
         asyncio.run(follow(source_of(environment, where)))
@@ -34,6 +34,6 @@ def command(environment: source.Environment, where: "ClusterOptions", /) -> None
     from cli.terminal import PIPE_WIDTH  # noqa: PLC0415
     from cli.top.screen import ScreenState, render  # noqa: PLC0415
 
-    first = reader.read(environment, where)
-    state = PageState(planned(first, Limits(), RowOptions())).document(details=False)
+    plan = planned(reader.read(environment, where), Limits(), RowOptions())
+    state = PageState(plan).document(details=False)
     print(render(state, (), ScreenState(), PIPE_WIDTH, None).plain)

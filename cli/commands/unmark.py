@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import click
 
-from cli import removal
+from cli.cleanup.run import Options, clean_up, options
 
 
 @click.command("unmark")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
-@removal.options
-def command(options: removal.Options, /, *, nodes: Sequence[str]) -> None:
+@options
+def command(shared: Options, /, *, nodes: Sequence[str]) -> None:
     """Remove what Ebb has written on these nodes and their pods, and nothing else.
 
     The command names the cluster, lists what it will remove, and asks.
@@ -18,6 +18,6 @@ def command(options: removal.Options, /, *, nodes: Sequence[str]) -> None:
     A running controller in mode enforce may mark the nodes again. To exclude a node for good, set
     the annotation kube-ebb.io/keep: "true".
     """
-    from cli.cleanup import Request  # noqa: PLC0415 the client is slow to import
+    from cli.cleanup.cluster import Request  # noqa: PLC0415 the client is slow to import
 
-    removal.remove(options, "unmark", Request(frozenset(nodes), None, stop_controller=False))
+    clean_up(shared, "unmark", Request(frozenset(nodes)))

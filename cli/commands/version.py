@@ -10,5 +10,5 @@ UNKNOWN = "(version unknown: run from a tree that is not installed)"
 @click.command("version")
 def command() -> None:
     """Show the version."""
-    found = ebb_version()
-    click.echo(f"ebb {UNKNOWN if found == NOT_INSTALLED else found}")
+    version = ebb_version()
+    click.echo(f"ebb {UNKNOWN if version == NOT_INSTALLED else version}")

@@ -39,17 +39,23 @@ KEY_VARIABLE: Final = "key"
 
 
 def _registration(facts: Facts) -> Any:  # noqa: ANN401 a RegistrationObject or None
-    found = values(facts.setup.of(REGISTRATIONS))
-    return next((one for one in found if one.metadata.name == REGISTRATION), None)
+    registrations = values(facts.setup.of(REGISTRATIONS))
+    return next(
+        (
+            registration
+            for registration in registrations
+            if registration.metadata.name == REGISTRATION
+        ),
+        None,
+    )
 
 
 def _policy(facts: Facts) -> Any:  # noqa: ANN401 a PolicyObject or None
-    found = values(facts.setup.of(POLICIES))
-    return next((one for one in found if one.metadata.name == POLICY), None)
+    policies = values(facts.setup.of(POLICIES))
+    return next((policy for policy in policies if policy.metadata.name == POLICY), None)
 
 
 def _admission(facts: Facts) -> CheckResult:
-    """Check that admission turns a mark into a taint."""
     registration, policy = _registration(facts), _policy(facts)
     if policy is not None:
         return _of_policy(facts, policy)
@@ -67,7 +73,7 @@ def _admission(facts: Facts) -> CheckResult:
     slices = facts.setup.of(SLICES)
     if slices.absent:
         return unread(SLICES.resource, slices.absent)
-    ready = sum(_ready(one) for one in values(slices) if _is_of_service(one, facts.namespace))
+    ready = sum(_ready(each) for each in values(slices) if _is_of_service(each, facts.namespace))
     service = f"Service {facts.namespace}/{SERVICE}"
     if not ready:
         return problem("the webhook has no ready pod", [Evidence(service, "ready endpoints", "0")])
@@ -75,19 +81,19 @@ def _admission(facts: Facts) -> CheckResult:
 
 
 def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a PolicyObject
-    """Check the MutatingAdmissionPolicy and its binding."""
     key = f'"{facts.config.taint_key}"'
     where = f"MutatingAdmissionPolicy {POLICY}"
     variables = (policy.spec.variables if policy.spec else None) or ()
-    found = next((one.expression for one in variables if one.name == KEY_VARIABLE), "")
-    if found != key:
-        evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", found or "missing")]
+    expressions = (each.expression for each in variables if each.name == KEY_VARIABLE)
+    expression = next(expressions, "")
+    if expression != key:
+        evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", expression or "missing")]
         seen = f"the MutatingAdmissionPolicy sets another taint than {facts.config.taint_key}"
         return problem(seen, evidence)
     bindings = facts.setup.of(POLICY_BINDINGS)
     if bindings.absent:
         return unread(POLICY_BINDINGS.resource, bindings.absent)
-    if not any(one.spec and one.spec.policy_name == POLICY for one in values(bindings)):
+    if not any(each.spec and each.spec.policy_name == POLICY for each in values(bindings)):
         evidence = [Evidence(f"MutatingAdmissionPolicyBinding {POLICY}", "", "does not exist")]
         seen = "the MutatingAdmissionPolicy has no binding, so it has no effect"
         return problem(seen, evidence)
@@ -96,17 +102,17 @@ def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a Poli
 
 def _changed(registration: Any) -> Iterator[Evidence]:  # noqa: ANN401 a RegistrationObject
     """Yield the fields that differ from manifests/."""
-    for number, one in enumerate(registration.webhooks or ()):
+    for number, webhook in enumerate(registration.webhooks or ()):
         field = f"webhooks[{number}]"
-        if one.failure_policy != "Ignore":
-            yield Evidence(OURS, f"{field}.failurePolicy", one.failure_policy)
-        selector = one.object_selector.match_expressions if one.object_selector else None
+        if webhook.failure_policy != "Ignore":
+            yield Evidence(OURS, f"{field}.failurePolicy", webhook.failure_policy)
+        selector = webhook.object_selector.match_expressions if webhook.object_selector else None
         keys = [(each.key, each.operator) for each in selector or ()]
         if keys != [(MARK_LABEL, "Exists")]:
             shown = ", ".join(f"{key} {operator}" for key, operator in keys)
             yield Evidence(OURS, f"{field}.objectSelector", shown or "all objects")
-        resources = {each for rule in one.rules or () for each in rule.resources or ()}
-        operations = {each for rule in one.rules or () for each in rule.operations or ()}
+        resources = {each for rule in webhook.rules or () for each in rule.resources or ()}
+        operations = {each for rule in webhook.rules or () for each in rule.operations or ()}
         if resources != {"nodes"}:
             yield Evidence(
                 OURS, f"{field}.rules.resources", ", ".join(sorted(resources)) or "none"
@@ -118,28 +124,29 @@ def _changed(registration: Any) -> Iterator[Evidence]:  # noqa: ANN401 a Registr
         yield Evidence(OURS, "webhooks", "none")
 
 
-def _is_of_service(one: Any, namespace: str) -> bool:  # noqa: ANN401 a SliceObject
-    labels = one.metadata.labels or {}
-    return one.metadata.namespace == namespace and labels.get(SERVICE_LABEL) == SERVICE
+def _is_of_service(endpoint_slice: Any, namespace: str) -> bool:  # noqa: ANN401 a SliceObject
+    labels = endpoint_slice.metadata.labels or {}
+    return endpoint_slice.metadata.namespace == namespace and labels.get(SERVICE_LABEL) == SERVICE
 
 
-def _ready(one: Any) -> int:  # noqa: ANN401 a SliceObject
+def _ready(endpoint_slice: Any) -> int:  # noqa: ANN401 a SliceObject
     """Return the number of ready endpoints; in the API a missing condition means ready."""
-    found = (each.conditions for each in one.endpoints or ())
-    return sum(each is None or each.ready is not False for each in found)
+    conditions = (each.conditions for each in endpoint_slice.endpoints or ())
+    return sum(each is None or each.ready is not False for each in conditions)
 
 
 def _certificates(facts: Facts) -> CheckResult:
-    """Check that the API server has a valid CA for the webhook."""
     registration = _registration(facts)
     if registration is None:
         if _policy(facts) is not None:
             return ok("the admission policy needs no certificates")
         return first_unread(facts, REGISTRATIONS) or ok("there is no webhook")
     evidence, ends = [], []
-    for number, one in enumerate(registration.webhooks or ()):
+    for number, webhook in enumerate(registration.webhooks or ()):
         field = f"webhooks[{number}].clientConfig.caBundle"
-        until = _valid_until(one.client_config.ca_bundle if one.client_config else "", facts)
+        until = _valid_until(
+            webhook.client_config.ca_bundle if webhook.client_config else "", facts
+        )
         if isinstance(until, str):
             evidence.append(Evidence(OURS, field, until))
         else:
@@ -157,8 +164,8 @@ def _certificates(facts: Facts) -> CheckResult:
 def _valid_until(bundle: str, facts: Facts) -> int | str:
     """Return the end of the CA that is valid longest, or why none is valid."""
     try:
-        found = tls.split(b64decode(bundle, validate=True))
-        lives = [tls.life(one) for one in found]
+        certificates = tls.split(b64decode(bundle, validate=True))
+        lives = [tls.life(certificate) for certificate in certificates]
     except (InvalidInputError, NotBase64Error) as fault:
         return f"cannot be read: {fault}"
     if not lives:

@@ -48,10 +48,11 @@ ASK_PROVIDER: Final = (
 )
 
 
-def _found(facts: Facts) -> CheckResult:
-    """Check that an autoscaler removes empty nodes."""
+def _autoscaler(facts: Facts) -> CheckResult:
     programs, pools = autoscalers(facts), values(facts.setup.of(NODE_POOLS))
-    if not pools and (keeping := [one for program in programs for one in _keeping(program)]):
+    if not pools and (
+        keeping := [evidence for program in programs for evidence in _keeping(program)]
+    ):
         return problem("Cluster Autoscaler removes no empty nodes", keeping)
     key = facts.config.cluster_autoscaler.status_key
     if programs:
@@ -65,7 +66,6 @@ def _found(facts: Facts) -> CheckResult:
 
 
 def _has_status(facts: Facts) -> bool:
-    """Return whether the configured ConfigMap exists."""
     key = facts.config.cluster_autoscaler.status_key
     return Autoscalers.of(facts.cluster, key).status is not None
 
@@ -78,22 +78,23 @@ def _unread_status(facts: Facts) -> CheckResult | None:
     return unread(STATUSES.resource, why, dump) if why else None
 
 
-def _keeping(one: Program) -> Iterator[Evidence]:
+def _keeping(program: Program) -> Iterator[Evidence]:
     """Yield why Cluster Autoscaler removes no empty nodes."""
-    if one.replicas == 0:
-        yield Evidence(one.object, "spec.replicas", "0")
-    elif not one.boolean("scale-down-enabled", default=True):
-        yield one.evidence("scale-down-enabled", "true")
-    elif one.number(THRESHOLD, DEFAULT_THRESHOLD) == 0:
+    if program.replicas == 0:
+        yield Evidence(program.object, "spec.replicas", "0")
+    elif not program.boolean("scale-down-enabled", default=True):
+        yield program.evidence("scale-down-enabled", "true")
+    elif program.number(THRESHOLD, DEFAULT_THRESHOLD) == 0:
         # DaemonSet and static pods also run on empty nodes. Unless their requests are ignored,
         # the utilization of such a node is never 0.
         yield from (
-            one.evidence(flag, "false") for flag in IGNORED if not one.boolean(flag, default=False)
+            program.evidence(flag, "false")
+            for flag in IGNORED
+            if not program.boolean(flag, default=False)
         )
 
 
 def _status(facts: Facts) -> CheckResult:
-    """Check that the status of Cluster Autoscaler is where the configuration expects it."""
     key = facts.config.cluster_autoscaler.status_key
     if _has_status(facts):
         return ok(f"ConfigMap {key} has the status")
@@ -103,18 +104,17 @@ def _status(facts: Facts) -> CheckResult:
     if missing := _unread_status(facts):
         return missing
     evidence = [Evidence(f"ConfigMap {key}", "", "does not exist")]
-    for one in programs:
-        evidence.append(Evidence(one.object, "metadata.namespace", one.namespace))
+    for program in programs:
+        evidence.append(Evidence(program.object, "metadata.namespace", program.namespace))
         evidence += [
-            one.evidence(flag, "")
+            program.evidence(flag, "")
             for flag in ("namespace", "status-config-map-name", "write-status-configmap")
-            if one.text(flag) is not None
+            if program.text(flag) is not None
         ]
     return problem(f"ConfigMap {key} does not exist, but Cluster Autoscaler runs", evidence)
 
 
 def _evicts(facts: Facts) -> CheckResult:
-    """Check that Cluster Autoscaler removes empty nodes only."""
     if facts.config.scale_down_protection.scope is Scope.ALL:
         return ok("Ebb protects every node from scale-down (scaleDownProtection.scope: all)")
     return _with_flags(
@@ -122,36 +122,33 @@ def _evicts(facts: Facts) -> CheckResult:
     )
 
 
-def _evicting(one: Program) -> Iterator[Evidence]:
+def _evicting(program: Program) -> Iterator[Evidence]:
     drains = (
-        one.boolean("scale-down-enabled", default=True)
-        and one.number(PARALLEL, "1") > 0
-        and one.number(THRESHOLD, DEFAULT_THRESHOLD) > 0
+        program.boolean("scale-down-enabled", default=True)
+        and program.number(PARALLEL, "1") > 0
+        and program.number(THRESHOLD, DEFAULT_THRESHOLD) > 0
     )
     if drains:
-        yield one.evidence(THRESHOLD, DEFAULT_THRESHOLD)
-        yield one.evidence(PARALLEL, "1")
+        yield program.evidence(THRESHOLD, DEFAULT_THRESHOLD)
+        yield program.evidence(PARALLEL, "1")
 
 
 def _delays(facts: Facts) -> CheckResult:
-    """Check the delays of Cluster Autoscaler."""
     seen = f"empty nodes wait longer than {duration(DELAY_SECONDS_MAX)}"
     return _with_flags(
         facts, _long_delays, seen, f"both delays are at most {duration(DELAY_SECONDS_MAX)}"
     )
 
 
-def _long_delays(one: Program) -> Iterator[Evidence]:
+def _long_delays(program: Program) -> Iterator[Evidence]:
     for flag in DELAYS:
-        if one.seconds(flag, DEFAULT_DELAY) > DELAY_SECONDS_MAX:
-            yield one.evidence(flag, DEFAULT_DELAY)
+        if program.seconds(flag, DEFAULT_DELAY) > DELAY_SECONDS_MAX:
+            yield program.evidence(flag, DEFAULT_DELAY)
 
 
 def _taint(facts: Facts) -> CheckResult:
-    """Check that Cluster Autoscaler does not treat Ebb's taint as a startup taint.
-
-    A NoSchedule taint must be a status taint, which Cluster Autoscaler ignores in its simulations.
-    """
+    # A startup taint would make marked nodes NotReady for Cluster Autoscaler. A NoSchedule taint
+    # must be a status taint, which it ignores in its simulations.
     # Source: StatusTaintPrefix and StartupTaintPrefix in cluster-autoscaler/utils/taints.
     key = facts.config.taint_key
     if key.startswith(tuple(f"{flag}{TAINT_DOMAIN}" for flag in STARTUP_TAINTS)):
@@ -161,14 +158,14 @@ def _taint(facts: Facts) -> CheckResult:
     if known and not autoscalers(facts):
         return ok(f"the prefix of {key} makes Cluster Autoscaler ignore the taint")
 
-    def misread(one: Program) -> Iterator[Evidence]:
+    def misread(program: Program) -> Iterator[Evidence]:
         for flag in STARTUP_TAINTS:
-            if key in one.texts(flag):
-                yield Evidence(one.object, f"--{flag}", key)
+            if key in program.texts(flag):
+                yield Evidence(program.object, f"--{flag}", key)
         # A PreferNoSchedule taint keeps no pod away from a new node.
-        if facts.config.sets_no_schedule and not known and key not in one.texts(STATUS_TAINT):
-            shown = ", ".join(one.texts(STATUS_TAINT)) or "not set"
-            yield Evidence(one.object, f"--{STATUS_TAINT}", shown)
+        if facts.config.sets_no_schedule and not known and key not in program.texts(STATUS_TAINT):
+            shown = ", ".join(program.texts(STATUS_TAINT)) or "not set"
+            yield Evidence(program.object, f"--{STATUS_TAINT}", shown)
 
     good = f"it ignores the taint {key}"
     return _with_flags(facts, misread, f"Cluster Autoscaler does not ignore {key}", good)
@@ -177,10 +174,14 @@ def _taint(facts: Facts) -> CheckResult:
 def _with_flags(
     facts: Facts, wrong: Callable[[Program], Iterable[Evidence]], bad: str, good: str
 ) -> CheckResult:
-    """Check the flags of every running Cluster Autoscaler. Raises: UnreadableFlagError."""
+    """Check the flags of every running Cluster Autoscaler.
+
+    *wrong* yields evidence of a problem. *bad* and *good* describe the two results. Raises:
+    UnreadableFlagError.
+    """
     programs = autoscalers(facts)
-    running = [one for one in programs if one.replicas != 0]
-    if evidence := [one for program in running for one in wrong(program)]:
+    running = [program for program in programs if program.replicas != 0]
+    if evidence := [found for program in running for found in wrong(program)]:
         return problem(bad, evidence)
     if programs:
         return ok(f"{programs[0].object}: {good if running else 'spec.replicas is 0'}")
@@ -192,11 +193,10 @@ def _with_flags(
 
 
 def _node_pools(facts: Facts) -> CheckResult:
-    """Check that Karpenter removes empty nodes, and only these."""
     read = facts.setup.of(NODE_POOLS)
     if read.absent:
         return unread(NODE_POOLS.resource, read.absent, NODE_POOLS.dump)
-    wrong = [one for pool in values(read) for one in _wrong(facts, pool)]
+    wrong = [evidence for pool in values(read) for evidence in _wrong(facts, pool)]
     if wrong:
         return problem(f"wrong consolidation in {plural(len(wrong), 'NodePool')}", wrong)
     pools = plural(len(values(read)), "NodePool")
@@ -210,15 +210,15 @@ def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a Nod
     name = f"NodePool {pool.metadata.name}"
     disruption = pool.spec.disruption if pool.spec else None
     policy = (disruption.consolidation_policy if disruption else None) or EMPTY_OR_MORE
-    of_plan = (one for one in facts.cluster.node_pools if one.name == pool.metadata.name)
-    if fixed := next((one.fixed for one in of_plan), ""):
+    pools = (known for known in facts.cluster.node_pools if known.name == pool.metadata.name)
+    if fixed := next((known.fixed for known in pools), ""):
         yield Evidence(name, "spec.disruption", fixed)
     elif policy != WHEN_EMPTY and facts.config.scale_down_protection.scope is not Scope.ALL:
         yield Evidence(name, "spec.disruption.consolidationPolicy", policy)
 
 
 def _readable(check: Callable[[Facts], CheckResult]) -> Callable[[Facts], CheckResult]:
-    """Return the check with an unknown state for flags whose values cannot be read."""
+    """Return the check, which is unknown instead of raising UnreadableFlagError."""
 
     def run(facts: Facts) -> CheckResult:
         try:
@@ -241,7 +241,7 @@ CHECKS: Final = (
         effect="the nodes that Ebb empties remain",
         fix="configure an autoscaler (docs/install.md#the-autoscaler), or remove empty marked "
         "nodes yourself",
-        run=_readable(_found),
+        run=_readable(_autoscaler),
     ),
     Check(
         code="autoscaler-status",

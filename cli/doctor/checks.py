@@ -1,9 +1,15 @@
-"""The table of all checks; `diagnose` runs them."""
+"""All checks of `ebb doctor`, and their run on the cluster that the command line selects."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from cli.doctor import admission, autoscaler, clocks, rights, scheduler, workloads
 from cli.doctor.finding import Check, CheckState, Diagnosis, Facts, Finding
+from cli.input.cluster_input import ClusterInput
+from core.model.errors import InvalidInputError
+from runtime import files
+from runtime.clock import Clock
+from runtime.yaml_text import parse_yaml
 
 CHECKS: Final[tuple[Check, ...]] = (
     *autoscaler.CHECKS,
@@ -14,15 +20,44 @@ CHECKS: Final[tuple[Check, ...]] = (
     *clocks.CHECKS,
 )
 """All checks in the order of docs/doctor.md. A new check is one more entry in its module."""
+SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
+
+
+def diagnose_cluster(
+    cluster_input: ClusterInput, clock: Clock, scheduler_config: str | None
+) -> Diagnosis:
+    """Run all checks on a cluster.
+
+    *scheduler_config*: file with the configuration of kube-scheduler, or None.
+    Raises: ConfigError or InvalidInputError for this file.
+    """
+    facts = Facts(
+        cluster_input=cluster_input,
+        now_seconds=cluster_input.now_seconds(clock),
+        scheduler_file=scheduler_config or "",
+        scheduler=_read(scheduler_config) if scheduler_config else None,
+    )
+    return diagnose(facts)
 
 
 def diagnose(facts: Facts) -> Diagnosis:
-    """Run all checks: problems first, then unknown states, each in the order of the table."""
-    found = [Finding(check, check.run(facts)) for check in CHECKS]
-    order = list(CheckState)
-    found.sort(key=lambda one: order.index(one.result.state))  # stable: the table's order remains
+    """Run all checks on facts; the findings have problems first, then unknown states."""
+    findings = [Finding(check, check.run(facts)) for check in CHECKS]
+    states = list(CheckState)
+    # The sort is stable: findings of one state stay in the order of the table.
+    findings.sort(key=lambda finding: states.index(finding.result.state))
     return Diagnosis(
         cluster_input=facts.cluster_input,
         now_seconds=facts.now_seconds,
-        findings=tuple(found),
+        findings=tuple(findings),
     )
+
+
+def _read(path: str) -> Mapping[str, Any]:
+    name = files.named(path)
+    raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
+    (document,) = parse_yaml(raw, name, single=True)
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or kind != SCHEDULER_KIND:
+        raise InvalidInputError(name, f"kind: {kind!r:.80}; allowed: {SCHEDULER_KIND}")
+    return document

@@ -9,7 +9,6 @@ SKEW_SECONDS_MAX: Final = 5
 
 
 def _clocks(facts: Facts) -> CheckResult:
-    """Check that the clocks of this machine, the API server and the leader agree."""
     times = facts.setup.api_time.value
     if times is None:
         return unknown(facts.setup.api_time.absent, "run `ebb doctor` against the live cluster")

@@ -106,7 +106,7 @@ class Diagnosis:
 
     def count(self, state: CheckState) -> int:
         """Return the number of findings in a state."""
-        return sum(one.result.state is state for one in self.findings)
+        return sum(finding.result.state is state for finding in self.findings)
 
 
 def ok(seen: str, *evidence: Evidence) -> CheckResult:
@@ -143,9 +143,9 @@ def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> CheckResult:
 def first_unread(facts: Facts, *kinds: SetupKind) -> CheckResult | None:
     """Return an unknown state if one of the kinds could not be read, else None."""
     for kind in kinds:
-        found = facts.setup.of(kind)
-        if found.absent:
-            return unread(kind.resource, found.absent, kind.dump)
+        read = facts.setup.of(kind)
+        if read.absent:
+            return unread(kind.resource, read.absent, kind.dump)
     return None
 
 

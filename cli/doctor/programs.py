@@ -38,20 +38,20 @@ class Program:
 
     def text(self, name: str) -> str | None:
         """Return the last value of a flag; None if it is not set."""
-        found = self.texts(name)
-        return found[-1] if found else None
+        given = self.texts(name)
+        return given[-1] if given else None
 
     def texts(self, name: str) -> Sequence[str]:
         """Return all values of a flag. A flag without a value is true."""
-        found: list[str] = []
+        given: list[str] = []
         for number, word in enumerate(self.words):
             flag, equals, value = word.partition("=")
             if not word.startswith("-") or flag.lstrip("-").replace("_", "-") != name:
                 continue
             following = self.words[number + 1 : number + 2]
             apart = following and not following[0].startswith("-")
-            found.append(value if equals else following[0] if apart else "true")
-        return found
+            given.append(value if equals else following[0] if apart else "true")
+        return given
 
     def boolean(self, name: str, *, default: bool) -> bool:
         """Return the value of a flag. Raises: UnreadableFlagError."""
@@ -93,17 +93,17 @@ def schedulers(facts: Facts) -> tuple[Program, ...]:
 def _programs(facts: Facts, name: str) -> Iterator[Program]:
     """Yield the Deployments, and the pods without a Deployment, that run a program."""
     owners: list[str] = []
-    for one in values(facts.setup.of(DEPLOYMENTS)):
-        template = one.spec.template if one.spec else None
-        program = _program("Deployment", one.metadata, template and template.spec, name)
+    for workload in values(facts.setup.of(DEPLOYMENTS)):
+        template = workload.spec.template if workload.spec else None
+        program = _program("Deployment", workload.metadata, template and template.spec, name)
         if program is not None:
-            owners.append(f"{program.namespace}/{one.metadata.name}-")
-            yield replace(program, replicas=one.spec.replicas)
-    for one in values(facts.setup.of(SYSTEM_PODS)):
-        program = _program("Pod", one.metadata, one.spec, name)
+            owners.append(f"{program.namespace}/{workload.metadata.name}-")
+            yield replace(program, replicas=workload.spec.replicas)
+    for workload in values(facts.setup.of(SYSTEM_PODS)):
+        program = _program("Pod", workload.metadata, workload.spec, name)
         if program is None:
             continue
-        if not f"{program.namespace}/{one.metadata.name}".startswith(tuple(owners)):
+        if not f"{program.namespace}/{workload.metadata.name}".startswith(tuple(owners)):
             yield program
 
 
@@ -112,20 +112,24 @@ def _program(kind: str, metadata: Any, spec: Any, name: str) -> Program | None: 
     containers = (spec.containers if spec else None) or ()
     # Helm prefixes the name of a Deployment, and its image may have any name.
     named = kind == "Deployment" and f"-{metadata.name}".endswith(f"-{name}")
-    for one in containers:
-        words = _command(one)
-        image = PurePath(one.image.partition("@")[0]).name
+    for container in containers:
+        words = _command(container)
+        image = PurePath(container.image.partition("@")[0]).name
         if named or name in image or (words and PurePath(words[0]).name == name):
             return Program(where(kind, metadata), metadata.namespace or "default", words)
     return None
 
 
-def _command(one: Container) -> tuple[str, ...]:
+def _command(container: Container) -> tuple[str, ...]:
     """Return the command line of a container; for `sh -c` the words that the shell runs."""
-    found = (*(one.command or ()), *(one.args or ()))
-    if len(found) > 2 and found[1] == SHELL and len(found[2]) <= COMMAND_LINE_MAX:
+    command_line = (*(container.command or ()), *(container.args or ()))
+    if (
+        len(command_line) > 2
+        and command_line[1] == SHELL
+        and len(command_line[2]) <= COMMAND_LINE_MAX
+    ):
         try:
-            return tuple(shlex.split(found[2]))
+            return tuple(shlex.split(command_line[2]))
         except ValueError:
-            return found
-    return found
+            return command_line
+    return command_line

@@ -44,19 +44,17 @@ ALL: Final = "*"
 
 
 def _viewer(facts: Facts) -> CheckResult:
-    """Check that the user of the command may read everything."""
     access = facts.setup.access
     if access.value is None:
         return unknown(access.absent, "run `ebb doctor` against the live cluster")
     denied = [str(right) for right, allowed in access.value.items() if not allowed]
     if denied:
-        evidence = [Evidence("your user", f"kubectl auth can-i {one}", "no") for one in denied]
+        evidence = [Evidence("your user", f"kubectl auth can-i {right}", "no") for right in denied]
         return problem(f"your user lacks {plural(len(denied), 'permission')}", evidence)
     return ok(f"your user has all {plural(len(access.value), 'permission')}")
 
 
 def _programs(facts: Facts) -> CheckResult:
-    """Check that the ServiceAccounts have the permissions that the configuration needs."""
     if missing := first_unread(facts, *RBAC_KINDS):
         return missing
     needed = list(needed_rights(facts))
@@ -84,8 +82,8 @@ def needed_rights(facts: Facts) -> Iterator[tuple[str, Right]]:
 
 
 def _has_webhook(facts: Facts) -> bool:
-    found = values(facts.setup.of(REGISTRATIONS))
-    return any(one.metadata.name == REGISTRATION for one in found)
+    registrations = values(facts.setup.of(REGISTRATIONS))
+    return any(registration.metadata.name == REGISTRATION for registration in registrations)
 
 
 def _followed(kind: AnyKind) -> Iterator[Right]:
@@ -131,18 +129,19 @@ def _of_webhook(namespace: str) -> Iterator[Right]:
 
 def _granted(facts: Facts, account: str) -> Iterator[tuple[str, ApiRule]]:
     """Yield the rules bound to a ServiceAccount, with their namespace; empty: all namespaces."""
-    roles = {("", one.metadata.name): one for one in values(facts.setup.of(CLUSTER_ROLES))}
+    roles = {("", role.metadata.name): role for role in values(facts.setup.of(CLUSTER_ROLES))}
     roles |= {
-        (one.metadata.namespace or DEFAULT, one.metadata.name): one
-        for one in values(facts.setup.of(ROLES))
+        (role.metadata.namespace or DEFAULT, role.metadata.name): role
+        for role in values(facts.setup.of(ROLES))
     }
     for kind in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
-        for one in values(facts.setup.of(kind)):
-            namespace = one.metadata.namespace or ""
-            if not any(_is_of(each, account, facts.namespace) for each in one.subjects or ()):
+        for binding in values(facts.setup.of(kind)):
+            namespace = binding.metadata.namespace or ""
+            subjects = binding.subjects or ()
+            if not any(_is_of(subject, account, facts.namespace) for subject in subjects):
                 continue
-            of_role = namespace if one.role_ref.kind == ROLES.name else ""
-            role = roles.get((of_role, one.role_ref.name))
+            of_role = namespace if binding.role_ref.kind == ROLES.name else ""
+            role = roles.get((of_role, binding.role_ref.name))
             yield from ((namespace, rule) for rule in (role.rules if role else None) or ())
 
 

@@ -39,7 +39,6 @@ LOOK_AT_METRIC: Final = f"look at the metric {METRIC} (docs/metrics.md)"
 
 
 def _scoring(facts: Facts) -> CheckResult:
-    """Check that kube-scheduler prefers fuller nodes."""
     if facts.scheduler is not None:
         evidence = [*_spreading(facts, facts.scheduler)]
         if evidence:
@@ -49,7 +48,7 @@ def _scoring(facts: Facts) -> CheckResult:
     if bare := _without_file(programs):
         return problem(f"kube-scheduler has no configuration and uses {DEFAULT_STRATEGY}", bare)
     if programs:
-        evidence = [one.evidence(CONFIG, "") for one in programs]
+        evidence = [program.evidence(CONFIG, "") for program in programs]
         why = "the configuration of kube-scheduler is a file on the control-plane nodes"
         return unknown(why, GIVE_OPTION, *evidence)
     return _no_scheduler(facts)
@@ -57,14 +56,13 @@ def _scoring(facts: Facts) -> CheckResult:
 
 def _without_file(programs: Sequence[Program]) -> list[Evidence]:
     return [
-        Evidence(one.object, f"--{CONFIG}", "not set")
-        for one in programs
-        if one.text(CONFIG) is None
+        Evidence(program.object, f"--{CONFIG}", "not set")
+        for program in programs
+        if program.text(CONFIG) is None
     ]
 
 
 def _no_scheduler(facts: Facts) -> CheckResult:
-    """Return the unknown state without any pod of kube-scheduler."""
     read = facts.setup.of(SYSTEM_PODS)
     if read.absent:
         return unread(SYSTEM_PODS.resource, read.absent)
@@ -81,9 +79,9 @@ def _spreading(facts: Facts, content: Mapping[str, Any]) -> Iterator[Evidence]:
         name = profile.get("schedulerName", "default-scheduler")
         where = f"{facts.scheduler_file}, profile {name!s:.80}"
         fit = (
-            one.get("args")
-            for one in _mappings(profile.get("pluginConfig"))
-            if one.get("name") == FIT
+            plugin.get("args")
+            for plugin in _mappings(profile.get("pluginConfig"))
+            if plugin.get("name") == FIT
         )
         strategy = _within(next(fit, None), "scoringStrategy", "type") or DEFAULT_STRATEGY
         if strategy not in PACKING:
@@ -93,16 +91,14 @@ def _spreading(facts: Facts, content: Mapping[str, Any]) -> Iterator[Evidence]:
 
 
 def _disables(profile: Mapping[str, Any], plugin: str) -> bool:
-    """Return whether a profile disables the scores of a plugin."""
     return any(
-        one.get("name") in (plugin, "*")
+        entry.get("name") in (plugin, "*")
         for point in ("multiPoint", "score")
-        for one in _mappings(_within(profile, "plugins", point, "disabled"))
+        for entry in _mappings(_within(profile, "plugins", point, "disabled"))
     )
 
 
-def _asked(facts: Facts) -> CheckResult:
-    """Check that kube-scheduler calls the extender."""
+def _extender(facts: Facts) -> CheckResult:
     installed = bool(running_extenders(facts.cluster, facts.namespace))
     if facts.scheduler is not None and (wrong := _of_file(facts, facts.scheduler, installed)):
         return wrong
@@ -121,7 +117,9 @@ def _asked(facts: Facts) -> CheckResult:
 def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> CheckResult | None:  # noqa: FBT001 a fact
     """Return the problem in the configuration of kube-scheduler, or None."""
     listed = [
-        one for one in _mappings(content.get("extenders")) if one.get("prioritizeVerb") == VERB
+        extender
+        for extender in _mappings(content.get("extenders"))
+        if extender.get("prioritizeVerb") == VERB
     ]
     if installed and not listed:
         evidence = [Evidence(facts.scheduler_file, "extenders", f"none that calls {VERB}")]
@@ -129,12 +127,11 @@ def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> Check
     if listed and not installed:
         evidence = [Evidence(f"namespace {facts.namespace}", "pods of the extender", "0")]
         return problem("kube-scheduler is configured to call it, but no pod of it runs", evidence)
-    wrong = [one for extender in listed for one in _wrong(facts, extender)]
+    wrong = [evidence for extender in listed for evidence in _wrong(facts, extender)]
     return problem("its entry in kube-scheduler's configuration differs", wrong) if wrong else None
 
 
 def _not_called(facts: Facts, by_result: Mapping[str, int]) -> CheckResult:
-    """Return the result for an extender that has scored no call."""
     evidence = [
         Evidence("metrics of ebb-extender", f"{VERB} calls, {result}", str(count))
         for result, count in sorted(by_result.items())
@@ -142,7 +139,7 @@ def _not_called(facts: Facts, by_result: Mapping[str, int]) -> CheckResult:
     if any(by_result.values()):
         return problem("the extender gives no scores to kube-scheduler", evidence)
     started = max(
-        (one.created_seconds or 0 for one in running_extenders(facts.cluster, facts.namespace)),
+        (pod.created_seconds or 0 for pod in running_extenders(facts.cluster, facts.namespace)),
         default=0,
     )
     newer = [
@@ -173,18 +170,18 @@ def _wrong(facts: Facts, extender: Mapping[str, Any]) -> Iterator[Evidence]:
         yield Evidence(where, "weight", f"{weight!s:.80}")
 
 
-def _mappings(found: object) -> Sequence[Mapping[str, Any]]:
+def _mappings(value: object) -> Sequence[Mapping[str, Any]]:
     """Return the mappings of a list; empty for anything else."""
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _within(found: object, *path: str) -> object:
+def _within(value: object, *path: str) -> object:
     """Return the value at a path of nested mappings, or None if there is none."""
     for name in path:
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             return None
-        found = found.get(name)
-    return found
+        value = value.get(name)
+    return value
 
 
 CHECKS: Final = (
@@ -203,6 +200,6 @@ CHECKS: Final = (
         effect="the scores of the extender have no effect",
         fix="configure kube-scheduler as in "
         "docs/install.md#kube-scheduler-if-you-run-it-yourself, or remove the component extender",
-        run=_asked,
+        run=_extender,
     ),
 )

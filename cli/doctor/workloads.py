@@ -19,22 +19,27 @@ WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
 
 
 def _daemon_sets(facts: Facts) -> CheckResult:
-    """Check that DaemonSets tolerate the NoSchedule taint of marked nodes."""
     key = facts.config.taint_key
     if not facts.config.sets_no_schedule:
         return ok("Ebb sets no NoSchedule taint (noScheduleAfter, eviction)")
     if why := facts.cluster_input.why_absent(DAEMON_SETS.name):
         return unread(DAEMON_SETS.resource, why)
     taint = Taint(key=key, value="", effect="NoSchedule")
-    found = sorted(
-        one.key
-        for one in facts.cluster.daemon_sets
-        if not any(tolerates(each, taint) for each in one.node_constraints.tolerations)
+    intolerant = sorted(
+        daemon_set.key
+        for daemon_set in facts.cluster.daemon_sets
+        if not any(
+            tolerates(toleration, taint) for toleration in daemon_set.node_constraints.tolerations
+        )
     )
-    if found:
-        seen = f"no toleration for {key}:NoSchedule in {plural(len(found), 'DaemonSet')}"
+    if intolerant:
+        seen = f"no toleration for {key}:NoSchedule in {plural(len(intolerant), 'DaemonSet')}"
         return problem(
-            seen, [Evidence(f"DaemonSet {one}", "tolerations", f"none for {key}") for one in found]
+            seen,
+            [
+                Evidence(f"DaemonSet {name}", "tolerations", f"none for {key}")
+                for name in intolerant
+            ],
         )
     return ok(
         f"tolerated by {plural(len(facts.cluster.daemon_sets), 'DaemonSet')}: {key}:NoSchedule"
@@ -42,22 +47,22 @@ def _daemon_sets(facts: Facts) -> CheckResult:
 
 
 def _budgets(facts: Facts) -> CheckResult:
-    """Check that PodDisruptionBudgets allow evictions, if Ebb evicts pods."""
     if why := facts.cluster_input.why_absent(BUDGETS.name):
         return unread(BUDGETS.resource, why)
     # A budget whose pods are all needed never allows an eviction; others do so later.
     never = sorted(
-        (one for one in facts.cluster.budgets if one.healthy_min >= one.expected > 0),
-        key=lambda one: one.key,
+        (budget for budget in facts.cluster.budgets if budget.healthy_min >= budget.expected > 0),
+        key=lambda budget: budget.key,
     )
     if never and facts.config.evicts:
         evidence = [
             Evidence(
-                f"PodDisruptionBudget {one.key}",
+                f"PodDisruptionBudget {budget.key}",
                 "status.disruptionsAllowed",
-                f"{one.disruptions_allowed} ({one.healthy_min} of {one.expected} must be Ready)",
+                f"{budget.disruptions_allowed} ({budget.healthy_min} of {budget.expected} must be "
+                "Ready)",
             )
-            for one in never
+            for budget in never
         ]
         return problem(
             f"no eviction is possible under {plural(len(never), 'PodDisruptionBudget')}", evidence
@@ -72,31 +77,29 @@ def _budgets(facts: Facts) -> CheckResult:
 
 
 def _costs(facts: Facts) -> CheckResult:
-    """Check that no other controller writes pod deletion costs."""
     if facts.config.pod_deletion_cost is PodDeletionCost.DISABLED:
         return ok("Ebb writes no pod deletion costs (podDeletionCost: disabled)")
-    found = pods_of_other_writers(facts.cluster.pods)
-    if found:
-        seen = f"another controller writes the deletion cost of {plural(len(found), 'pod')}"
-        return problem(seen, _by_owner(found, "pods with a cost of another writer"))
+    pods = pods_of_other_writers(facts.cluster.pods)
+    if pods:
+        seen = f"another controller writes the deletion cost of {plural(len(pods), 'pod')}"
+        return problem(seen, _by_owner(pods, "pods with a cost of another writer"))
     return ok("no other controller writes pod deletion costs")
 
 
 def _requests(facts: Facts) -> CheckResult:
-    """Check that nearly all pods request CPU and memory."""
-    movable, found = pods_without_requests(facts.cluster)
-    share = 100 * len(found) // max(1, len(movable))
+    movable, without = pods_without_requests(facts.cluster)
+    share = 100 * len(without) // max(1, len(movable))
     seen = (
-        f"without a request for CPU or memory: {len(found):,} of "
+        f"without a request for CPU or memory: {len(without):,} of "
         f"{plural(len(movable), 'pod')} ({share}%)"
     )
-    if 100 * len(found) > WITHOUT_REQUESTS_PERCENT_MAX * len(movable):
-        return problem(seen, _by_owner(found, "pods without requests"))
+    if 100 * len(without) > WITHOUT_REQUESTS_PERCENT_MAX * len(movable):
+        return problem(seen, _by_owner(without, "pods without requests"))
     return ok(seen)
 
 
 def _by_owner(pods: Iterable[Pod], field: str) -> list[Evidence]:
-    """Return the number of pods by owner, most pods first."""
+    """Return the number of pods of each owner as evidence, most pods first."""
     counts = Counter(
         f"{pod.owner_kind} {pod.namespace}/{pod.owner_name}"
         if pod.owner_kind

@@ -72,7 +72,7 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
         "thresholds": config.thresholds != Thresholds(),
         "releaseThresholds": config.release_thresholds is not None,
         "usability": config.usability is not UsabilityMode.AUTO,
-        "thresholds of pools": any(one.thresholds or one.release_thresholds for one in pools),
+        "thresholds of pools": any(pool.thresholds or pool.release_thresholds for pool in pools),
         "prices": bool(config.prices) and not config.min_savings.hourly,
     }
     if names := [name for name, is_changed in changed.items() if is_changed]:
@@ -81,7 +81,6 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
 
 
 def _no_prices(config: Config) -> Iterator[Caveat]:
-    """Report that `minSavings` has no effect."""
     if config.lacks_prices:
         yield Caveat("no-prices", "minSavings has no effect, because no prices are configured")
 
@@ -99,13 +98,11 @@ def _running_nowhere(pods: int) -> Iterator[Caveat]:
 
 
 def _empty_pools(cluster: Cluster, config: Config) -> Iterator[Caveat]:
-    """Report configured pools that select no node."""
     if names := config.budgets.empty_pools(node.labels for node in cluster.nodes):
         yield Caveat("empty-pools", f"configured pools select no node: {_first(names, 'pool')}")
 
 
 def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterator[Caveat]:
-    """Report that no autoscaler was found, so nobody knows which nodes one would remove."""
     key = config.cluster_autoscaler.status_key
     if Autoscalers.of(cluster, key).found:
         return
@@ -156,7 +153,6 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
 
 
 def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
-    """Report movable pods without a CPU request or without a memory request."""
     movable, affected = pods_without_requests(cluster)
     if affected:
         nodes = _on_nodes(affected)
@@ -237,7 +233,6 @@ def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
 
 
 def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
-    """Report pods whose in-place resize is deferred, because their node lacks free capacity."""
     affected = [pod for pod in cluster.pods if pod.disruption_facts.resize_deferred]
     if affected:
         nodes = _on_nodes(affected)
@@ -251,7 +246,6 @@ def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
 
 
 def _other_cost_writers(cluster: Cluster, config: Config) -> Iterator[Caveat]:
-    """Report pods whose pod deletion cost is written by another controller."""
     if config.pod_deletion_cost is PodDeletionCost.DISABLED:
         return
     if affected := pods_of_other_writers(cluster.pods):

@@ -1,4 +1,4 @@
-"""List by removable node the pods that surge moves replace, that terminate, and that stay."""
+"""Count the pods that keep each removable node from being empty, by how they end."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,7 +44,10 @@ def emptying(
     own_namespace: str,
     now_seconds: int,
 ) -> dict[str, Emptying]:
-    """Return by removable node the pods on it; *objects*: see ClusterInput."""
+    """Return, by the name of each removable node, how its pods end.
+
+    *objects*: see `ClusterInput.surge_objects`. *own_namespace*: namespace of Ebb.
+    """
     names = frozenset(removal.node for removal in plan.removals)
     now, surge = Now(now_seconds), None
     if objects is not None and config.surges:

@@ -63,7 +63,7 @@ class NodeAnswer:
     """Rate limits that keep the controller from marking a removable node now. Limits that need
     the leader's history are missing: recently added nodes, age of Pending pods, peak demand."""
     reserved: tuple[Blocker, ...]
-    """Reserve because of which the empty node is not released to the autoscaler, as the leader has
+    """Reserve because of which Ebb does not allow scale-down of the empty node, as the leader has
     written it on the Node."""
     long_lived: tuple[Blocker, ...]
     """Remarks on pods that may keep the node from becoming empty, as they rarely terminate."""
@@ -123,7 +123,7 @@ class PodAnswer:
     feasible: tuple[str, ...]
     """Other unmarked nodes that could take the pod now, fullest first."""
     feasible_marked: tuple[str, ...]
-    """Marked nodes that could take the pod now or after their mark is released."""
+    """Marked nodes that could take the pod now, or once Ebb has unmarked them."""
     rejections: tuple[tuple[str, int], ...]
     """(rule, number of nodes for which this rule is the first to reject the pod), most nodes
     first."""
@@ -190,7 +190,7 @@ class Explainer:
 
     def pod(self, key: str) -> PodAnswer | None:
         """Return the explanation of the pod namespace/name, or None if it does not exist."""
-        pod = next((one for one in self._cluster.pods if one.key == key), None)
+        pod = next((pod for pod in self._cluster.pods if pod.key == key), None)
         if pod is None:
             return None
         node_answer = self.node(pod.node) if pod.node is not None else None
@@ -225,7 +225,9 @@ class Explainer:
         node group too.
         """
         verdict = self._snapshot.scalability[name]
-        why = next((one.message for one in blockers if one.reason is NOT_SCALABLE), None)
+        why = next(
+            (blocker.message for blocker in blockers if blocker.reason is NOT_SCALABLE), None
+        )
         return (
             verdict
             if why is None
@@ -247,16 +249,16 @@ class Explainer:
         )
         # Without history every Pending pod seems to be new, so the limit on Pending pods is off.
         removal_limits = RemovalLimits(self._snapshot, replace(now, pending_until=None))
-        found: dict[str, tuple[Blocker, ...]] = {}
+        limits: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
             node = self._nodes[removal.node]
-            found[node.name] = tuple(removal_limits.blockers(node))
-            if not found[node.name]:
+            limits[node.name] = tuple(removal_limits.blockers(node))
+            if not limits[node.name]:
                 removal_limits.count_removal(node)
-        return found
+        return limits
 
     def _reserved(self, node: Node) -> tuple[Blocker, ...]:
-        """Return the reserve for which the empty node is kept.
+        """Return the reserve that needs the empty node.
 
         The annotation may remain on a node that has pods again, so such a node is not reported.
         """
@@ -269,12 +271,12 @@ class Explainer:
             or mark_of(node.labels) is not Mark.PREFER_NO_SCHEDULE
         ):
             return ()
-        found = no_schedule_blockers(self._snapshot, {}, self._now)[node.name]
-        return (*self._refused, *found)
+        blockers = no_schedule_blockers(self._snapshot, {}, self._now)[node.name]
+        return (*self._may_not_begin, *blockers)
 
     @cached_property
-    def _refused(self) -> Sequence[Blocker]:
-        """Return why nothing may begin now."""
+    def _may_not_begin(self) -> Sequence[Blocker]:
+        """Return why no mark, move or eviction may begin now; empty if they may."""
         return may_begin(self._config, self._now).blockers
 
     @cached_property
@@ -293,8 +295,8 @@ class Explainer:
     def _not_evicted(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
         if self._config.eviction is not Eviction.ENABLED:
             return ()
-        found = (self._eviction_context.why_not_now(pod) for pod in pods)
-        return (*self._refused, *(blocker for blocker in found if blocker is not None))
+        reasons = (self._eviction_context.why_not_now(pod) for pod in pods)
+        return (*self._may_not_begin, *(blocker for blocker in reasons if blocker is not None))
 
     @cached_property
     def _surge_context(self) -> SurgeContext | None:
@@ -319,8 +321,8 @@ class Explainer:
         if context is None or name not in context.on:
             return None, ()
         blockers = [context.blockers(pod) for pod in context.on[name]]
-        waits = (*self._refused, *chain.from_iterable(blockers))
-        return sum(not found for found in blockers), waits
+        waits = (*self._may_not_begin, *chain.from_iterable(blockers))
+        return sum(not reasons for reasons in blockers), waits
 
     def _if_only_removal(
         self, name: str
@@ -339,8 +341,10 @@ class Explainer:
     @cached_property
     def _planned_nodes(self) -> Mapping[str, str]:
         """Return the final node of each planned pod; a plan may move a pod more than once."""
-        found = chain(self._plan.pending, *(one.placements for one in self._plan.removals))
-        return dict(found)
+        placements = chain(
+            self._plan.pending, *(removal.placements for removal in self._plan.removals)
+        )
+        return dict(placements)
 
     def _target(self, pod: Pod, node_answer: NodeAnswer | None) -> tuple[str | None, str | None]:
         """Return the node for the pod, or the reason why there is none."""

@@ -106,9 +106,9 @@ def headline(
     unmarked = [row.name for row in removable if not row.mark]
     markable = frozenset(row.name for row in rows if not row.mark)
     emptied = [emptying[row.name] for row in removable]
-    emptied_late = [one for one in emptied if one.staying]
-    in_time = [one for one in emptied if not one.staying and one.pods]
-    moved = sum(bool(one.moves) for one in in_time)
+    emptied_late = [node for node in emptied if node.staying]
+    in_time = [node for node in emptied if not node.staying and node.pods]
+    moved = sum(bool(node.moves) for node in in_time)
     return Headline(
         mode=snapshot.config.mode,
         nodes=len(rows),
@@ -118,11 +118,11 @@ def headline(
         marked=len(removable) - len(unmarked),
         marking=marking(snapshot, plan, markable, unmarked, facts, now_seconds),
         leader_asked=facts is not None,
-        empty=sum(not one.pods for one in emptied),
+        empty=sum(not node.pods for node in emptied),
         by_themselves=len(in_time) - moved,
         by_moves=moved,
         emptied_late=len(emptied_late),
-        late_because=_late_because(blocker for one in emptied_late for blocker in one.staying),
+        late_because=_late_because(blocker for node in emptied_late for blocker in node.staying),
         devices=tuple(_devices(snapshot, plan)),
     )
 
@@ -142,8 +142,8 @@ def _late_because(blockers: Iterable[Blocker]) -> tuple[SlowReason, ...]:
     pods: dict[str, list[str]] = {}
     for blocker in blockers:
         pods.setdefault(blocker.code, []).append(blocker.pod or "")
-    found = (SlowReason(code, len(keys), min(keys)) for code, keys in pods.items())
-    return tuple(sorted(found, key=lambda one: (-one.pods, one.code)))
+    slow_reasons = (SlowReason(code, len(keys), min(keys)) for code, keys in pods.items())
+    return tuple(sorted(slow_reasons, key=lambda reason: (-reason.pods, reason.code)))
 
 
 def _devices(snapshot: ClusterSnapshot, plan: Plan) -> Iterable[DeviceChange]:
@@ -153,18 +153,18 @@ def _devices(snapshot: ClusterSnapshot, plan: Plan) -> Iterable[DeviceChange]:
         for node in snapshot.cluster.nodes
         if snapshot.reaches_node(node.name) and node.name not in snapshot.unschedulable_nodes
     ]
-    names, removed = {node.name for node in usable}, {one.node for one in plan.removals}
+    names, removed = {node.name for node in usable}, {removal.node for removal in plan.removals}
     pending = {placement.pod for placement in plan.pending}
     counted = [pod for pod in snapshot.cluster.pods if pod.node in names or pod.key in pending]
-    gone = (pod for pod in counted if pod.stays_with_node and pod.node in removed)
+    removed_with_node = (pod for pod in counted if pod.stays_with_node and pod.node in removed)
     capacity = Resources.total(node.allocatable for node in usable).devices
     freed = Resources.total(node.allocatable for node in usable if node.name in removed).devices
     requested = Resources.total(pod.requests for pod in counted).devices
-    ended = Resources.total(pod.requests for pod in gone).devices
+    ended = Resources.total(pod.requests for pod in removed_with_node).devices
     for name, units in sorted(capacity.items()):
-        asked = requested.get(name, 0)
+        before = requested.get(name, 0)
         yield DeviceChange(
             name,
-            (asked, asked - ended.get(name, 0)),
+            (before, before - ended.get(name, 0)),
             (units, units - freed.get(name, 0)),
         )

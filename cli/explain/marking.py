@@ -22,7 +22,7 @@ LIMITS: Final = frozenset(
     (DELAY, PEAK_DEMAND, *(reason for rules in (RATE_LIMITS, BUDGETS)
                     for reason, _ in (*rules.of_node, *rules.of_scope)))
 )  # fmt: skip
-"""Reasons that delay marks; all of them end with time or when marked nodes are gone."""
+"""Reasons that delay marks; all of them end with time or when marked nodes have been removed."""
 
 
 class MarkingWait(NamedTuple):
@@ -67,12 +67,14 @@ def marking(
     ends = _Ends.of(snapshot, facts, now_seconds)
     due = frozenset(node.name for node in snapshot.cluster.nodes if node.name not in ends.delays)
     limits = _limits(snapshot, facts, Now(now_seconds))
-    found = limited_part(snapshot, plan, removable, due, limits)
-    if found is None:
-        found = limited_plan(snapshot, removable, due, limits)
-    marked = tuple(name for name in found.removals if name in unmarked)
+    limited = limited_part(snapshot, plan, removable, due, limits)
+    if limited is None:
+        limited = limited_plan(snapshot, removable, due, limits)
+    marked = tuple(name for name in limited.removals if name in unmarked)
     waiting = tuple(name for name in removable if name not in set(marked))
-    return Marking(marked, waiting, _waits({name: found.blockers[name] for name in waiting}, ends))
+    return Marking(
+        marked, waiting, _waits({name: limited.blockers[name] for name in waiting}, ends)
+    )
 
 
 class Limited(NamedTuple):
@@ -90,10 +92,10 @@ def limited_plan(
 ) -> Limited:
     """Make a plan within the limits, with the reasons of the *removable* nodes only."""
     planner, _ = prepare(snapshot, due=due, limits=limits)
-    removals = [one.node for one in planner.remove_all(None)]
+    removals = [removal.node for removal in planner.remove_all(None)]
     others = {node.name for node in snapshot.cluster.nodes}.difference(removable)
     kept = planner.unremovable(others.union(removals))
-    return Limited(removals, {one.node: one.blockers for one in kept})
+    return Limited(removals, {node.node: node.blockers for node in kept})
 
 
 def limited_part(
@@ -108,7 +110,7 @@ def limited_part(
     Limits only refuse nodes. So up to the first removal that they refuse, both plans are equal. If
     they refuse every other node too, the plan within the limits ends there.
     """
-    if any(one != NOTHING for one in limits.peak_excess.values()):
+    if any(excess != NOTHING for excess in limits.peak_excess.values()):
         return None  # a peak also changes sums
     counted, removals = RemovalLimits(snapshot, limits), list[str]()
     nodes = {node.name: node for node in snapshot.node_order.nodes}
@@ -117,33 +119,33 @@ def limited_part(
         passed = name in due or name in snapshot.marks
         return [*([] if passed else [Blocker(DELAY, "")]), *counted.blockers(nodes[name])]
 
-    for one in plan.removals:
-        if blockers(one.node):
+    for removal in plan.removals:
+        if blockers(removal.node):
             break
-        counted.count_removal(nodes[one.node])
-        removals.append(one.node)
+        counted.count_removal(nodes[removal.node])
+        removals.append(removal.node)
     if len(removals) == len(plan.removals):
         return None if _is_cut(plan) else Limited(removals, {})
     # Marked nodes were tried in this state: the plan tries them again after each removal.
     tried = nodes.keys() - snapshot.marks.keys() - snapshot.leaving_nodes.union(removals)
-    found = {name: blockers(name) for name in tried if not snapshot.blockers[name]}
+    refused = {name: blockers(name) for name in tried if not snapshot.blockers[name]}
     waiting = set(removable).difference(removals)
-    if all(found.values()) and all(_limiting(found[name]) for name in waiting):
-        return Limited(removals, {name: found[name] for name in waiting})
+    if all(refused.values()) and all(_limiting(refused[name]) for name in waiting):
+        return Limited(removals, {name: refused[name] for name in waiting})
     return None
 
 
 def _is_cut(plan: Plan) -> bool:
     """Return whether the plan has as many removals as were allowed, and more were possible."""
-    return any(blocker.reason is LIMIT for one in plan.kept for blocker in one.blockers)
+    return any(blocker.reason is LIMIT for node in plan.kept for blocker in node.blockers)
 
 
 def _limiting(blockers: Iterable[Blocker]) -> list[Blocker]:
-    return [one for one in blockers if one.reason in LIMITS]
+    return [blocker for blocker in blockers if blocker.reason in LIMITS]
 
 
 class _Ends(NamedTuple):
-    """Ends that the reasons of a plan do not contain, unix seconds."""
+    """Unix seconds at which reasons end whose blockers do not contain it."""
 
     delays: Mapping[str, int]
     """End of the unneeded time by node."""
@@ -155,12 +157,12 @@ class _Ends(NamedTuple):
         budgets = snapshot.config.budgets
         peaks = facts.peaks if facts else ()
         return _Ends(
-            {one.node: one.until_seconds for one in facts.delays} if facts else {},
+            {delay.node: delay.until_seconds for delay in facts.delays} if facts else {},
             {
                 # The marks that are due now cause these two.
                 SPACING.code: now_seconds + budgets.mark_interval_seconds,
                 BUDGET_WINDOW.code: now_seconds + budgets.window_seconds,
-                PEAK_DEMAND.code: max((one.until_seconds for one in peaks), default=None),
+                PEAK_DEMAND.code: max((peak.until_seconds for peak in peaks), default=None),
             },
         )
 
@@ -172,16 +174,16 @@ class _Ends(NamedTuple):
 
 
 def _waits(blockers: Mapping[str, Sequence[Blocker]], ends: _Ends) -> tuple[MarkingWait, ...]:
-    found: dict[str, list[int | None]] = {}
+    by_code: dict[str, list[int | None]] = {}
     for node, every in blockers.items():
         # After the marks that are due now, other reasons may apply too. They would not without
         # the limit for which the node waits.
         for code, until in {
-            one.code: ends.end(node, one) for one in _limiting(every) or every
+            blocker.code: ends.end(node, blocker) for blocker in _limiting(every) or every
         }.items():
-            found.setdefault(code, []).append(until)
-    waits = (MarkingWait(code, len(every), _last(every)) for code, every in found.items())
-    return tuple(sorted(waits, key=lambda one: (-one.nodes, one.code)))
+            by_code.setdefault(code, []).append(until)
+    waits = (MarkingWait(code, len(every), _last(every)) for code, every in by_code.items())
+    return tuple(sorted(waits, key=lambda wait: (-wait.nodes, wait.code)))
 
 
 def _last(ends: Sequence[int | None]) -> int | None:
@@ -200,17 +202,19 @@ def _limits(snapshot: ClusterSnapshot, facts: "LeaderFacts | None", now: Now) ->
         return limits
     keys = {reach.name: reach.key for reach in snapshot.reaches.all}
     cooldowns = {
-        one.setting: one.until_seconds for one in facts.cooldowns if now.before(one.until_seconds)
+        cooldown.setting: cooldown.until_seconds
+        for cooldown in facts.cooldowns
+        if now.before(cooldown.until_seconds)
     }
     return replace(
         limits,
         cooling_until=cooldowns.get("cooldown.delayAfterAdd"),
         pending_until=cooldowns.get("cooldown.delayAfterPending"),
         mark_interval_until=cooldowns.get("markInterval"),
-        failed_writes={one.node: one.until_seconds for one in facts.skipped_nodes},
+        failed_writes={node.node: node.until_seconds for node in facts.skipped_nodes},
         peak_excess={
-            keys[one.reach]: Amount(one.cpu_millis, one.memory_bytes)
-            for one in facts.peaks
-            if one.reach in keys
+            keys[peak.reach]: Amount(peak.cpu_millis, peak.memory_bytes)
+            for peak in facts.peaks
+            if peak.reach in keys
         },
     )

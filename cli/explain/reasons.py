@@ -9,9 +9,9 @@ from typing import Final
 
 from core.eligibility import drainability, node_eligibility, unplaceable
 from core.engine import buffers, limits, no_schedule, planner, reserve, snapshot
-from core.eviction import reasons as drain
+from core.eviction import reasons as eviction_reasons
 from core.model.reason import Blocker, Reason
-from core.moves import reasons as surge
+from core.moves import reasons as move_reasons
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
 
@@ -36,14 +36,14 @@ NOT_REMOVABLE: Final = (
 )
 """Reasons why a node is not removable."""
 SCALE_DOWN_NOT_ALLOWED: Final = (reserve.RESERVE,)
-"""Reasons why an empty node is not released to the autoscaler."""
+"""Reasons why Ebb does not allow scale-down of an empty node."""
 NOT_SET_TO_NO_SCHEDULE: Final = no_schedule.REASONS
 """Reasons why a mark stays PreferNoSchedule."""
 LIFETIME: Final = drainability.REASONS
 """Remarks on the lifetime of a pod."""
-EVICTION: Final = drain.REASONS
+EVICTION: Final = eviction_reasons.REASONS
 """Reasons why a pod is not evicted, if eviction is enabled."""
-MOVES: Final = surge.REASONS
+MOVES: Final = move_reasons.REASONS
 """Reasons why a pod is not moved by a surge move, if these are enabled."""
 REASONS: Final[Mapping[str, Reason]] = {
     reason.code: reason
@@ -93,7 +93,7 @@ def with_placeholders(reason: Reason) -> Reason:
 def page() -> str:
     """Return the text of docs/reasons.md."""
     scale_down_not_allowed = (
-        "## Why an empty node is not released to the autoscaler\n\n"
+        "## Why scale-down of an empty node is not allowed\n\n"
         "The node keeps its scale-down protection.\n"
     )
     not_set_to_no_schedule = (

@@ -30,39 +30,39 @@ class Rows(NamedTuple):
     view: RowOptions
 
 
-def part(answer: Planned) -> Rows:
-    """Return the rows of a plan."""
+def rows_of(answer: Planned) -> Rows:
+    """Return the rows of a plan, in the order of --sort-by."""
     key = SORT_KEYS[answer.view.sort_by]
     return Rows(sorted(answer.rows, key=lambda row: (key(row), row.name)), answer.view)
 
 
 def wide(answer: Planned) -> str:
     """Return a table of all nodes; columns that do not fit a terminal are left out."""
-    rows, view = part(answer)
+    rows, view = rows_of(answer)
     headings = (*HEADINGS, *view.label_columns, REASONS)
     every = [dict(zip(headings, _cells(row, view), strict=True)) for row in rows]
     return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
 
-def wide_of_several(parts: Sequence[ClusterPart]) -> str:
+def wide_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     """Return a table of the nodes of several clusters; a cluster with an error is one row."""
     view = _view(parts)
     columns = (*HEADINGS, *view.label_columns, REASONS)
     headings = (columns[0], CONTEXT, *columns[1:])
     every: list[dict[str, str]] = []
-    for one in parts:
-        if one.part is None:
+    for cluster in parts:
+        if cluster.part is None:
             none = dict.fromkeys(headings, NONE)
-            every.append({**none, CONTEXT: one.context, REASONS: f"not read: {one.error}"})
+            every.append({**none, CONTEXT: cluster.context, REASONS: f"not read: {cluster.error}"})
             continue
-        for row in one.part.rows:
+        for row in cluster.part.rows:
             cells = dict(zip(columns, _cells(row, view), strict=True))
-            every.append({**cells, CONTEXT: one.context})
+            every.append({**cells, CONTEXT: cluster.context})
     return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
 
-def _view(parts: Sequence[ClusterPart]) -> RowOptions:
-    return next((one.part.view for one in parts if one.part is not None), RowOptions())
+def _view(parts: Sequence[ClusterPart[Rows]]) -> RowOptions:
+    return next((cluster.part.view for cluster in parts if cluster.part is not None), RowOptions())
 
 
 def _table(
@@ -96,21 +96,21 @@ def _cells(row: NodeRow, view: RowOptions) -> tuple[str, ...]:
 
 def comma_separated(answer: Planned) -> str:
     """Return the rows as CSV; requested is a share, the age is in seconds."""
-    rows, view = part(answer)
+    rows, view = rows_of(answer)
     lines = [] if view.no_headers else [_csv_headings(view)]
     return _csv([*lines, *(_csv_cells(row, view) for row in rows)])
 
 
-def comma_separated_of_several(parts: Sequence[ClusterPart]) -> str:
+def comma_separated_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     """Return the rows of several clusters as CSV; a cluster with an error is one row."""
     view = _view(parts)
     headings = _csv_headings(view)
     lines: list[Sequence[object]] = [] if view.no_headers else [(*headings, CONTEXT, "error")]
-    for one in parts:
-        if one.part is None:
-            lines.append((*[""] * len(headings), one.context, one.error))
+    for cluster in parts:
+        if cluster.part is None:
+            lines.append((*[""] * len(headings), cluster.context, cluster.error))
         else:
-            lines += [(*_csv_cells(row, view), one.context, "") for row in one.part.rows]
+            lines += [(*_csv_cells(row, view), cluster.context, "") for row in cluster.part.rows]
     return _csv(lines)
 
 
@@ -118,7 +118,7 @@ def _csv(lines: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for line in lines:
-        writer.writerow([printable(str(one)) for one in line])
+        writer.writerow([printable(str(cell)) for cell in line])
     return out.getvalue()
 
 
@@ -145,16 +145,16 @@ def _csv_cells(row: NodeRow, view: RowOptions) -> tuple[object, ...]:
 
 def names(answer: Planned) -> str:
     """Return the removable nodes as arguments for kubectl, a line each."""
-    return "".join(f"{name}\n" for name in _names(part(answer)))
+    return "".join(f"{name}\n" for name in _names(rows_of(answer)))
 
 
-def names_of_several(parts: Sequence[ClusterPart]) -> str:
+def names_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     """Return the removable nodes of several clusters, each after its context."""
     return "".join(
-        f"{printable(one.context)} {name}\n"
-        for one in parts
-        if one.part is not None
-        for name in _names(one.part)
+        f"{printable(cluster.context)} {name}\n"
+        for cluster in parts
+        if cluster.part is not None
+        for name in _names(cluster.part)
     )
 
 

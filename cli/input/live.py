@@ -56,7 +56,7 @@ PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
 
 CLUSTERS_AT_ONCE: Final = 4
-"""Maximum number of clusters that are read at the same time: each of them is held in memory."""
+"""Maximum number of clusters that are read at the same time: all of them are in memory."""
 
 T = TypeVar("T")
 Lists = dict[AnyKind, Listed]
@@ -79,7 +79,7 @@ class Connecting(NamedTuple):
 class Reading(NamedTuple):
     """A cluster that was read, with all that is necessary to follow it from there."""
 
-    found: ClusterInput
+    cluster_input: ClusterInput
     lists: Lists
     connecting: Connecting
     installation: Installation
@@ -100,8 +100,8 @@ class ClusterOutcome(NamedTuple, Generic[T]):
 async def read(
     connecting: Connecting, installation: Installation, progress: TextIO, *, setup: bool = False
 ) -> ClusterInput:
-    """Return the cluster; as `read_lists`."""
-    return (await read_lists(connecting, installation, progress, setup=setup)).found
+    """Read a cluster; with *setup* also the setup around Ebb. Raises: as `read_lists`."""
+    return (await read_lists(connecting, installation, progress, setup=setup)).cluster_input
 
 
 async def read_lists(
@@ -130,12 +130,12 @@ async def read_lists(
             namespace = installation.namespace
             around = await setup_live.read(client, cluster, used, namespace, SystemClock())
     not_read = (*running.problems, *_not_read(lists))
-    progress.writelines(f"Warning: {printable(one)}\n" for one in not_read)
+    progress.writelines(f"Warning: {printable(problem)}\n" for problem in not_read)
     report_unreadable(list(_refused(lists)), progress)
     if surge is not None:
         none = MoveRecords()
         cluster = with_moves(cluster, surge, none, none, installation.namespace)
-    found = ClusterInput(
+    cluster_input = ClusterInput(
         cluster=cluster,
         config=used,
         config_from=source,
@@ -143,12 +143,14 @@ async def read_lists(
         target=client.target,
         running=running,
         not_read=not_read,
-        absent={kind.name: str(found.absent) for kind, found in lists.items() if found.absent},
+        absent={
+            kind.name: str(listing.absent) for kind, listing in lists.items() if listing.absent
+        },
         setup=around,
         surge_objects=surge,
         namespace=installation.namespace,
     )
-    return Reading(found, lists | surges, connecting, installation)
+    return Reading(cluster_input, lists | surges, connecting, installation)
 
 
 async def read_each(
@@ -161,19 +163,19 @@ async def read_each(
     """
     turns = asyncio.Semaphore(CLUSTERS_AT_ONCE)
 
-    async def one(connecting: Connecting) -> ClusterOutcome[T]:
+    async def outcome_of(connecting: Connecting) -> ClusterOutcome[T]:
         async with turns:
             warnings = io.StringIO()
             try:
-                found = await read(connecting, installation, warnings)
-                made = await asyncio.to_thread(answer, found)
+                cluster_input = await read(connecting, installation, warnings)
+                made = await asyncio.to_thread(answer, cluster_input)
             except EbbError as fault:
                 return ClusterOutcome(
                     connecting.context or "", None, str(fault), warnings.getvalue()
                 )
             return ClusterOutcome(connecting.context or "", made, "", warnings.getvalue())
 
-    return await asyncio.gather(*map(one, every))
+    return await asyncio.gather(*map(outcome_of, every))
 
 
 async def _surge_objects(
@@ -182,44 +184,45 @@ async def _surge_objects(
     """List the objects that surge moves depend on into *lists*."""
     inventory = Inventory()
     for kind in SURGE_KINDS:
-        found = lists[kind] = Listed()
-        await _list(client, kind, found, Part.of(kind, config))
-        if found.absent is not None:
-            problem = f"cannot read {kind.resource}, so surge moves are unknown: {found.absent}"
+        listing = lists[kind] = Listed()
+        await _list(client, kind, listing, Part.of(kind, config))
+        if listing.absent is not None:
+            problem = f"cannot read {kind.resource}, so surge moves are unknown: {listing.absent}"
             out.write(f"Warning: {printable(problem)}\n")
             return None
-        inventory.replaced(kind, found.objects, found.refused)
+        inventory.replaced(kind, listing.objects, listing.refused)
     return inventory.surge_snapshot()()
 
 
 async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
-    """List the cluster into *lists*. Raises: as `read`.
+    """List every kind in *lists* from the API server, and return the objects as a Cluster.
 
-    An object that cannot be read is represented by the fields that are readable.
+    The listings in *lists* are filled. An object that cannot be read is represented by the fields
+    that are readable. Raises: as `read_lists`.
     """
     inventory = Inventory()
-    for kind, found in lists.items():
-        await _list(client, kind, found, Part.of(kind, config))
-        inventory.replaced(kind, found.objects, found.refused)
+    for kind, listing in lists.items():
+        await _list(client, kind, listing, Part.of(kind, config))
+        inventory.replaced(kind, listing.objects, listing.refused)
     return inventory.snapshot(config.read_options)()
 
 
 def _not_read(lists: Lists) -> Iterator[str]:
     """Yield the kinds that could not be read, each with the reason and the consequence."""
-    for kind, found in lists.items():
-        missing = found.absent is not None and found.absent.status == NOT_THERE
-        if found.absent is None or (missing and kind.optional):
+    for kind, listing in lists.items():
+        missing = listing.absent is not None and listing.absent.status == NOT_THERE
+        if listing.absent is None or (missing and kind.optional):
             continue  # many clusters have no CapacityBuffers and no Karpenter
         consequence = f", so {WITHOUT[kind]}" if kind in WITHOUT else ""
-        yield f"cannot read {kind.resource}{consequence}: {found.absent}"
+        yield f"cannot read {kind.resource}{consequence}: {listing.absent}"
 
 
 def _refused(lists: Lists) -> Iterator[str]:
-    for kind, found in lists.items():
-        yield from (reason for _, reason in found.refused)
-        for one in found.objects:
-            if isinstance(one, Node | Pod) and one.unreadable:
-                yield f"{kind.resource} {one.name}: {one.unreadable}"
+    for kind, listing in lists.items():
+        yield from (reason for _, reason in listing.refused)
+        for item in listing.objects:
+            if isinstance(item, Node | Pod) and item.unreadable:
+                yield f"{kind.resource} {item.name}: {item.unreadable}"
 
 
 async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> None:
@@ -250,19 +253,19 @@ async def progress_shown(
     if not out.isatty():
         yield
         return
-    ticker = asyncio.create_task(_tick(lists, out, after_seconds))
+    task = asyncio.create_task(_show_progress(lists, out, after_seconds))
     try:
         yield
     finally:
-        ticker.cancel()
+        task.cancel()
         out.write("\r\x1b[K")
         out.flush()
 
 
-async def _tick(lists: Lists, out: TextIO, after_seconds: float) -> None:
+async def _show_progress(lists: Lists, out: TextIO, after_seconds: float) -> None:
     await asyncio.sleep(after_seconds)
     while True:
-        counts = ((len(found.objects), kind.resource) for kind, found in lists.items())
+        counts = ((len(listing.objects), kind.resource) for kind, listing in lists.items())
         parts = (f"{count:,} {resource}" for count, resource in counts if count)
         out.write(f"\r\x1b[Kreading the cluster: {', '.join(parts) or 'no answer yet'}")
         out.flush()

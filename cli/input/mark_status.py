@@ -37,8 +37,8 @@ class Protection(StrEnum):
 
     NONE = "none"
     MARKED = "by Ebb, while the node is marked"
-    UNMARKED = "by Ebb, until the node is released to the autoscaler"
-    RELEASED = "by Ebb, for a while after the release of the mark"
+    UNMARKED = "by Ebb, until it allows scale-down"
+    RELEASED = "by Ebb, for a while after the node was unmarked"
     OTHERS = "not by Ebb"
 
 

@@ -68,7 +68,7 @@ class ClusterStatus:
     left_over_taints: tuple[str, ...]
     """Unmarked nodes with a left-over taint of Ebb, by name."""
     protected_unmarked: int
-    """Number of unmarked nodes that Ebb protects from scale-down until it releases them."""
+    """Number of unmarked nodes that Ebb protects from scale-down until it allows it."""
     scale_in_targets: int
     """Number of scale-in targets: scale-ins delete their pods right after pods of marked nodes."""
     reserved: int
@@ -102,9 +102,9 @@ class ClusterStatus:
         running = self.cluster_input.running
         if running is not None and not running.leads(self.now_seconds):
             yield "no replica leads"
-        if overdue := sum(one.overdue for one in self.marked):
+        if overdue := sum(mark.overdue for mark in self.marked):
             yield f"{plural(overdue, 'mark')} overdue"
-        wrong = sum(not one.taints_correct for one in self.marked)
+        wrong = sum(not mark.taints_correct for mark in self.marked)
         if wrong + len(self.left_over_taints):
             yield f"{plural(wrong + len(self.left_over_taints), 'node')} with a wrong taint"
 
@@ -112,7 +112,9 @@ class ClusterStatus:
     def counts(self) -> tuple[Count, ...]:
         """Return how many nodes are in each state; a node may be in several."""
         marked = self.marked
-        removable_marked = sum(one.node in {r.node for r in self.plan.removals} for one in marked)
+        removable_marked = sum(
+            mark.node in {r.node for r in self.plan.removals} for mark in marked
+        )
         return (
             Count("nodes", "all", self.nodes),
             Count("removableNow", "removable now", len(self.plan.removals)),
@@ -121,24 +123,24 @@ class ClusterStatus:
             Count(
                 "markedPreferNoSchedule",
                 "marked PreferNoSchedule",
-                sum(one.mark is Mark.PREFER_NO_SCHEDULE for one in marked),
+                sum(mark.mark is Mark.PREFER_NO_SCHEDULE for mark in marked),
             ),
             Count(
                 "markedNoSchedule",
                 "marked NoSchedule",
-                sum(one.mark is Mark.NO_SCHEDULE for one in marked),
+                sum(mark.mark is Mark.NO_SCHEDULE for mark in marked),
             ),
-            Count("markedAndEmpty", "marked and empty", sum(one.empty for one in marked)),
+            Count("markedAndEmpty", "marked and empty", sum(mark.empty for mark in marked)),
             Count(
                 "markedAndProtected",
                 "marked and protected from scale-down",
-                sum(one.protection is not Protection.NONE for one in marked),
+                sum(mark.protection is not Protection.NONE for mark in marked),
             ),
-            Count("markedAndOverdue", "marked and overdue", sum(one.overdue for one in marked)),
+            Count("markedAndOverdue", "marked and overdue", sum(mark.overdue for mark in marked)),
             Count(
                 "markedWithWrongTaint",
                 "marked with a wrong taint",
-                sum(not one.taints_correct for one in marked),
+                sum(not mark.taints_correct for mark in marked),
             ),
             Count(
                 "unmarkedAndProtected",
@@ -170,15 +172,15 @@ def summarize(
     whole = make_plan(snapshot)
     plan = shown(whole, names)
     statuses = [
-        one
-        for one in mark_statuses(cluster, cluster_input.config, now_seconds)
-        if names is None or one.node in names
+        status
+        for status in mark_statuses(cluster, cluster_input.config, now_seconds)
+        if names is None or status.node in names
     ]
-    marked = [one for one in statuses if one.mark is not None and not one.leaving]
+    marked = [status for status in statuses if status.mark is not None and not status.leaving]
     reasons = Counter(
         code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}
     )
-    reserved = sum(one.reserved for one in statuses)
+    reserved = sum(status.reserved for status in statuses)
     if reserved:
         reasons[RESERVE.code] = reserved
     pending = [pod for pod in cluster.pods if pod.node is None and selection.has(pod)]
@@ -187,17 +189,19 @@ def summarize(
         plan=plan,
         headline=_headline(cluster_input, snapshot, whole, plan, now_seconds),
         nodes=len(statuses),
-        marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),
-        leaving=sum(one.leaving for one in statuses),
-        being_deleted=sum(one.being_deleted for one in statuses),
+        marked=tuple(sorted(marked, key=lambda status: (status.order, status.node))),
+        leaving=sum(status.leaving for status in statuses),
+        being_deleted=sum(status.being_deleted for status in statuses),
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
         left_over_taints=tuple(
-            one.node for one in statuses if one.mark is None and not one.taints_correct
+            status.node for status in statuses if status.mark is None and not status.taints_correct
         ),
         protected_unmarked=sum(
-            one.mark is None and one.protection is Protection.UNMARKED for one in statuses
+            status.mark is None and status.protection is Protection.UNMARKED for status in statuses
         ),
-        scale_in_targets=sum(one.mark is None and one.scaled_in_first > 0 for one in statuses),
+        scale_in_targets=sum(
+            status.mark is None and status.scaled_in_first > 0 for status in statuses
+        ),
         reserved=reserved,
         published=tuple(_published(cluster_input)),
         pending=len(pending),
@@ -236,12 +240,14 @@ def _headline(
 
 
 def _published(cluster_input: ClusterInput) -> Iterator[Published]:
-    for one in cluster_input.cluster.buffers:
-        if one.published is None:
+    for buffer in cluster_input.cluster.buffers:
+        if buffer.published is None:
             continue
-        if one.namespace != cluster_input.namespace:
+        if buffer.namespace != cluster_input.namespace:
             why = f"it has Ebb's label, but is not in {cluster_input.namespace}, Ebb's namespace"
-            yield Published(one.key, one.published, 0, why)
+            yield Published(buffer.key, buffer.published, 0, why)
             continue
-        few = "its autoscaler has capacity for no more" if one.accepted < one.published else ""
-        yield Published(one.key, one.published, one.accepted, one.fault or few)
+        few = (
+            "its autoscaler has capacity for no more" if buffer.accepted < buffer.published else ""
+        )
+        yield Published(buffer.key, buffer.published, buffer.accepted, buffer.fault or few)

@@ -3,17 +3,20 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+import msgspec
 
-from cli.input import setup_dump
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
-from cli.input.setup import Setup
+from cli.input.setup import SETUP_KINDS, Read, Setup
 from cli.input.source import ClusterOptions, kubeconfig_of
 from core.moves.facts import with_moves
 from core.moves.records import MoveRecords
-from kube.dump import COMMAND, from_dumps
+from kube.decode.field_decoding import DECODE_ERRORS
+from kube.decode.json_depth import decoded
+from kube.decode.objects import HEAD_DECODER
+from kube.dump import COMMAND, from_dumps, items
 from kube.dump_time import DumpTime
 from runtime import files
 from runtime.heap import growing
@@ -22,6 +25,7 @@ if TYPE_CHECKING:  # slow to import
     from cli.input.live import ClusterOutcome, Connecting, Reading
 
 OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
+_SETUP_KINDS: Final = {kind.name: kind for kind in SETUP_KINDS}
 Environment = Mapping[str, str]
 T = TypeVar("T")
 
@@ -33,9 +37,9 @@ def read(environment: Environment, where: ClusterOptions) -> ClusterInput:
     several contexts.
     """
     if where.from_file:
-        found = _read_dumps(where.from_file, _installation(where), setup=where.setup)
-        return _with_source(found, where)
-    return read_live(environment, where).found
+        cluster_input = _read_dumps(where.from_file, _installation(where), setup=where.setup)
+        return _with_source(cluster_input, where)
+    return read_live(environment, where).cluster_input
 
 
 def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
@@ -49,9 +53,9 @@ def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
         raise click.UsageError("--context: the command shows one cluster; give it once")
     installation = _installation(where)
     context = where.contexts[0] if where.contexts else None
-    (found_at,) = connecting(environment, where, [context])
-    reading = asyncio.run(live.read_lists(found_at, installation, sys.stderr, setup=where.setup))
-    return reading._replace(found=_with_source(reading.found, where))
+    (connection,) = connecting(environment, where, [context])
+    reading = asyncio.run(live.read_lists(connection, installation, sys.stderr, setup=where.setup))
+    return reading._replace(cluster_input=_with_source(reading.cluster_input, where))
 
 
 def read_each(
@@ -68,7 +72,7 @@ def read_each(
     installation = _installation(where)
     every = connecting(environment, where, where.contexts)
     return asyncio.run(
-        live.read_each(every, installation, lambda found: answer(_with_source(found, where)))
+        live.read_each(every, installation, lambda read: answer(_with_source(read, where)))
     )
 
 
@@ -90,8 +94,8 @@ def connecting(
     return [live.Connecting(path, context, where.overrides) for context in contexts]
 
 
-def _with_source(found: ClusterInput, where: ClusterOptions) -> ClusterInput:
-    return replace(found, config_from=where.config) if where.config else found
+def _with_source(cluster_input: ClusterInput, where: ClusterOptions) -> ClusterInput:
+    return replace(cluster_input, config_from=where.config) if where.config else cluster_input
 
 
 def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool) -> ClusterInput:
@@ -116,5 +120,38 @@ def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool
         dump_time=time,
         namespace=installation.namespace,
         surge_objects=surge,
-        setup=setup_dump.read(named_dumps) if setup else Setup(),
+        setup=setup_in(named_dumps) if setup else Setup(),
     )
+
+
+def setup_in(dumps: Sequence[tuple[str, bytes]]) -> Setup:
+    """Return the setup around Ebb from dumps, given as (source, content); the rest is unknown."""
+    objects: dict[str, list[Any]] = {}
+    faults: dict[str, str] = {}
+    for source, dump in dumps:
+        for name, raw, where in items(dump, source, []):
+            kind = _SETUP_KINDS.get(name)
+            if kind is None:
+                continue
+            of_kind, content = objects.setdefault(name, []), bytes(raw)
+            # Decoding all pods of a large cluster again would take longer than the plan.
+            if kind.contains and not any(text in content for text in kind.contains):
+                continue
+            try:
+                if _group(content) in (None, kind.group):
+                    of_kind.append(decoded(msgspec.json.Decoder(kind.wire).decode, content))
+            except DECODE_ERRORS as fault:
+                faults[name] = f"{where}: {fault}"
+    known = {name: Read(tuple(of_kind)) for name, of_kind in objects.items()}
+    # A check must not conclude anything from a part of the objects.
+    known |= {name: Read(absent=fault) for name, fault in faults.items()}
+    return Setup(objects=known)
+
+
+def _group(content: bytes) -> str | None:
+    """Return the API group of an object: "" for the core group (`v1`), None without apiVersion.
+
+    OpenShift has kinds such as ClusterRole in a group of its own.
+    """
+    version = decoded(HEAD_DECODER.decode, content).api_version
+    return version.rpartition("/")[0] if isinstance(version, str) and version else None

@@ -19,7 +19,8 @@ from runtime import files
 
 CALL_SECONDS_MAX: Final = 5.0
 HOLDERS_MAX: Final = 2
-"""Number of replicas that are asked: the holder of the Lease, and the leader that it names."""
+"""Number of replicas whose report is read: the holder of the Lease, and the leader that it
+names."""
 NO_POD: Final = 404
 """Status of a port-forward to a pod that does not exist."""
 UNKNOWN: Final = "its delays, peaks, cooldowns, moves and decisions are unknown"
@@ -85,17 +86,17 @@ async def _leader(client: Client, namespace: str, findings: _Findings) -> Leader
     """Read the Lease of the leader; a failure becomes `Leader.problem`, not an error."""
     key = f"{namespace}/{LEASE}"
     try:
-        found = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
+        lease = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
     except UnavailableError as fault:
         findings.cannot(f"the Lease {key}", fault)
         return Leader(lease=key, problem=str(fault))
-    if found is None:
+    if lease is None:
         return Leader(lease=key, problem="the Lease does not exist: no controller has run yet")
     return Leader(
         lease=key,
-        holder=found.holder,
-        renewed_seconds=unix_seconds(found.renewed),
-        duration_seconds=found.duration_seconds,
+        holder=lease.holder,
+        renewed_seconds=unix_seconds(lease.renewed),
+        duration_seconds=lease.duration_seconds,
     )
 
 

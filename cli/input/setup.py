@@ -175,8 +175,8 @@ class Right(NamedTuple):
     def attributes(self) -> Mapping[str, str]:
         """Return the resourceAttributes of an access review."""
         resource, _, subresource = self.resource.partition("/")
-        found = {**self._asdict(), "resource": resource, "subresource": subresource}
-        return {field: value for field, value in found.items() if value}
+        attributes = {**self._asdict(), "resource": resource, "subresource": subresource}
+        return {field: value for field, value in attributes.items() if value}
 
 
 def viewer_rights(config: Config, namespace: str) -> tuple[Right, ...]:
@@ -197,8 +197,8 @@ def viewer_rights(config: Config, namespace: str) -> tuple[Right, ...]:
 def running_extenders(cluster: Cluster, namespace: str) -> tuple[Pod, ...]:
     """Return the running pods of the extender by name; *namespace*: that of Ebb."""
     label, value = EXTENDER_LABEL
-    found = (pod for pod in cluster.pods if pod.namespace == namespace)
-    ours = (pod for pod in found if pod.labels.get(label) == value and pod.node is not None)
+    pods_of_ebb = (pod for pod in cluster.pods if pod.namespace == namespace)
+    ours = (pod for pod in pods_of_ebb if pod.labels.get(label) == value and pod.node is not None)
     return tuple(sorted(ours, key=lambda pod: pod.name))
 
 

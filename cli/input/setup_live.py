@@ -63,7 +63,7 @@ async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tupl
     """Return the objects of a kind, or why they could not be listed."""
     decoder = msgspec.json.Decoder(Page[kind.wire])  # type: ignore[name-defined]
     path, token = kind.live_path(namespace), None
-    found: list[Any] = []
+    objects: list[Any] = []
     try:
         for _ in range(PAGES_MAX):
             raw = await client.page(
@@ -73,10 +73,10 @@ async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tupl
                 token=token,
             )
             page = answered(decoder, raw)
-            found += page.items or ()
+            objects += page.items or ()
             token = page.metadata.token
             if not token:
-                return Read(tuple(found))
+                return Read(tuple(objects))
     except ApiError as fault:
         none = kind.optional and fault.status == NOT_SERVED
         return Read(()) if none else Read(absent=str(fault))
@@ -127,7 +127,7 @@ async def _extender(client: Client, pods: tuple[Pod, ...], config: Config) -> Re
 def _calls(raw: bytes) -> Mapping[str, int]:
     """Return the number of prioritize calls by result. Raises: GarbledError."""
     try:
-        found = {
+        calls = {
             sample.labels["result"]: int(sample.value)
             for family in text_string_to_metric_families(raw.decode())
             if family.name == CALLS
@@ -136,6 +136,6 @@ def _calls(raw: bytes) -> Mapping[str, int]:
         }
     except (KeyError, ValueError, OverflowError) as fault:
         raise GarbledError(f"no Prometheus metrics: {fault}") from fault
-    if not found:
+    if not calls:
         raise GarbledError(f"no metric {CALLS}_total")
-    return found
+    return calls

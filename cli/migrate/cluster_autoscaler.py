@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cli.migrate.given import SHELL, containers, field, is_autoscaler, words
+from cli.migrate.settings_file import SHELL, containers, field, is_autoscaler, words
 from cli.migrate.tool import DRAINING, OBSERVE, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import DURATION, FLAG, INTERVAL, MODE, NUMBER, SHARE, read
 
@@ -72,41 +72,41 @@ EMPTY_ALONE: Final = (
 )
 
 
-def _settings_of(one: object) -> Sequence[SourceSetting]:
-    if isinstance(one, list) and all(isinstance(word, str) for word in one):
-        return _flags(one)
-    args = field(one, "extraArgs")
+def _settings_of(document: object) -> Sequence[SourceSetting]:
+    if isinstance(document, list) and all(isinstance(word, str) for word in document):
+        return _flags(document)
+    args = field(document, "extraArgs")
     if isinstance(args, dict):
         return _ours([SourceSetting(_name(key), value) for key, value in args.items()], [])
-    return [given for container in containers(one) for given in _flags(_command(container))]
+    return [given for container in containers(document) for given in _flags(_command(container))]
 
 
 def _command(container: object) -> list[str]:
     """Return the command line of a container; if it is `sh -c`, the words that the shell runs."""
-    found: list[str] = []
+    command_line: list[str] = []
     for part in (field(container, "command"), field(container, "args")):
-        found += [str(word) for word in part] if isinstance(part, list) else []
-    if len(found) > 2 and found[1] == SHELL:
-        return words(found[2], "command")
-    return found
+        command_line += [str(word) for word in part] if isinstance(part, list) else []
+    if len(command_line) > 2 and command_line[1] == SHELL:
+        return words(command_line[2], "command")
+    return command_line
 
 
 def _flags(given: Sequence[str]) -> Sequence[SourceSetting]:
     """Parse flags as Cluster Autoscaler does: value after = or as next word, - and _ are equal."""
-    found: list[SourceSetting] = []
+    settings: list[SourceSetting] = []
     left = list(reversed(given))
     program = []
     while left:
         word = left.pop()
         name, equals, value = word.partition("=")
         if not word.startswith("-"):
-            (found.append(SourceSetting(word, None)) if found else program.append(word))
+            (settings.append(SourceSetting(word, None)) if settings else program.append(word))
         elif equals:
-            found.append(SourceSetting(_name(name), value))
+            settings.append(SourceSetting(_name(name), value))
         else:
             apart = left and not left[-1].startswith("-") and not _is_flag(_name(name))
-            found.append(SourceSetting(_name(name), left.pop() if apart else "true"))
-    return _ours(found, program)
+            settings.append(SourceSetting(_name(name), left.pop() if apart else "true"))
+    return _ours(settings, program)
 
 
 def _name(flag: str) -> str:
@@ -117,22 +117,26 @@ def _is_flag(name: str) -> bool:
     return name in TAKEN and TAKEN[name].value_type in (FLAG, MODE)
 
 
-def _ours(found: Sequence[SourceSetting], program: Sequence[str]) -> Sequence[SourceSetting]:
+def _ours(settings: Sequence[SourceSetting], program: Sequence[str]) -> Sequence[SourceSetting]:
     """Return the flags if the program's name or at least one flag is Cluster Autoscaler's."""
     named = any(map(is_autoscaler, program))
-    return found if named or any(one.key in TAKEN or one.key in WITHOUT for one in found) else ()
+    return (
+        settings
+        if named or any(setting.key in TAKEN or setting.key in WITHOUT for setting in settings)
+        else ()
+    )
 
 
 def _convert(given: Sequence[SourceSetting]) -> Migrated:
     result = Migrated.by(POLICY)
-    thresholds = [one for one in given if one.key == THRESHOLD]
+    thresholds = [setting for setting in given if setting.key == THRESHOLD]
     empty_alone = thresholds and read(THRESHOLD, thresholds[-1].value, NUMBER) == 0
-    others = [one for one in given if not (empty_alone and one.key == THRESHOLD)]
+    others = [setting for setting in given if not (empty_alone and setting.key == THRESHOLD)]
     result.each(others, TAKEN, lambda key: WITHOUT.get(key, OTHERS))
     if empty_alone:
         result.put(("mode",), OBSERVE)
         result.leave(thresholds[-1], EMPTY_ALONE)
-    if all(one.key != CUSTOM for one in given):
+    if all(setting.key != CUSTOM for setting in given):
         result.notes.append(f"{CUSTOM}, on by default: {WITHOUT[CUSTOM]}")
     result.notes.extend(NOTES)
     return result

@@ -6,7 +6,7 @@ The JSON is in a ConfigMap, in values of the Helm chart, or in a file of its own
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cli.migrate.given import containers, field, parse_json
+from cli.migrate.settings_file import containers, field, parse_json
 from cli.migrate.tool import DRAINING, OBSERVE, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import (
     COUNT_FROM_1,
@@ -54,16 +54,16 @@ NO_DELAY: Final = (
 )
 
 
-def _settings_of(one: object) -> Sequence[SourceSetting]:
-    if field(one, "kind") == "ConfigMap":
-        return _of_data(field(one, "data", DATA_KEY), f"data.{DATA_KEY}")
-    if isinstance(pools := field(one, POOLS), dict):
-        return [SourceSetting(POOLS, pools), *_others(one, POOLS)]
-    if config := field(one, "configmap", "compactorConfig"):
-        values = [SourceSetting(name, field(one, key)) for key, name in VALUES.items()]
+def _settings_of(document: object) -> Sequence[SourceSetting]:
+    if field(document, "kind") == "ConfigMap":
+        return _of_data(field(document, "data", DATA_KEY), f"data.{DATA_KEY}")
+    if isinstance(pools := field(document, POOLS), dict):
+        return [SourceSetting(POOLS, pools), *_others(document, POOLS)]
+    if config := field(document, "configmap", "compactorConfig"):
+        values = [SourceSetting(name, field(document, key)) for key, name in VALUES.items()]
         given = [value for value in values if value.value is not None]
         return [*_of_data(config, "configmap.compactorConfig"), *given]
-    return [given for container in containers(one) for given in _environment(container)]
+    return [given for container in containers(document) for given in _environment(container)]
 
 
 def _of_data(data: object, where: str) -> Sequence[SourceSetting]:
@@ -72,35 +72,35 @@ def _of_data(data: object, where: str) -> Sequence[SourceSetting]:
     if not isinstance(data, str):
         raise InvalidInputError(where, f"{shown(data)}; allowed: JSON, as a text")
     try:
-        found = parse_json(data, where)
+        content = parse_json(data, where)
     except InvalidInputError as fault:
         raise InvalidInputError(where, f"{shown(data)}: {fault.problem}") from fault
-    if not isinstance(field(found, POOLS), dict):
+    if not isinstance(field(content, POOLS), dict):
         raise InvalidInputError(where, f"{shown(data)}; allowed: a mapping with {POOLS}")
-    return [SourceSetting(POOLS, found[POOLS]), *_others(found, POOLS)]
+    return [SourceSetting(POOLS, content[POOLS]), *_others(content, POOLS)]
 
 
-def _others(one: Any, *known: str) -> Iterator[SourceSetting]:  # noqa: ANN401 JSON holds anything
-    return (SourceSetting(key, value) for key, value in one.items() if key not in known)
+def _others(mapping: Any, *known: str) -> Iterator[SourceSetting]:  # noqa: ANN401 JSON holds anything
+    return (SourceSetting(key, value) for key, value in mapping.items() if key not in known)
 
 
 def _environment(container: object) -> Iterator[SourceSetting]:
-    found = field(container, "env")
-    for one in found if isinstance(found, list) else ():
-        if (name := field(one, "name")) in VALUES.values():
-            yield SourceSetting(str(name), field(one, "value"))
+    variables = field(container, "env")
+    for variable in variables if isinstance(variables, list) else ():
+        if (name := field(variable, "name")) in VALUES.values():
+            yield SourceSetting(str(name), field(variable, "value"))
 
 
 def _convert(given: Sequence[SourceSetting]) -> Migrated:
     result = Migrated.by(POLICY)
-    of = {one.key: one.value for one in given}
-    if not isinstance(of.get(POOLS), dict):
+    value_of = {setting.key: setting.value for setting in given}
+    if not isinstance(value_of.get(POOLS), dict):
         raise InvalidInputError(POOLS, "missing; allowed: a mapping of pools")
-    pools: Any = of[POOLS]
+    pools: Any = value_of[POOLS]
     enabled = [_pool(name, pool, result) for name, pool in pools.items()]
     if not any(enabled):
         result.put(("mode",), OBSERVE)
-    others = [one for one in given if one.key != POOLS]
+    others = [setting for setting in given if setting.key != POOLS]
     result.each(others, TAKEN, lambda key: WITHOUT.get(key, "unknown to the compactor"))
     result.notes.extend(NOTES if "unneededTime" in result.document else (*NOTES, NO_DELAY))
     return result

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cli.migrate.given import field
+from cli.migrate.settings_file import field
 from cli.migrate.tool import DRAINING, Migrated, SourceSetting, TargetSetting, Tool
 from cli.migrate.values import COUNT, MINUTES, MODE, NUMBER
 
@@ -25,17 +25,16 @@ NOTES: Final = (
 )
 
 
-def _settings_of(one: object) -> Sequence[SourceSetting]:
+def _settings_of(document: object) -> Sequence[SourceSetting]:
     """Return the settings in Node Refiner's ConfigMap, or in a mapping with one of its keys."""
-    data = field(one, "data") if field(one, "kind") == "ConfigMap" else one
-    named = field(one, "metadata", "name") == CONFIG_MAP
+    data = field(document, "data") if field(document, "kind") == "ConfigMap" else document
+    named = field(document, "metadata", "name") == CONFIG_MAP
     if not isinstance(data, dict) or not (named or TAKEN.keys() & data.keys()):
         return ()
     return [SourceSetting(key, value) for key, value in data.items()]
 
 
 def _convert(given: Sequence[SourceSetting]) -> Migrated:
-    """Convert the settings to a configuration. Raises: InvalidInputError."""
     result = Migrated.by(POLICY)
     result.each(given, TAKEN, lambda _: "unknown to Node Refiner, which ignores it")
     result.notes.extend(NOTES)

@@ -45,14 +45,14 @@ class Migrated:
             at = at.setdefault(section, {})
         at[name] = value
 
-    def take(self, one: SourceSetting, taken: TargetSetting) -> None:
+    def take(self, setting: SourceSetting, taken: TargetSetting) -> None:
         """Convert a setting and set its equivalent. Raises: InvalidInputError."""
-        self.put(taken.path, read(one.key, one.value, taken.value_type))
+        self.put(taken.path, read(setting.key, setting.value, taken.value_type))
 
-    def leave(self, one: SourceSetting, why: str) -> None:
+    def leave(self, setting: SourceSetting, why: str) -> None:
         """Add a note about a setting without an equivalent."""
-        text_of_value = "" if one.value is None else f"={shown(one.value)}"
-        self.notes.append(f"{shown(one.key)}{text_of_value}: {why}")
+        text_of_value = "" if setting.value is None else f"={shown(setting.value)}"
+        self.notes.append(f"{shown(setting.key)}{text_of_value}: {why}")
 
     def each(
         self,
@@ -64,11 +64,11 @@ class Migrated:
 
         Raises: InvalidInputError for the first setting that cannot be read.
         """
-        for one in given:
-            if one.key in taken:
-                self.take(one, taken[one.key])
+        for setting in given:
+            if setting.key in taken:
+                self.take(setting, taken[setting.key])
             else:
-                self.leave(one, why_not(one.key))
+                self.leave(setting, why_not(setting.key))
 
 
 ENFORCE: Final = "enforce"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from cli.migrate import cluster_autoscaler, node_compactor, node_refiner
-from cli.migrate.given import field, objects
+from cli.migrate.settings_file import field, objects
 from cli.migrate.tool import Migrated, SourceSetting, Tool
 from cli.migrate.values import shown
 from core.model.errors import InvalidInputError
@@ -18,32 +18,34 @@ def migrate(raw: bytes, source: str) -> tuple[Tool, Migrated]:
 
     Raises: ConfigError, InvalidInputError; each with file, key and value.
     """
-    found = objects(raw, source)
+    documents = objects(raw, source)
     try:
-        tool, of = _only(found)
+        tool, of = _only(documents)
         made = tool.migrated(_merged(of.values()))
     except InvalidInputError as fault:
         where = f"{source}: {fault.where}" if fault.where else source
         raise InvalidInputError(where, fault.problem) from fault
-    others = [_named(one) for number, one in enumerate(found) if number not in of]
+    others = [_named(document) for number, document in enumerate(documents) if number not in of]
     made.notes.extend(f"{shown(other)}: holds no settings of {tool.name}" for other in others)
     return tool, made
 
 
-def _only(found: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[SourceSetting]]]:
+def _only(documents: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[SourceSetting]]]:
     """Return the only tool with settings in these objects, and its settings by object number."""
-    of = {
+    settings = {
         tool.name: {
-            number: given for number, one in enumerate(found) if (given := tool.settings_of(one))
+            number: given
+            for number, document in enumerate(documents)
+            if (given := tool.settings_of(document))
         }
         for tool in TOOLS
     }
-    ours = [tool for tool in TOOLS if of[tool.name]]
+    ours = [tool for tool in TOOLS if settings[tool.name]]
     if len(ours) == 1:
-        return ours[0], of[ours[0].name]
+        return ours[0], settings[ours[0].name]
     if not ours:
         raise InvalidInputError("", f"holds no settings of {NAMES}")
-    raise InvalidInputError("", f"holds settings of {' and of '.join(one.name for one in ours)}")
+    raise InvalidInputError("", f"holds settings of {' and of '.join(tool.name for tool in ours)}")
 
 
 def _merged(parts: Iterable[Sequence[SourceSetting]]) -> Sequence[SourceSetting]:
@@ -51,7 +53,7 @@ def _merged(parts: Iterable[Sequence[SourceSetting]]) -> Sequence[SourceSetting]
     merged: list[SourceSetting] = []
     seen: set[str] = set()
     for part in parts:
-        keys = {one.key for one in part}
+        keys = {setting.key for setting in part}
         if twice := seen & keys:
             raise InvalidInputError(shown(min(twice)), "set by several objects of the file")
         seen |= keys
@@ -59,7 +61,7 @@ def _merged(parts: Iterable[Sequence[SourceSetting]]) -> Sequence[SourceSetting]
     return merged
 
 
-def _named(one: object) -> str:
-    kind, name = field(one, "kind"), field(one, "metadata", "name")
+def _named(document: object) -> str:
+    kind, name = field(document, "kind"), field(document, "metadata", "name")
     named = isinstance(kind, str) and isinstance(name, str)
-    return f"{kind} {name}" if named else shown(one)
+    return f"{kind} {name}" if named else shown(document)

@@ -91,20 +91,20 @@ def _minutes(given: str) -> Fraction:
 
 def _counted(least: int) -> ValueType:
     def read(given: str) -> int:
-        found = _whole(given)
-        if not least <= found <= NODES_MAX:
+        count = _whole(given)
+        if not least <= count <= NODES_MAX:
             raise ValueError
-        return found
+        return count
 
     return ValueType(read, f"a whole number from {least} to {NODES_MAX}")
 
 
 def _lasting(seconds: Callable[[str], Fraction], allowed: str, least: int = 0) -> ValueType:
     def read(given: str) -> object:
-        found = seconds(given)
-        if found.denominator != 1 or not least <= found <= DURATION_SECONDS_MAX:
+        amount = seconds(given)
+        if amount.denominator != 1 or not least <= amount <= DURATION_SECONDS_MAX:
             raise ValueError
-        return duration().write(int(found))
+        return duration().write(int(amount))
 
     return ValueType(read, f"{allowed}, {least}s to 720h")
 

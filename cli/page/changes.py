@@ -25,11 +25,11 @@ class Changes(NamedTuple):
         for name, objects in self.replaced.items():
             copy.replaced(_KINDS[name], objects)
         for name, states in self.changed.items():
-            for key, one in states.items():
-                if one is None:
+            for key, state in states.items():
+                if state is None:
                     copy.deleted(_KINDS[name], key)
                 else:
-                    copy.changed(_KINDS[name], one)
+                    copy.changed(_KINDS[name], state)
 
 
 class RecordingInventory(Inventory):

@@ -31,7 +31,7 @@ The API server sends bookmarks about every minute."""
 
 
 class Intervals(NamedTuple):
-    """Seconds between repeated steps."""
+    """Seconds between the checks, plans and leader reads of `ebb page` and `ebb top`."""
 
     check: float = 1.0
     """Between checks whether something has changed."""
@@ -75,8 +75,8 @@ class Feed:
         surge_objects = SurgeObjects() if surges else None
         self._input = replace(first, cluster=Cluster.of((), ()), surge_objects=surge_objects)
         missing = first.running.problems if first.running else ()
-        self._not_read = tuple(one for one in first.not_read if one not in missing)
-        self._seen: object = None
+        self._not_read = tuple(problem for problem in first.not_read if problem not in missing)
+        self._published: object = None
 
     async def run(self, sink: Sink, worker: Worker) -> None:
         """Follow the cluster until cancelled.
@@ -116,7 +116,7 @@ class Feed:
             await asyncio.sleep(self._intervals.check)
             now = self._clock.monotonic_seconds()
             sink.warn((*self._stale(now), *failed))
-            changed = self._state() != self._seen or not worker.has_plan
+            changed = self._state() != self._published or not worker.has_plan
             if now - made_at < (pause if changed else max(pause, PLAN_SECONDS_MAX)):
                 continue
             try:
@@ -128,8 +128,7 @@ class Feed:
             pause = max(self._intervals.plan, (made_at - now) * (PLAN_SHARE - 1))
 
     async def _plan(self, sink: Sink, worker: Worker) -> None:
-        """Make and publish a plan. Raises: EbbError."""
-        self._seen = self._state()
+        self._published = self._state()
         # A process that has been started again has no objects.
         changes = self._inventory.changes(whole=not worker.has_plan)
         await sink.publish(await worker.state(self._input, changes))

@@ -5,13 +5,26 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from cli.input import reader
 from cli.input.cluster_input import ClusterInput
+from cli.input.source import ClusterOptions, Environment
 from cli.page.feed import Feed, Sink
 from cli.page.worker import Worker
+from runtime.clock import SystemClock
 from serving import http
 
 Source = ClusterInput | Feed
 """A dump, or the feed of a live cluster."""
+
+
+def source_of(environment: Environment, where: ClusterOptions) -> Source:
+    """Read the cluster that the command line selects; a live cluster becomes a feed.
+
+    Raises: as `reader.read`.
+    """
+    if where.from_file:
+        return reader.read(environment, where)
+    return Feed(reader.read_live(environment, where), SystemClock())
 
 
 async def until_signal(show: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
@@ -27,7 +40,7 @@ async def until_signal(show: Callable[[Worker], Coroutine[Any, Any, None]]) -> N
 
 async def until_first_ends(*works: Coroutine[Any, Any, None]) -> None:
     """Run several coroutines until one ends, and cancel the others. Raises: as the first."""
-    tasks = [asyncio.create_task(one) for one in works]
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

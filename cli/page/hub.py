@@ -27,7 +27,7 @@ class Hub:
         self._queues: set[asyncio.Queue[bytes | None]] = set()
 
     async def publish(self, state: bytes) -> None:
-        """Replace the state, and tell each browser."""
+        """Replace the state, and notify each browser."""
         packed = await asyncio.to_thread(gzip.compress, state, 6)
         self.state, self.packed = state, packed
         self._version += 1

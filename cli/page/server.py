@@ -51,7 +51,7 @@ class PageServer:
         self._hub, self._worker = hub, worker
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         self._computing = asyncio.Lock()
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._checked])
         app.router.add_get("/", self._page)
         app.router.add_get("/state", self._state)
         app.router.add_get("/node", self._node)
@@ -77,7 +77,7 @@ class PageServer:
         await self._server.stop()
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer only requests of the page itself; add the headers to every answer."""
         try:
             self._check(request)

@@ -108,7 +108,7 @@ def _without(cluster: Cluster, name: str) -> tuple[Cluster, Sequence[str]]:
 
 
 def _difference(now: Planned, other: Planned, without: str) -> Iterator[str]:
-    before, after = ([one.node for one in it.plan.removals] for it in (now, other))
+    before, after = ([removal.node for removal in answer.plan.removals] for answer in (now, other))
     yield f"Removable now: {len(before):,}; with this change: {len(after):,}."
     for text, names in (
         ("Removable too", [name for name in after if name not in set(before)]),
@@ -120,9 +120,10 @@ def _difference(now: Planned, other: Planned, without: str) -> Iterator[str]:
 
 def _room(other: Planned, displaced: Sequence[str]) -> Iterator[str]:
     if displaced:
-        placed = {one.pod for one in other.plan.pending}
+        placed = {placement.pod for placement in other.plan.pending}
         missing = [pod for pod in displaced if pod not in placed]
-        found = len(displaced) - len(missing)
-        yield f"Room on other nodes: for {found:,} of {plural(len(displaced), 'pod')} of the node."
+        with_room = len(displaced) - len(missing)
+        pods = plural(len(displaced), "pod")
+        yield f"Room on other nodes: for {with_room:,} of {pods} of the node."
         if missing:
             yield f"Without room: {first(missing, NAMES_SHOWN)}."

@@ -30,7 +30,7 @@ from kube.inventory import Inventory
 
 
 @dataclass
-class _Kept:
+class _WorkerState:
     """State of the other process between calls."""
 
     inventory: Inventory = field(default_factory=Inventory)
@@ -40,7 +40,7 @@ class _Kept:
     since: Since = field(default_factory=dict)
 
 
-_KEPT = _Kept()
+_STATE = _WorkerState()
 
 
 def _begin() -> None:
@@ -50,18 +50,17 @@ def _begin() -> None:
 
 def _state(cluster_input: ClusterInput, changes: Changes | None) -> bytes:
     if changes is not None:
-        changes.apply(_KEPT.inventory)
-        cluster_input = _with_objects(cluster_input, _KEPT.inventory)
+        changes.apply(_STATE.inventory)
+        cluster_input = _with_objects(cluster_input, _STATE.inventory)
     planned_now = planned(cluster_input, Limits(), RowOptions())
-    before = None if cluster_input.target is None else _KEPT.since
+    before = None if cluster_input.target is None else _STATE.since
     state = PageState(planned_now, before, live=True)
     document = orjson.dumps(state.document(details=False))
-    _KEPT.planned, _KEPT.state, _KEPT.since = planned_now, state, state.since
+    _STATE.planned, _STATE.state, _STATE.since = planned_now, state, state.since
     return document
 
 
 def _with_objects(cluster_input: ClusterInput, inventory: Inventory) -> ClusterInput:
-    """Return the input with the objects of an inventory."""
     cluster = inventory.snapshot(cluster_input.config.read_options)()
     if cluster_input.surge_objects is None:
         return replace(cluster_input, cluster=cluster)
@@ -71,13 +70,13 @@ def _with_objects(cluster_input: ClusterInput, inventory: Inventory) -> ClusterI
 
 
 def _detail(name: str) -> bytes:
-    return orjson.dumps(_KEPT.state.detail(name) if _KEPT.state else None)
+    return orjson.dumps(_STATE.state.detail(name) if _STATE.state else None)
 
 
 def _what_if(change: Change) -> bytes:
-    if _KEPT.planned is None:
+    if _STATE.planned is None:
         raise InvalidInputError("what-if", "there is no plan yet")
-    return orjson.dumps({"lines": answer(_KEPT.planned, change)})
+    return orjson.dumps({"lines": answer(_STATE.planned, change)})
 
 
 class _Invalid(NamedTuple):
@@ -123,15 +122,15 @@ class Worker:
     async def _run(self, function: Callable[..., bytes], *args: object) -> bytes:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._pool, _call, function, *args)
+            result = await loop.run_in_executor(self._pool, _call, function, *args)
         except BrokenProcessPool as fault:
             self._pool.shutdown(wait=False)
             self._pool, self.has_plan = _pool(), False
             problem = "the process that makes plans has ended, perhaps for lack of memory"
             raise UnavailableError(problem) from fault
-        if isinstance(found, _Invalid):
-            raise InvalidInputError(found.where, found.problem)
-        return found
+        if isinstance(result, _Invalid):
+            raise InvalidInputError(result.where, result.problem)
+        return result
 
     def stop(self) -> None:
         """End the process, also in the middle of a plan."""

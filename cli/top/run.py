@@ -15,8 +15,7 @@ from rich.live import Live
 from cli.page.following import Source, publish, until_first_ends, until_signal
 from cli.page.worker import Worker
 from cli.terminal import console
-from cli.top.keys import press
-from cli.top.screen import ScreenState, State, render, selected
+from cli.top.screen import ScreenState, State, press, render, selected
 
 
 class Top:

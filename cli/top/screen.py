@@ -1,8 +1,8 @@
-"""Lay out one screen of `ebb top` from the state of the page; a pure function of its arguments."""
+"""One screen of `ebb top`: its layout from the state of the page, and its keys; pure functions."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -24,6 +24,13 @@ COLORS: Final = {
     "removable": "green",
 }
 """Color of a node by the key of its state. The state is also written out."""
+
+QUIT: Final = frozenset("qQ\x03")
+ESCAPE: Final = "\x1b"
+DELETE: Final = frozenset("\x7f\x08")
+SCROLL: Final = {"\x1b[A": -1, "\x1b[B": 1, "\x1b[5~": -10, "\x1b[6~": 10}
+"""Nodes by which a key scrolls: arrows, PageUp, PageDown."""
+FILTER_CHARS_MAX: Final = 63
 
 
 def _share(name: str) -> Callable[[Node], tuple[int, str]]:
@@ -91,7 +98,7 @@ def selected(state: State, view: ScreenState) -> Sequence[Node]:
 
 def _labels(state: State) -> Mapping[str, str]:
     """Return the label of each state of a node by its key, in the order of the states."""
-    return {one["key"]: one["label"] for one in state["states"]}
+    return {state_of_node["key"]: state_of_node["label"] for state_of_node in state["states"]}
 
 
 def _head(state: State, banners: Sequence[str], view: ScreenState) -> Iterator[str]:
@@ -105,9 +112,9 @@ def _head(state: State, banners: Sequence[str], view: ScreenState) -> Iterator[s
     yield from (f"{name}: {text}" for name, text in leader.get("savings", ()))
     counts = Counter(node["state"] for node in state["nodes"])
     labels = _labels(state)
-    told = ", ".join(f"{label} {counts[key]}" for key, label in labels.items() if counts[key])
+    counted = ", ".join(f"{label} {counts[key]}" for key, label in labels.items() if counts[key])
     pending = len(state["pending"]["pods"]) + state["pending"]["more"]
-    yield f"{plural(len(state['nodes']), 'node')}: {told}. {plural(pending, 'Pending pod')}."
+    yield f"{plural(len(state['nodes']), 'node')}: {counted}. {plural(pending, 'Pending pod')}."
     yield f"filter: {view.filter}" if view.filter or view.typing else ""
 
 
@@ -143,11 +150,42 @@ def _bar(percent: int | None) -> str:
 
 
 def _moves(state: State) -> Iterator[str]:
-    for one in (state["leader"] or {}).get("moves", ()):
-        yield f"moving {one['pod']} of {one['deployment']} from {one['node']}: {one['step']}"
+    for move in (state["leader"] or {}).get("moves", ()):
+        yield f"moving {move['pod']} of {move['deployment']} from {move['node']}: {move['step']}"
 
 
 def _footer(view: ScreenState) -> Text:
     if view.typing:
         return Text("type a filter; Enter keeps it, Esc removes it", style="reverse")
     return Text(f"q quit  s sort (by {view.sort})  / filter  arrows scroll", style="reverse")
+
+
+def press(view: ScreenState, key: str, nodes: int) -> ScreenState | None:
+    """Return the view after a key; None to quit. *nodes*: number of nodes that match the filter.
+
+    A key is a character, or the escape sequence of a special key.
+    """
+    if view.typing:
+        return _type(view, key)
+    if key in QUIT:
+        return None
+    if key == "s":
+        names = list(SORTS)
+        after = names[(names.index(view.sort) + 1) % len(names)]
+        return replace(view, sort=after, offset=0)
+    if key in ("/", ESCAPE):
+        return replace(view, typing=key == "/", filter="", offset=0)
+    moved = view.offset + SCROLL.get(key, 0)
+    return replace(view, offset=max(0, min(moved, nodes - 1)))
+
+
+def _type(view: ScreenState, key: str) -> ScreenState:
+    if key in "\r\n":
+        return replace(view, typing=False)
+    if key == ESCAPE:
+        return replace(view, typing=False, filter="")
+    if key in DELETE:
+        return replace(view, filter=view.filter[:-1])
+    if key.isprintable() and len(view.filter) < FILTER_CHARS_MAX:
+        return replace(view, filter=view.filter + key)
+    return view

@@ -98,7 +98,7 @@ def read(
     reading = _Reading(folder, unreadable)
     paths = listed(folder)
     number = 0
-    for at_ms, group in groupby(sorted(_timed(paths)), key=lambda one: one[0]):
+    for at_ms, group in groupby(sorted(_timed(paths)), key=lambda timed: timed[0]):
         dump = [(path, files.read_dump(path)) for _, path in group]
         _read_dump(reading, at_ms, dump)
         number += len(dump)
@@ -109,18 +109,18 @@ def read(
 def listed(folder: str) -> list[str]:
     """Return the files of a folder with a known suffix. Raises: InvalidInputError."""
     try:
-        found = sorted(
+        paths = sorted(
             str(path)
             for path in Path(folder).iterdir()
             if path.name.endswith(SUFFIXES) and path.is_file()
         )
     except OSError as fault:
         raise InvalidInputError(folder, fault.strerror or str(fault)) from fault
-    if not found:
+    if not paths:
         raise InvalidInputError(folder, f"holds no file that ends in {' or '.join(SUFFIXES)}")
-    if len(found) > FILES_MAX:
-        raise InvalidInputError(folder, f"holds {len(found):,} files; allowed: {FILES_MAX:,}")
-    return found
+    if len(paths) > FILES_MAX:
+        raise InvalidInputError(folder, f"holds {len(paths):,} files; allowed: {FILES_MAX:,}")
+    return paths
 
 
 def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -135,13 +135,13 @@ def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
 def time_of(path: str) -> int | None:
     """Return the time in a file's name in Unix milliseconds, or None."""
     name = Path(path).name
-    if (found := TIME_IN_NAME.search(name)) is not None:
-        year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
-        hours, minutes = found.groups()[6:]
+    if (match := TIME_IN_NAME.search(name)) is not None:
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+        hours, minutes = match.groups()[6:]
         try:
             at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
         except ValueError as fault:
-            raise InvalidInputError(path, f"{found[0]!r} in its name: {fault}") from fault
+            raise InvalidInputError(path, f"{match[0]!r} in its name: {fault}") from fault
         sign = -1 if (hours or "").startswith("-") else 1
         ahead = timedelta(hours=int(hours or 0), minutes=sign * int(minutes or 0))
         return round((at - ahead).timestamp()) * 1000
@@ -151,32 +151,31 @@ def time_of(path: str) -> int | None:
 
 def _newest(path: str) -> int | None:
     """Return the newest timestamp in a dump, in ms; kubelets write one every few minutes."""
-    found = 0
+    newest = 0
     for name, raw, where in items(files.read_dump(path), path, []):
         if name in (NODES.name, PODS.name):
             try:
-                found = max(found, times(raw, where).newest)
+                newest = max(newest, times(raw, where).newest)
             except InvalidInputError:
                 continue  # reported when the dump is read
-    return found * 1000 or None
+    return newest * 1000 or None
 
 
 def _read_dump(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> None:
-    """Process the files of one time."""
     keys: dict[str, set[str]] = {NODES.name: set(), PODS.name: set()}
     for path, raw in dump:
         for name, item, where in items(raw, path, reading.unreadable):
             if name not in keys:
                 continue
             try:
-                found = times(item, where)
+                stamps = times(item, where)
                 (_update_node if name == NODES.name else _update_pod)(
-                    reading, at_ms, found, item, where
+                    reading, at_ms, stamps, item, where
                 )
             except InvalidInputError as fault:
                 reading.unreadable.append(str(fault))
             else:
-                keys[name].add(found.key)
+                keys[name].add(stamps.key)
     sources = ", ".join(path for path, _ in dump)
     for kind in (NODES, PODS):
         if not keys[kind.name]:
@@ -187,39 +186,39 @@ def _read_dump(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]])
     check_sizes(reading.source, nodes=nodes, pods=len(reading.pods) + len(reading.pod_lifetimes))
 
 
-def _update_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
-    known = reading.nodes.get(found.key)
+def _update_node(reading: _Reading, at_ms: int, stamps: Times, raw: Bytes, where: str) -> None:
+    known = reading.nodes.get(stamps.key)
     if known is not None and known.settled:
         return
     node = NODES.decode(raw, where)
-    begins_ms = _begun(reading, at_ms, found) if known is None else known.begins_ms
+    begins_ms = _begun(reading, at_ms, stamps) if known is None else known.begins_ms
     settled = node.ready and at_ms - begins_ms > SETTLES_MS
-    reading.nodes[found.key] = _NodeTrack(node, begins_ms, settled)
+    reading.nodes[stamps.key] = _NodeTrack(node, begins_ms, settled)
 
 
-def _update_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
-    if found.key in reading.finished:
+def _update_pod(reading: _Reading, at_ms: int, stamps: Times, raw: Bytes, where: str) -> None:
+    if stamps.key in reading.finished:
         return
-    if found.gated:
-        reading.gated.add(found.key)
+    if stamps.gated:
+        reading.gated.add(stamps.key)
         return
-    track = reading.pods.get(found.key)
+    track = reading.pods.get(stamps.key)
     if track is None:
         pod = pod_as_it_was(raw, where)
-        begins_ms = _begun(reading, at_ms, found)
-        track = reading.pods[found.key] = _PodTrack(pod, begins_ms, found)
+        begins_ms = _begun(reading, at_ms, stamps)
+        track = reading.pods[stamps.key] = _PodTrack(pod, begins_ms, stamps)
     elif track.pod.node is None:
         track.pod = pod_as_it_was(raw, where)  # Pending in earlier dumps
-    track.times = found
-    if found.over:
-        reading.finished.add(found.key)
-        _end_pod(reading, reading.pods.pop(found.key), at_ms)
+    track.times = stamps
+    if stamps.over:
+        reading.finished.add(stamps.key)
+        _end_pod(reading, reading.pods.pop(stamps.key), at_ms)
 
 
-def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
+def _begun(reading: _Reading, at_ms: int, stamps: Times) -> int:
     """Return when an object that is new in this dump began to exist."""
-    was_gated = found.key in reading.gated
-    known = found.started if was_gated else found.created
+    was_gated = stamps.key in reading.gated
+    known = stamps.started if was_gated else stamps.created
     middle_ms = (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms
     if known is None:
         return middle_ms
@@ -231,35 +230,35 @@ def _end_missing(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str])
     for key in [key for key in reading.pods if key not in pods]:
         _end_pod(reading, reading.pods.pop(key), at_ms)
     for key in [key for key in reading.nodes if key not in nodes]:
-        gone = reading.nodes.pop(key)
-        ends_ms = max((reading.moments[-1] + at_ms) // 2, gone.begins_ms)
+        track = reading.nodes.pop(key)
+        ends_ms = max((reading.moments[-1] + at_ms) // 2, track.begins_ms)
         reading.node_lifetimes.append(
-            NodeLifetime(node=gone.node, begins_ms=gone.begins_ms, ends_ms=ends_ms)
+            NodeLifetime(node=track.node, begins_ms=track.begins_ms, ends_ms=ends_ms)
         )
     reading.finished &= pods
     reading.gated &= pods
 
 
-def _end_pod(reading: _Reading, gone: _PodTrack, at_ms: int) -> None:
+def _end_pod(reading: _Reading, track: _PodTrack, at_ms: int) -> None:
     """Record the lifetime of a pod that ended before this dump."""
-    found = gone.times
-    before_ms = max([gone.begins_ms, *reading.moments[-1:]])
-    known = found.finished if found.over else found.deleting
-    if known is not None and (found.over or before_ms <= 1000 * known <= at_ms):
+    stamps = track.times
+    before_ms = max([track.begins_ms, *reading.moments[-1:]])
+    known = stamps.finished if stamps.over else stamps.deleting
+    if known is not None and (stamps.over or before_ms <= 1000 * known <= at_ms):
         ends_ms, slack_ms = min(1000 * known, at_ms), 0
     else:
         ends_ms, slack_ms = (before_ms + at_ms) // 2, (at_ms - before_ms + 1) // 2
-    reading.pod_lifetimes.append(_pod_lifetime(gone, max(ends_ms, gone.begins_ms), slack_ms))
+    reading.pod_lifetimes.append(_pod_lifetime(track, max(ends_ms, track.begins_ms), slack_ms))
 
 
-def _pod_lifetime(of: _PodTrack, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
-    started = of.times.started
-    bound_ms = of.begins_ms if started is None else max(1000 * started, of.begins_ms)
+def _pod_lifetime(track: _PodTrack, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
+    started = track.times.started
+    bound_ms = track.begins_ms if started is None else max(1000 * started, track.begins_ms)
     if ends_ms is not None:
         bound_ms = min(bound_ms, ends_ms)
     return PodLifetime(
-        pod=of.pod,
-        begins_ms=of.begins_ms,
+        pod=track.pod,
+        begins_ms=track.begins_ms,
         bound_ms=bound_ms,
         ends_ms=ends_ms,
         slack_ms=slack_ms,
@@ -271,12 +270,12 @@ def _history(reading: _Reading) -> ClusterHistory:
     moments = reading.moments
     ends_ms = moments[-1]
     existing = [
-        NodeLifetime(node=one.node, begins_ms=one.begins_ms, ends_ms=ends_ms)
-        for one in reading.nodes.values()
+        NodeLifetime(node=track.node, begins_ms=track.begins_ms, ends_ms=ends_ms)
+        for track in reading.nodes.values()
     ]
     pod_lifetimes = [
         *reading.pod_lifetimes,
-        *(_pod_lifetime(one, None) for one in reading.pods.values()),
+        *(_pod_lifetime(track, None) for track in reading.pods.values()),
     ]
     gap = max((after - before for before, after in pairwise(moments)), default=0) // 1000
     note = (

@@ -35,7 +35,7 @@ NO_GROUPS: Final = frozenset({CONTROL_PLANE.code, VIRTUAL_NODE.code, UNREADABLE.
 _Annotations = tuple[tuple[str, str], ...]
 
 
-class _Kind(NamedTuple):
+class _GroupProperties(NamedTuple):
     """Common properties of the nodes of a group."""
 
     labels: tuple[tuple[str, str], ...]
@@ -46,9 +46,9 @@ class _Kind(NamedTuple):
     extended: tuple[tuple[str, int], ...]
 
 
-def _order(kind: _Kind) -> tuple[object, ...]:
-    taints = tuple((one.key, one.value, one.effect) for one in kind.taints)
-    return kind.labels, taints, *kind[2:]
+def _order(properties: _GroupProperties) -> tuple[object, ...]:
+    taints = tuple((taint.key, taint.value, taint.effect) for taint in properties.taints)
+    return properties.labels, taints, *properties[2:]
 
 
 class Groups:
@@ -66,40 +66,44 @@ class Groups:
             lifetime for lifetime in history.node_lifetimes if is_scalable(lifetime.node)
         ]
         self.left_out = len(history.node_lifetimes) - len(node_lifetimes)
-        members: dict[_Kind, list[NodeLifetime]] = {}
+        members: dict[_GroupProperties, list[NodeLifetime]] = {}
         for lifetime in node_lifetimes:
             members.setdefault(self._kind(lifetime.node), []).append(lifetime)
         agents = _agents(history)
         self.templates: dict[Resources, Node] = {}
         shapes = {
-            (kind, kept): self._add(kind, kept, members[kind], agents)
-            for kind in sorted(members, key=_order)
-            for kept in sorted({(), *(_kept(lifetime.node) for lifetime in members[kind])})
+            (properties, kept): self._add(properties, kept, members[properties], agents)
+            for properties in sorted(members, key=_order)
+            for kept in sorted({(), *(_kept(lifetime.node) for lifetime in members[properties])})
         }
-        self._stays = [
-            (shapes[kind, kept], max(lifetime.begins_ms, history.begins_ms), lifetime.ends_ms)
-            for kind, kept in shapes
-            for lifetime in members[kind]
+        self._lifetimes = [
+            (
+                shapes[properties, kept],
+                max(lifetime.begins_ms, history.begins_ms),
+                lifetime.ends_ms,
+            )
+            for properties, kept in shapes
+            for lifetime in members[properties]
             if _kept(lifetime.node) == kept
         ]
         self.first = tuple(
-            shape for shape, begins_ms, _ in self._stays if begins_ms == history.begins_ms
+            shape for shape, begins_ms, _ in self._lifetimes if begins_ms == history.begins_ms
         )
 
     def recorded_totals(self, price_of: Price) -> Result:
         """Return node-hours, capacity and cost of the nodes as recorded."""
         node_ms, capacity, cost = 0, 0, Fraction()
-        for shape, begins_ms, ends_ms in self._stays:
+        for shape, begins_ms, ends_ms in self._lifetimes:
             existed_ms = max(ends_ms - begins_ms, 0)
             node_ms += existed_ms
             capacity += existed_ms * shape.cpu_millis
             cost += existed_ms * price_of(self.templates[shape])
         return Result(node_ms=node_ms, capacity_millis_ms=capacity, cost_ms=cost)
 
-    def _kind(self, node: Node) -> _Kind:
+    def _kind(self, node: Node) -> _GroupProperties:
         own = without_our_taint(node, self._taint_key)
         whole = node.allocatable
-        return _Kind(
+        return _GroupProperties(
             tuple(sorted((key, own.labels[key]) for key in self._read if key in own.labels)),
             tuple(
                 replace(taint, time_added="")
@@ -114,7 +118,7 @@ class Groups:
 
     def _add(
         self,
-        kind: _Kind,
+        properties: _GroupProperties,
         kept: _Annotations,
         members: Iterable[NodeLifetime],
         agents: dict[str, list[Resources]],
@@ -124,7 +128,9 @@ class Groups:
         *kept* are annotations that exclude its nodes from scale-down.
         """
         nodes = [lifetime.node for lifetime in members]
-        whole = min((node.allocatable for node in nodes), key=lambda one: one.memory_bytes)
+        whole = min(
+            (node.allocatable for node in nodes), key=lambda allocatable: allocatable.memory_bytes
+        )
         taken = [Resources.total(agents.get(node.name, ())) for node in nodes]
         shape = _with_agent(whole, taken)
         while shape in self.templates:
@@ -132,9 +138,9 @@ class Groups:
         self.templates[shape] = Node(
             name="",
             allocatable=shape,
-            labels=dict(kind.labels),
-            taints=kind.taints,
-            features=kind.features,
+            labels=dict(properties.labels),
+            taints=properties.taints,
+            features=properties.features,
             annotations=dict(kept),
         )
         return shape
@@ -151,7 +157,7 @@ def _kept(node: Node) -> _Annotations:
 
 def is_scalable(node: Node) -> bool:
     """Return whether the node belongs to a group that an autoscaler can scale."""
-    return not any(one.code in NO_GROUPS for one in node_blockers(node))
+    return not any(blocker.code in NO_GROUPS for blocker in node_blockers(node))
 
 
 def capacity_for_pods(template: Node) -> Resources:
@@ -161,12 +167,12 @@ def capacity_for_pods(template: Node) -> Resources:
 
 def _with_agent(whole: Resources, agents: list[Resources]) -> Resources:
     """Replace the median requests of a node's DaemonSet pods by those of the simulated agent."""
-    asked = Resources(
-        median_low(one.cpu_millis for one in agents),
-        median_low(one.memory_bytes for one in agents),
-        pods=median_low(one.pods for one in agents),
+    requested = Resources(
+        median_low(requests.cpu_millis for requests in agents),
+        median_low(requests.memory_bytes for requests in agents),
+        pods=median_low(requests.pods for requests in agents),
     )
-    left = whole - asked + DAEMON_REQUESTS
+    left = whole - requested + DAEMON_REQUESTS
     return replace(
         left,
         cpu_millis=max(left.cpu_millis, 0),
@@ -177,13 +183,13 @@ def _with_agent(whole: Resources, agents: list[Resources]) -> Resources:
 
 def _agents(history: ClusterHistory) -> dict[str, list[Resources]]:
     """Return the requests of DaemonSet and static pods by node; one pod counts per DaemonSet."""
-    seen: dict[str, dict[str, Resources]] = {}
+    by_node: dict[str, dict[str, Resources]] = {}
     for lifetime in history.pod_lifetimes:
         pod = lifetime.pod
         if pod.stays_with_node and pod.node:
             owner = f"{pod.namespace}/{pod.owner_name}" if pod.daemon else pod.key
-            seen.setdefault(pod.node, {})[owner] = pod.requests
-    return {node: list(owners.values()) for node, owners in seen.items()}
+            by_node.setdefault(pod.node, {})[owner] = pod.requests
+    return {node: list(owners.values()) for node, owners in by_node.items()}
 
 
 def without_node_name(lifetime: PodLifetime) -> PodLifetime:
@@ -207,10 +213,10 @@ def _without_hostname(node_constraints: NodeConstraints) -> NodeConstraints:
 
 
 def _read(node_constraints: NodeConstraints) -> Iterator[tuple[str, str]]:
-    for one in FILTERS:
-        yield from one.reads(node_constraints)
+    for filter_ in FILTERS:
+        yield from filter_.reads(node_constraints)
 
 
 def _read_by_pods(pod_lifetimes: Iterable[PodLifetime]) -> Iterator[str]:
     for node_constraints in {lifetime.pod.node_constraints for lifetime in pod_lifetimes}:
-        yield from (key for kind, key in _read(node_constraints) if kind == LABEL)
+        yield from (key for field, key in _read(node_constraints) if field == LABEL)

@@ -23,7 +23,7 @@ from core.model.resources import Resources
 from runtime.files import read_dump
 from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime, check
 from sim.history.load import load_of
-from sim.simulated_load import DAY_MS, TICK_MS, TYPE_LABEL, SimulatedLoad, amount
+from sim.simulated_load import DAY_MS, TRACE_INTERVAL_MS, TYPE_LABEL, SimulatedLoad, amount
 from sim.trace import rows
 
 TYPES_FILE: Final = "instance_types.json"
@@ -130,7 +130,9 @@ def read(path: str) -> ClusterHistory:
 def load_of_days(path: str, days: int, config: Config) -> SimulatedLoad:
     """Return the first days of the trace as a load. Raises: InvalidInputError."""
     load = load_of(read(path), config).load
-    return replace(load, duration_ms=min(load.duration_ms, days * DAY_MS), tick_ms=TICK_MS)
+    return replace(
+        load, duration_ms=min(load.duration_ms, days * DAY_MS), interval_ms=TRACE_INTERVAL_MS
+    )
 
 
 def with_prices(config: Config, path: str) -> Config:
@@ -166,34 +168,37 @@ def node_types(path: str, instances: Iterable[Instance]) -> list[NodeType]:
     except msgspec.MsgspecError as fault:
         raise InvalidInputError(file, str(fault)) from fault
     shapes = {one.requests for one in instances if _needs_no_gpu(one)}
-    found = [
+    fitting = [
         NodeType(one.name, allocatable, price)
         for one in listed
         if (one.architecture, one.operating_systems) == ("amd64", ["linux"])
         and all(shape.fits_in(allocatable := _allocatable(one, file)) for shape in shapes)
         and (price := _on_demand(one)) is not None
     ]
-    if not found or not shapes:
+    if not fitting or not shapes:
         problem = "no type for linux and amd64 with an on-demand price fits every instance"
         raise InvalidInputError(file, problem)
-    return sorted(found)
+    return sorted(fitting)
 
 
-def _on_demand(of: _Type) -> Fraction | None:
+def _on_demand(node_type: _Type) -> Fraction | None:
     prices = [
-        one.price
-        for one in of.offerings
-        if any(each.values == ["on-demand"] for each in one.requirements) and one.price > 0
+        offering.price
+        for offering in node_type.offerings
+        if any(requirement.values == ["on-demand"] for requirement in offering.requirements)
+        and offering.price > 0
     ]
     return Fraction(str(min(prices))) if prices else None
 
 
-def _allocatable(of: _Type, file: str) -> Resources:
+def _allocatable(node_type: _Type, file: str) -> Resources:
     try:
-        cpu, memory, pods = (of.resources.get(name, "0") for name in ("cpu", "memory", "pods"))
+        cpu, memory, pods = (
+            node_type.resources.get(name, "0") for name in ("cpu", "memory", "pods")
+        )
         return Resources(round(1000 * parse_quantity(cpu)), whole(memory), 0, whole(pods))
     except InvalidInputError as fault:
-        raise InvalidInputError(f"{file}: {of.name}", fault.problem) from fault
+        raise InvalidInputError(f"{file}: {node_type.name}", fault.problem) from fault
 
 
 def _instances(path: Path) -> Iterator[Instance]:
@@ -257,7 +262,7 @@ def _packed(pods: Sequence[Resources], shape: Resources) -> int:
     """Return how many nodes of a shape first-fit decreasing fills with these pods, at least 1."""
     least = min((pod.cpu_millis for pod in pods), default=0)
     full, open_nodes = 0, [shape]
-    for pod in sorted(pods, key=lambda one: (-one.cpu_millis, -one.memory_bytes)):
+    for pod in sorted(pods, key=lambda pod: (-pod.cpu_millis, -pod.memory_bytes)):
         index = next((i for i, free in enumerate(open_nodes) if pod.fits_in(free)), None)
         if index is None:
             open_nodes.append(shape)

@@ -62,7 +62,7 @@ def load_of(history: ClusterHistory, config: Config) -> HistoryLoad:
         groups.first,
         tuple(_arrivals(history, placeable)),
         history.duration_ms,
-        tick_ms=None,
+        interval_ms=None,
         groups=groups.templates,
         deployments=tuple(_deployments(history, placeable)),
         largest_first=True,
@@ -103,15 +103,15 @@ def _placeable(
     """Return the pods that fit on an empty node of some group; others would be Pending forever."""
     nodes = list(templates)
     known: dict[object, bool] = {}
-    found = []
+    placeable = []
     for lifetime in pod_lifetimes:
         pod = lifetime.pod
         key = pod.requests, pod.node_constraints
         if key not in known:
             known[key] = any(_would_take(node, pod) for node in nodes)
         if known[key]:
-            found.append(lifetime)
-    return found
+            placeable.append(lifetime)
+    return placeable
 
 
 def _would_take(node: Node, pod: Pod) -> bool:
@@ -205,7 +205,7 @@ def _deployments(
 def _ages(history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]) -> tuple[int, ...]:
     """Return the ages of the pods that exist at the start, oldest first."""
     ages = (history.begins_ms - lifetime.begins_ms for lifetime in pod_lifetimes)
-    return tuple(sorted((one for one in ages if one >= 0), reverse=True))
+    return tuple(sorted((age_ms for age_ms in ages if age_ms >= 0), reverse=True))
 
 
 Steps = tuple[tuple[int, int], ...]

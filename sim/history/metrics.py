@@ -82,7 +82,7 @@ class PodFacts:
     tolerations: set[Toleration] = field(default_factory=set)
     selector: tuple[tuple[str, str], ...] = ()
 
-    def seen(self, interval: SeriesInterval) -> None:
+    def add_interval(self, interval: SeriesInterval) -> None:
         """Extend the time in which the pod was alive."""
         self.first_ms = min(
             interval.first_ms, interval.first_ms if self.first_ms is None else self.first_ms
@@ -138,10 +138,10 @@ def _as_exported(key: str) -> str:
 def in_number(value: str) -> float:
     """Return the value of a sample; -inf for a value that is not a finite number."""
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
         return -math.inf
-    return found if math.isfinite(found) else -math.inf
+    return number if math.isfinite(number) else -math.inf
 
 
 def _resource(interval: SeriesInterval) -> str:
@@ -196,7 +196,7 @@ def node_of(info: Labels, *, exported: bool) -> str | None:
 
 def _phase(reading: Reading, interval: SeriesInterval) -> None:
     if interval.labels.get("phase") in LIVE_PHASES:
-        reading.pod(interval).seen(interval)
+        reading.pod(interval).add_interval(interval)
 
 
 def _owner(reading: Reading, interval: SeriesInterval) -> None:
@@ -229,18 +229,18 @@ def _toleration(reading: Reading, interval: SeriesInterval) -> None:
     key, operator, value, effect = (
         interval.labels.get(name, "") for name in ("key", "operator", "value", "effect")
     )
-    found = Toleration(key, operator or "Equal", value, effect)
-    reading.pod(interval).tolerations.add(found)
+    toleration = Toleration(key, operator or "Equal", value, effect)
+    reading.pod(interval).tolerations.add(toleration)
 
 
 def _selector(reading: Reading, interval: SeriesInterval) -> None:
     prefix = "nodeselector_"
-    asked = {
+    selector = {
         reading.label(name, prefix): value
         for name, value in interval.labels.items()
         if name.startswith(prefix)
     }
-    reading.pod(interval).selector = tuple(sorted(asked.items()))
+    reading.pod(interval).selector = tuple(sorted(selector.items()))
 
 
 READERS: Final[Mapping[str, Callable[[Reading, SeriesInterval], None]]] = {

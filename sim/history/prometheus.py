@@ -171,7 +171,7 @@ def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
 def _history(reading: Reading) -> ClusterHistory:
     if PHASE not in reading.metrics:
         for interval in reading.infos:
-            reading.pod(interval).seen(interval)
+            reading.pod(interval).add_interval(interval)
     begins_ms, ends_ms = min(reading.moments, default=0), max(reading.moments, default=0)
     step = f"{reading.step_ms // 1000:,} s"
     note = f"a sample every {step}: objects between two samples are missing"
@@ -187,24 +187,26 @@ def _history(reading: Reading) -> ClusterHistory:
 
 def _node_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[NodeLifetime]:
     half_ms, moments = reading.step_ms // 2, sorted(reading.moments)
-    for name, found in sorted(reading.nodes.items()):
+    for name, facts in sorted(reading.nodes.items()):
         try:
-            amounts = read_amounts(found.amounts, ALLOCATABLE)
+            amounts = read_amounts(facts.amounts, ALLOCATABLE)
         except InvalidInputError as fault:
             reading.unreadable.append(f"{reading.source}: Node {name:.80}: {fault}")
             continue
-        if not found.amounts:
+        if not facts.amounts:
             continue  # only in other metrics
         allocatable = resources(amounts, pods=amounts.get("pods", 0))
-        for first_ms, last_ms in _existence(found.intervals, moments):
-            taints = _taints(found, _settled(moments, first_ms, last_ms), half_ms)
+        for first_ms, last_ms in _existence(facts.intervals, moments):
+            taints = _taints(facts, _settled(moments, first_ms, last_ms), half_ms)
             yield NodeLifetime(
                 node=Node(
                     name=name,
-                    labels=found.labels,
+                    labels=facts.labels,
                     taints=taints,
                     allocatable=allocatable,
-                    virtual=is_virtual(found.labels, [(one.key, one.value) for one in taints], ""),
+                    virtual=is_virtual(
+                        facts.labels, [(taint.key, taint.value) for taint in taints], ""
+                    ),
                 ),
                 begins_ms=max(first_ms - half_ms, begins_ms),
                 ends_ms=min(last_ms + half_ms, ends_ms),
@@ -219,18 +221,18 @@ def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
     return min([last_ms, *moments[at : at + 1]])
 
 
-def _taints(found: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
+def _taints(facts: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
     """Return the taints of a node at a time.
 
     *half_ms*: half the time between two samples; a taint also counts this long before its first
     sample and after its last one.
     """
-    there = (
+    taints = (
         taint
-        for taint, intervals in found.taints.items()
+        for taint, intervals in facts.taints.items()
         if any(first_ms - half_ms <= at_ms <= last_ms + half_ms for first_ms, last_ms in intervals)
     )
-    return tuple(sorted(there, key=lambda one: (one.key, one.effect, one.value)))
+    return tuple(sorted(taints, key=lambda taint: (taint.key, taint.effect, taint.value)))
 
 
 def _existence(
@@ -254,21 +256,21 @@ def _existence(
 def _pod_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[PodLifetime]:
     half_ms = reading.step_ms // 2
     exported = any(f"{EXPORTED}node" in interval.labels for interval in reading.infos)
-    for key, found in sorted(reading.pods.items()):
-        if found.first_ms is None:
+    for key, facts in sorted(reading.pods.items()):
+        if facts.first_ms is None:
             continue  # finished before
         try:
-            pod = _pod(key, found, exported=exported)
+            pod = _pod(key, facts, exported=exported)
         except InvalidInputError as fault:
             reading.unreadable.append(f"{reading.source}: Pod {key[0]}/{key[1]:.80}: {fault}")
             continue
-        times = found.times
+        times = facts.times
         created_ms = min(
-            times.get(CREATED, max(found.first_ms - half_ms, begins_ms)), found.first_ms
+            times.get(CREATED, max(facts.first_ms - half_ms, begins_ms)), facts.first_ms
         )
         finished_ms, slack_ms = times.get(COMPLETED), 0
-        if finished_ms is None and found.last_ms < ends_ms - reading.step_ms:
-            finished_ms, slack_ms = found.last_ms + half_ms, half_ms
+        if finished_ms is None and facts.last_ms < ends_ms - reading.step_ms:
+            finished_ms, slack_ms = facts.last_ms + half_ms, half_ms
         if finished_ms is not None:
             finished_ms = max(finished_ms, created_ms)
         bound_ms = max(times.get(STARTED, created_ms), created_ms)
@@ -281,29 +283,31 @@ def _pod_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[P
         )
 
 
-def _pod(key: tuple[str, str, str], found: PodFacts, *, exported: bool) -> Pod:
-    """Return the pod. Raises: InvalidInputError with the metric."""
-    kind, owner = found.owner
+def _pod(key: tuple[str, str, str], facts: PodFacts, *, exported: bool) -> Pod:
+    kind, owner = facts.owner
     if kind in ABSENT:
-        kind, owner = (found.info.get(name, "") for name in ("created_by_kind", "created_by_name"))
+        kind, owner = (facts.info.get(name, "") for name in ("created_by_kind", "created_by_name"))
     kind, owner = ("", "") if kind in ABSENT else (kind, owner)
     parts = {True: [], False: []}  # type: dict[bool, list[Container]]
-    for (init, name), amounts in sorted(found.requests.items()):
-        sidecar = init and name in found.sidecars
+    for (init, name), amounts in sorted(facts.requests.items()):
+        sidecar = init and name in facts.sidecars
         parts[init].append(Container(read_amounts(amounts, REQUESTS), sidecar))
     # No metric has the order of init containers. With sidecars first, the requests of the pod are
     # highest, so they are never too low.
-    parts[True].sort(key=lambda one: not one.restartable)
+    parts[True].sort(key=lambda container: not container.restartable)
     tolerations = tuple(
-        sorted(found.tolerations, key=lambda one: (one.key, one.effect, one.value))
+        sorted(
+            facts.tolerations,
+            key=lambda toleration: (toleration.key, toleration.effect, toleration.value),
+        )
     )
     return Pod(
         namespace=key[0],
         name=key[1],
         uid=key[2],
-        node=node_of(found.info, exported=exported),
+        node=node_of(facts.info, exported=exported),
         requests=pod_requests(PodParts(containers=parts[False], init_containers=parts[True])),
-        node_constraints=NodeConstraints(node_selector=found.selector, tolerations=tolerations),
+        node_constraints=NodeConstraints(node_selector=facts.selector, tolerations=tolerations),
         owner_kind=kind,
         owner_name=owner,
         daemon=kind == DAEMON_SET,

@@ -129,7 +129,7 @@ def main() -> None:
     rows = []
     for seed in asked.seeds:
         load = _load(asked.trace, seed, asked.days, asked.startup)
-        load = replace(part(load, every=asked.part, seed=seed), tick_ms=1000 * asked.tick)
+        load = replace(part(load, every=asked.part, seed=seed), interval_ms=1000 * asked.tick)
         autoscaler, packed, ours = (
             scenario.run(one, load, seed=seed, wire=False, given=given) for one in scenarios
         )

@@ -53,7 +53,7 @@ def main() -> None:
     print(f"lower bound by requests: {bound} nodes; the solver finds {fewest}", flush=True)
     share = Fraction(asked.thresholds, 100)
     given = replace(OWN, thresholds=Thresholds(cpu=share, memory=share))
-    simulated_load = replace(simulated(load), tick_ms=TICK_MS)
+    simulated_load = replace(simulated(load), interval_ms=TICK_MS)
     scaled_ms = begin_ms(load) + round(1000 * SLOWER * SCALE_IN)
     times = ", ".join(f"{minutes} min" for minutes in MINUTES)
     print(f"{'':40} nodes after {times}; Pending pod-seconds, pods moved")

@@ -64,7 +64,7 @@ LONG = "arn:aws:eks:eu-central-1:123456789012:cluster/production-{}"
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_rows_of_clusters_fit_terminal(width: int) -> None:
     row = "0.1.0", "enforce", "1,200", "37", "4", "12,345.60", "no replica leads (and 1 more)"
-    parts = [
+    parts: list[ClusterPart[tuple[str, ...]]] = [
         ClusterPart(LONG.format(1), row),
         ClusterPart(LONG.format(2), None, "API server: cannot connect to host 127.0.0.1:6443"),
     ]

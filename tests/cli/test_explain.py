@@ -154,7 +154,7 @@ class TestNode:
         }
         text = table(capsys, file, "node", "m")
         assert "since 2023-11-14 22:13:20 UTC (" in text
-        assert "overdue, the mark will be released" in text
+        assert "overdue, the node will be unmarked" in text
         assert "taint matches the mark\n" in text
         assert "pods left 1 pod\n" in text
         empty = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "n"))
@@ -208,9 +208,7 @@ class TestNode:
         (reason,) = explained(capsys, file, "node", "m")["reservedFor"]
         assert (reason["code"], reason["message"]) == ("reserve", told)
         text = table(capsys, file, "node", "m")
-        assert (
-            "scale-down protection by Ebb, until the node is released to the autoscaler\n" in text
-        )
+        assert "scale-down protection by Ebb, until it allows scale-down\n" in text
         assert f"reserve because {told}\n" in text
         assert explained(capsys, file, "node", "n")["reservedFor"] == []
         filled = of(tmp_path, kept, node("n"), pod("p", "m"))
@@ -650,7 +648,7 @@ class TestFixes:
     def test_pod_is_not_evicted_when_another_pod_of_its_controller_is_not_ready(
         self, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The answer is the same for a node without a mark, which Ebb does not drain yet."""
+        """The answer is the same for a node without a mark, whose pods Ebb does not evict yet."""
         making, *serving = (pod(f"web-{on}", on) for on in ("o", "m", "n"))
         for one in (making, *serving):
             one["metadata"]["ownerReferences"] = [OWNER]

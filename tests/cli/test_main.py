@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import orjson
 import pytest
 import yaml
 
-from cli.formats import json, text
+from cli import output
 from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, without_warnings
 
 HEAVY = {
@@ -330,8 +329,20 @@ def test_invalid_command_line_is_rejected_with_usage_and_reason(
     assert (done.returncode, done.stdout) == (2, b"")
 
 
-def test_text_and_json_write_the_same_answers() -> None:
-    assert text.WRITERS.keys() == json.WRITERS.keys()
-    for form in (text, json):
-        for module, function in form.WRITERS.values():
-            assert callable(getattr(import_module(f"{form.__name__}.{module}"), function))
+@pytest.mark.parametrize(
+    "formats",
+    [
+        output.PLAN,
+        output.NODE,
+        output.POD,
+        output.STATUS,
+        output.DIAGNOSIS,
+        output.REASONS,
+        output.SETTINGS,
+        output.REPLAY,
+    ],
+)
+def test_every_answer_has_text_and_json(formats: output.Formats[Any]) -> None:
+    names = [form.name for form in formats]
+    assert {"table", "json", "yaml"} <= set(names)
+    assert len(names) == len(set(names))

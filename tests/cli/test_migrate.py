@@ -9,8 +9,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.migrate.given import COMMAND_LINE_MAX
 from cli.migrate.node_compactor import ENABLED, OF_POOL
+from cli.migrate.settings_file import COMMAND_LINE_MAX
 from cli.migrate.tools import TOOLS
 from core.config.schema import settings
 from runtime.files import CONFIG_BYTES_MAX, parse_config

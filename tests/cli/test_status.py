@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
+from cli import output
 from cli.__main__ import main
-from cli.formats.text import text
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.overview import summarize
 from core.config.settings import Config
@@ -231,7 +231,7 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
     )
     cluster = Cluster.of([builders.node("n")], [])
     found = ClusterInput(cluster=cluster, config=Config(), where="w", running=Running(leader))
-    shown = text(summarize(found, NOW))
+    shown = output.STATUS[0].text(summarize(found, NOW))
     (line,) = [line for line in shown.splitlines() if line.startswith("leader")]
     return line.removeprefix("leader").strip()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.stop import FREE_SECONDS, STOP_SECONDS_MAX, wait_until_nobody_leads
+from cli.cleanup.stop import FREE_SECONDS, STOP_SECONDS_MAX, wait_until_nobody_leads
 from core.model.errors import UnavailableError
 from kube.stores.lease import Lease
 from tests.support.clock import in_virtual_time, virtual_clock

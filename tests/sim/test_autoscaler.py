@@ -20,11 +20,11 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import (
     CANDIDATE,
+    CANDIDATE_TAINTS_A_SCAN_MAX,
     DELETE_DELAY_MS,
     REACTION_MS,
     RECHECK_MS,
     SCAN_MS,
-    SOFT_TAINTS_A_SCAN_MAX,
     STARTUP_MS,
     TO_BE_DELETED,
     UNNEEDED_MS,
@@ -232,10 +232,10 @@ def test_protected_nodes_are_not_tainted() -> None:
 
 
 def test_number_of_nodes_tainted_per_scan_is_limited() -> None:
-    many = SOFT_TAINTS_A_SCAN_MAX + 1
+    many = CANDIDATE_TAINTS_A_SCAN_MAX + 1
     world, scaler = hands(ScaleDown.EMPTY, *(node(f"n{number:02}") for number in range(many)))
     world.play(scaler, SCAN_MS)
-    assert len(candidates(world)) == SOFT_TAINTS_A_SCAN_MAX
+    assert len(candidates(world)) == CANDIDATE_TAINTS_A_SCAN_MAX
     world.play(scaler, 2 * SCAN_MS)
     assert len(candidates(world)) == many
 

@@ -36,13 +36,13 @@ def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     state = ClusterState()
     for name, cpu in (("a", 1700), ("b", 700)):
         state.add_node(node(name, cpu), 0)
-    ebb.tick(state, state.replace_node, START_MS)
+    ebb.reconcile(state, state.replace_node, START_MS)
     for number in range(3):
         job(state, f"j{number}")
-    ebb.tick(state, state.replace_node, START_MS + 10_000)
+    ebb.reconcile(state, state.replace_node, START_MS + 10_000)
     told = list(state.buffers)
     ebb.restart(then)
-    ebb.tick(state, state.replace_node, START_MS + 20_000)
+    ebb.reconcile(state, state.replace_node, START_MS + 20_000)
     ebb.close()
     return told, list(state.buffers)
 

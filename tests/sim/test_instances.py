@@ -53,8 +53,8 @@ def test_load_is_cut_to_days(trace: Path) -> None:
         file.write(f"c-0,c,1,0,1,{3 * 86_400},,\n")
     load = instances.load_of_days(str(trace), 1, parse(EMPTY, "test"))
     assert load.duration_ms == DAY_MS
-    assert load.tick_ms is not None
-    assert load.tick_ms < HOUR_MS
+    assert load.interval_ms is not None
+    assert load.interval_ms < HOUR_MS
 
 
 @pytest.mark.parametrize(

@@ -446,7 +446,7 @@ def loads(draw: st.DrawFn) -> SimulatedLoad:
         for one in whole.arrivals[:600]
         if chance.randrange(100) < percents[one.at_ms // BLOCK_MS]
     )
-    return replace(whole, arrivals=arrivals, tick_ms=120_000)
+    return replace(whole, arrivals=arrivals, interval_ms=120_000)
 
 
 def day(

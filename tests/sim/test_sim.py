@@ -24,7 +24,7 @@ SHORT = replace(
     nodes=DAY.nodes[::4],
     duration_ms=SHORT_MS,
     arrivals=tuple(a for a in DAY.arrivals if a.at_ms < SHORT_MS)[::4],
-    tick_ms=simulated_load.TICK_MS,
+    interval_ms=simulated_load.TRACE_INTERVAL_MS,
 )
 """A small load in which Ebb releases marks, and the autoscaler adds and removes nodes."""
 

@@ -100,7 +100,7 @@ def test_half_of_pods_are_jobs() -> None:
     load = waves.mixed(1, 4)
     running = sum(a.life_ms for a in load.arrivals if a.at_ms > 0) / (4 * DAY_MS)
     assert running == pytest.approx(PODS_AT_ONCE / 2, rel=0.1)
-    assert load.tick_ms is None
+    assert load.interval_ms is None
 
 
 def trace(wave: tuple[int, ...]) -> simulated_load.SimulatedLoad:

@@ -35,9 +35,9 @@ class Marker:
         return dict.fromkeys(names, 0)
 
     def node_changed(self, node: Node) -> None: ...
-    def node_gone(self, name: str) -> None: ...
+    def node_deleted(self, name: str) -> None: ...
     def pod_changed(self, pod: Pod) -> None: ...
-    def pod_gone(self, pod: Pod) -> None: ...
+    def pod_deleted(self, pod: Pod) -> None: ...
 
     def admit(self, before: Node, after: Node) -> Node:  # noqa: ARG002
         return replace(after, taints=desired_taints(after, TAINT_KEY))
@@ -45,7 +45,7 @@ class Marker:
     def urgent(self) -> bool:
         return False
 
-    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:  # noqa: ARG002
+    def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:  # noqa: ARG002
         if not self._done:
             for place in list(state.places.values()):
                 labels = {**place.node.labels, MARK_LABEL: self._mark}
@@ -128,17 +128,17 @@ class Looking(Marker):
 
     looks = 0
 
-    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
+    def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         self.looks += 1
-        super().tick(state, write, now_ms)
+        super().reconcile(state, write, now_ms)
 
 
 @pytest.mark.parametrize(
     ("of_load", "options", "looks"),
     [
         (None, DEFAULT_OPTIONS, 360),
-        (None, SimulatorOptions(tick_ms=60_000), 60),
-        (600_000, SimulatorOptions(tick_ms=60_000), 6),
+        (None, SimulatorOptions(interval_ms=60_000), 60),
+        (600_000, SimulatorOptions(interval_ms=60_000), 6),
     ],
 )
 def test_engine_runs_at_its_interval(

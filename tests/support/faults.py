@@ -100,14 +100,14 @@ class Troubled:
     def node_changed(self, node: Node) -> None:
         self.ebb.node_changed(node)
 
-    def node_gone(self, name: str) -> None:
-        self.ebb.node_gone(name)
+    def node_deleted(self, name: str) -> None:
+        self.ebb.node_deleted(name)
 
     def pod_changed(self, pod: Pod) -> None:
         self.ebb.pod_changed(pod)
 
-    def pod_gone(self, pod: Pod) -> None:
-        self.ebb.pod_gone(pod)
+    def pod_deleted(self, pod: Pod) -> None:
+        self.ebb.pod_deleted(pod)
 
     def admit(self, before: Node, after: Node) -> Node:
         return after if self.faults[Fault.WEBHOOK_DOWN] else self.ebb.admit(before, after)
@@ -116,7 +116,7 @@ class Troubled:
         silent = self.faults[Fault.STOPPED] or self.faults[Fault.STALE]
         return not silent and self.ebb.urgent()
 
-    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
+    def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         if self.faults[Fault.STOPPED] or self._too_stale(state, now_ms):
             return
 
@@ -128,7 +128,7 @@ class Troubled:
                 raise UnavailableError("the answer got lost")
 
         self.looked_ms = now_ms if self.looked_ms is None else self.looked_ms
-        self.ebb.tick(state, troubled, now_ms)
+        self.ebb.reconcile(state, troubled, now_ms)
         self.sound = all(fault in HARMLESS for fault in +self.faults)
 
     def _too_stale(self, state: ClusterState, now_ms: int) -> bool:
@@ -224,8 +224,8 @@ class Day(Simulator):
     def _guard_ms(self) -> int:
         return 1000 * self._config.scale_down_protection.after_release_seconds
 
-    def _tick(self) -> None:
-        super()._tick()
+    def _reconcile(self) -> None:
+        super()._reconcile()
         if not self._troubled.sound:
             self._sound_ms, self._failed_ms = None, self.now_ms()
         elif self._sound_ms is None:
@@ -249,7 +249,7 @@ class Day(Simulator):
         assert details is not None
         since_ms = self._troubled.looked_ms
         assert since_ms is not None
-        watched_ms = self.now_ms() - since_ms - self._tick_ms
+        watched_ms = self.now_ms() - since_ms - self._interval_ms
         assert details.deadline > self.now_ms() // 1000 or watched_ms < WATCH_SECONDS * 1000
         # A pod that was bound because of this reconciliation triggers the next reconciliation at
         # once.

@@ -48,7 +48,7 @@ class Recorder:
         self.created.setdefault(node.name, self.now())
         self.nodes[node.name] = node
 
-    def node_gone(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         self.ended[name] = self.now()
 
     def pod_changed(self, pod: Pod) -> None:
@@ -57,7 +57,7 @@ class Recorder:
             self.bound.setdefault(pod.key, self.now())
         self.pods[pod.key] = pod
 
-    def pod_gone(self, pod: Pod) -> None:
+    def pod_deleted(self, pod: Pod) -> None:
         self.ended[pod.key] = self.now()
 
     def admit(self, _: Node, after: Node) -> Node:
@@ -69,7 +69,7 @@ class Recorder:
     def urgent(self) -> bool:
         return False
 
-    def tick(self, state: ClusterState, _: Callable[[Node], None], now_ms: int) -> None:
+    def reconcile(self, state: ClusterState, _: Callable[[Node], None], now_ms: int) -> None:
         for key in (*state.pods, *state.places):
             self.seen.setdefault(key, []).append(now_ms)
         self._look(self, state, now_ms)
@@ -79,7 +79,7 @@ def record(
     load: SimulatedLoad, every_ms: int, look: Callable[[Recorder, ClusterState, int], None]
 ) -> Recorder:
     recorder = Recorder(look)
-    world = Simulator(load, ScaleDown.EMPTY, recorder, 1, SimulatorOptions(tick_ms=every_ms))
+    world = Simulator(load, ScaleDown.EMPTY, recorder, 1, SimulatorOptions(interval_ms=every_ms))
     recorder.now = world.now_ms
     world.run()
     return recorder

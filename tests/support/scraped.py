@@ -94,8 +94,8 @@ class ScrapedEbb(Ebb):
         self._leader = "controller-1" if self._leader == "controller-0" else "controller-0"
         self.restart(self.config)
 
-    def tick(self, state: ClusterState, write: object, now_ms: int) -> None:
-        super().tick(state, write, now_ms)  # type: ignore[arg-type]
+    def reconcile(self, state: ClusterState, write: object, now_ms: int) -> None:
+        super().reconcile(state, write, now_ms)  # type: ignore[arg-type]
         metrics = self.controllers[self._leader]
         metrics.reconcile_seconds.observe(DURATION_SECONDS)
         metrics.last_reconcile.set(now_ms // 1000)
@@ -179,7 +179,7 @@ def samples(
 def simulated_days(days: int, keep: str) -> Scraper:
     """Simulate days with a restart and a leader change each; return the scraped series."""
     load = embedded(seed=3, days=days, at_once=PODS_AT_ONCE)
-    load = replace(load, nodes=load.nodes[::6], tick_ms=SCRAPE_MS)
+    load = replace(load, nodes=load.nodes[::6], interval_ms=SCRAPE_MS)
     config = configuration(WHOLE.ebb, None)  # type: ignore[arg-type]
     view = View(config.extender, config.taint_key)
     peers = Peers(view, config)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from cli.doctor.finding import Facts
-from cli.input import setup_dump
+from cli.input import reader
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.setup import ApiTime, ExtenderCalls, Read, viewer_rights
 from core.config.document import parse
@@ -175,7 +175,7 @@ class SetupCluster:
         config = parse({**head, **self.settings}, "c.yaml")
         dumps = [("d.json", self.dump())]
         cluster, kinds, surge_objects = from_dumps(dumps, config.read_options, [])
-        setup = setup_dump.read(dumps)
+        setup = reader.setup_in(dumps)
         rights = viewer_rights(config, NAMESPACE)
         if self.live:
             calls = ExtenderCalls({"scored": self.scored, "refused": self.refused}, 1)

@@ -15,12 +15,12 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "kind": "Diagnosis",
         **leader.origin(diagnosis.cluster_input, diagnosis.now_seconds),
         "counts": {state.value: diagnosis.count(state) for state in CheckState},
-        "findings": [_finding(one) for one in diagnosis.findings],
+        "findings": [_finding(finding) for finding in diagnosis.findings],
     }
 
 
-def _finding(one: Finding) -> dict[str, Any]:
-    check, result = one.check, one.result
+def _finding(finding: Finding) -> dict[str, Any]:
+    check, result = finding.check, finding.result
     problem = result.state is CheckState.PROBLEM
     return {
         "code": check.code,
@@ -28,8 +28,8 @@ def _finding(one: Finding) -> dict[str, Any]:
         "question": check.question,
         "seen": printable(result.seen),
         "evidence": [
-            {name: printable(value) for name, value in each._asdict().items()}
-            for each in result.evidence
+            {name: printable(value) for name, value in evidence._asdict().items()}
+            for evidence in result.evidence
         ],
         "effect": check.effect if problem else None,
         "fix": check.fix if problem else None,

@@ -6,8 +6,7 @@ from typing import Any
 from cli.answers import NodeExplained, PodExplained, Reasons
 from cli.explain.explainer import NodeAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
-from cli.formats.json import leader
-from cli.formats.json.numbers import DIGITS
+from cli.formats.json import DIGITS, leader
 from cli.input.mark_status import MarkStatus
 from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason
@@ -35,7 +34,7 @@ def node(explained: NodeExplained) -> dict[str, Any]:
             "remaining": status.pods_left,
             "scaleInFirst": status.scaled_in_first,
         },
-        "reaches": [_reach(one) for one in answer.reaches],
+        "reaches": [_reach(reach) for reach in answer.reaches],
         "reached": answer.reached,
         "scalability": {
             "state": answer.scalability.state.value,
@@ -49,13 +48,15 @@ def node(explained: NodeExplained) -> dict[str, Any]:
         "notEvicted": _reasons(answer.not_evicted, answer.node.name),
         "notMoved": _reasons(answer.not_moved, answer.node.name),
         "surgeMoves": answer.moved,
-        "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
+        "placements": [
+            {"pod": placement.pod, "node": placement.node} for placement in answer.placements
+        ],
         "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.unassigned],
     }
 
 
-def _reach(one: Reach) -> dict[str, Any]:
-    return {"name": one.name, "key": one.key, "nodes": len(one.nodes)}
+def _reach(reach: Reach) -> dict[str, Any]:
+    return {"name": reach.name, "key": reach.key, "nodes": len(reach.nodes)}
 
 
 def verdict(answer: NodeAnswer) -> dict[str, Any]:
@@ -84,10 +85,14 @@ def mark(status: MarkStatus) -> dict[str, Any]:
 
 
 def _reasons(blockers: Iterable[Blocker], node: str) -> list[dict[str, Any]]:
-    """Return blockers with their meaning and fix."""
     return [
-        {"code": one.code, "message": one.message, "pod": one.pod, **_texts(advice(one, node))}
-        for one in blockers
+        {
+            "code": blocker.code,
+            "message": blocker.message,
+            "pod": blocker.pod,
+            **_texts(advice(blocker, node)),
+        }
+        for blocker in blockers
     ]
 
 
@@ -98,21 +103,21 @@ def _texts(reason: Reason) -> dict[str, str]:
 def pod(explained: PodExplained) -> dict[str, Any]:
     """Return the explanation of a pod as a JSON document."""
     answer = explained.answer
-    one, node_answer = answer.pod, answer.node_answer
+    subject, node_answer = answer.pod, answer.node_answer
     return {
         "apiVersion": API_VERSION,
         "kind": "PodExplanation",
         **leader.origin(explained.cluster_input, explained.now_seconds),
-        "pod": one.key,
-        "node": one.node,
-        "pending": one.node is None,
-        "requests": {"cpu": one.requests.cpu_millis, "memory": one.requests.memory_bytes},
-        "removedWithNode": one.stays_with_node,
-        "movable": not one.stays_with_node and not answer.blockers,
+        "pod": subject.key,
+        "node": subject.node,
+        "pending": subject.node is None,
+        "requests": {"cpu": subject.requests.cpu_millis, "memory": subject.requests.memory_bytes},
+        "removedWithNode": subject.stays_with_node,
+        "movable": not subject.stays_with_node and not answer.blockers,
         "reach": _reach(answer.reach) if answer.reach else None,
         "admittedBy": answer.admitted,
-        "reasons": _reasons(answer.blockers, one.node or ""),
-        "remarks": _reasons(answer.remarks, one.node or ""),
+        "reasons": _reasons(answer.blockers, subject.node or ""),
+        "remarks": _reasons(answer.remarks, subject.node or ""),
         "nodeVerdict": verdict(node_answer) if node_answer else None,
         "nodeReasons": [blocker.code for blocker in node_answer.blockers] if node_answer else [],
         "target": answer.target,

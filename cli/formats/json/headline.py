@@ -3,31 +3,31 @@
 from typing import Any
 
 from cli.explain.headline import Cost, Headline
-from cli.formats.json.numbers import DIGITS
+from cli.formats.json import DIGITS
 
 
-def headline(one: Headline) -> dict[str, Any]:
+def headline(summary: Headline) -> dict[str, Any]:
     """Return the headline; times are in Unix seconds."""
     return {
-        "mode": one.mode.value,
-        "nodes": one.nodes,
-        "removable": one.removable,
+        "mode": summary.mode.value,
+        "nodes": summary.nodes,
+        "removable": summary.removable,
         "capacity": {
-            "cpu": one.capacity.cpu_millis,
-            "memory": one.capacity.memory_bytes,
-            "devices": dict(sorted(one.capacity.devices.items())),
+            "cpu": summary.capacity.cpu_millis,
+            "memory": summary.capacity.memory_bytes,
+            "devices": dict(sorted(summary.capacity.devices.items())),
         },
-        "savings": _savings(one.cost) if one.cost else None,
-        "marked": one.marked,
-        "toMarkNow": list(one.marking.now),
-        "waiting": len(one.marking.waiting),
-        "waits": [wait._asdict() for wait in one.marking.waits],
-        "leaderAsked": one.leader_asked,
-        "empty": one.empty,
-        "emptiedByThemselves": one.by_themselves,
-        "emptiedByMoves": one.by_moves,
-        "emptiedLate": one.emptied_late,
-        "lateBecause": [late._asdict() for late in one.late_because],
+        "savings": _savings(summary.cost) if summary.cost else None,
+        "marked": summary.marked,
+        "toMarkNow": list(summary.marking.now),
+        "waiting": len(summary.marking.waiting),
+        "waits": [wait._asdict() for wait in summary.marking.waits],
+        "leaderAsked": summary.leader_asked,
+        "empty": summary.empty,
+        "emptiedByThemselves": summary.by_themselves,
+        "emptiedByMoves": summary.by_moves,
+        "emptiedLate": summary.emptied_late,
+        "lateBecause": [late._asdict() for late in summary.late_because],
     }
 
 
@@ -39,7 +39,7 @@ def _savings(cost: Cost) -> dict[str, Any]:
     }
 
 
-def devices(one: Headline) -> list[dict[str, Any]]:
+def devices(summary: Headline) -> list[dict[str, Any]]:
     """Return the devices of the nodes that pods can use, before and after the plan."""
     return [
         {
@@ -47,5 +47,5 @@ def devices(one: Headline) -> list[dict[str, Any]]:
             "before": {"requested": device.requested[0], "capacity": device.capacity[0]},
             "after": {"requested": device.requested[1], "capacity": device.capacity[1]},
         }
-        for device in one.devices
+        for device in summary.devices
     ]

@@ -28,7 +28,7 @@ def origin(cluster_input: ClusterInput, now_seconds: int) -> dict[str, Any]:
         "source": printable(cluster_input.where),
         "cluster": _target(cluster_input.target) if cluster_input.target else None,
         "configuration": config_from and printable(config_from),
-        "notRead": [printable(one) for one in cluster_input.not_read],
+        "notRead": [printable(problem) for problem in cluster_input.not_read],
     }
 
 
@@ -46,11 +46,15 @@ def about_node(facts: LeaderFacts | None, node: str) -> dict[str, Any] | None:
     if facts is None:
         return None
     found = {
-        "delays": [one for one in facts.delays if one.node == node],
-        "skipped": [one for one in facts.skipped_nodes if one.node == node],
+        "delays": [delay for delay in facts.delays if delay.node == node],
+        "skipped": [skipped for skipped in facts.skipped_nodes if skipped.node == node],
         "cooldowns": facts.cooldowns,
         "peaks": facts.peaks,
-        "decisions": [one for one in facts.decisions if (one.kind, one.name) == ("Node", node)],
+        "decisions": [
+            decision
+            for decision in facts.decisions
+            if (decision.kind, decision.name) == ("Node", node)
+        ],
     }
     built: dict[str, Any] = msgspec.to_builtins(found)
     return built

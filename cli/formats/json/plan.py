@@ -7,9 +7,8 @@ from cli.answers import Planned
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
 from cli.explain.headline import Cost
-from cli.formats.json import leader
+from cli.formats.json import DIGITS, leader
 from cli.formats.json.headline import devices, headline
-from cli.formats.json.numbers import DIGITS
 from cli.nodes import NodeRow
 from cli.terminal import printable
 from core.config.settings import API_VERSION
@@ -42,13 +41,16 @@ def document(answer: Planned) -> dict[str, Any]:
         "after": totals(plan.after),
         "devices": devices(answer.headline),
         "reaches": reaches(plan),
-        "pending": [{"pod": one.pod, "node": one.node} for one in plan.pending],
+        "pending": [{"pod": pending.pod, "node": pending.node} for pending in plan.pending],
         "removals": [
             {
                 "node": removal.node,
                 "order": removal.order,
                 **_facts(rows[removal.node]),
-                "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
+                "placements": [
+                    {"pod": placement.pod, "node": placement.node}
+                    for placement in removal.placements
+                ],
                 "emptiedBy": _emptying(answer.emptying[removal.node]),
             }
             for removal in plan.removals
@@ -88,31 +90,34 @@ def _facts(row: NodeRow) -> dict[str, Any]:
     }
 
 
-def _emptying(one: Emptying) -> dict[str, Any]:
+def _emptying(emptying: Emptying) -> dict[str, Any]:
     return {
-        "moves": one.moves,
-        "completion": one.completing,
-        "turnover": one.turnover,
-        "staying": [_reason(blocker) for blocker in one.staying],
+        "moves": emptying.moves,
+        "completion": emptying.completing,
+        "turnover": emptying.turnover,
+        "staying": [_reason(blocker) for blocker in emptying.staying],
     }
 
 
 def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
     """Return why no mark, surge move or eviction may begin now, and until when (Unix seconds)."""
-    return [{"code": one.code, "message": one.message, "until": one.until} for one in blockers]
+    return [
+        {"code": blocker.code, "message": blocker.message, "until": blocker.until}
+        for blocker in blockers
+    ]
 
 
 def buffers(plan: Plan) -> list[dict[str, Any]]:
     """Return the CapacityBuffers of other tools, and the capacity reserved for each."""
     return [
         {
-            "buffer": one.buffer,
-            "requested": one.asked,
-            "allowed": one.allowed,
-            "reserved": one.placed,
-            "fault": printable(one.fault),
+            "buffer": buffer.buffer,
+            "requested": buffer.asked,
+            "allowed": buffer.allowed,
+            "reserved": buffer.placed,
+            "fault": printable(buffer.fault),
         }
-        for one in plan.buffers
+        for buffer in plan.buffers
     ]
 
 
@@ -122,8 +127,12 @@ def _rule(answer: Planned) -> dict[str, Any]:
     if POLICIES[plan.policy].thresholds:
         return {"thresholds": _limits(answer.config.thresholds), "metrics": []}
     metrics = [
-        {"name": one.gauge, "labels": list(one.labels), "value": round(float(one.value), DIGITS)}
-        for one in plan.figures
+        {
+            "name": metric.gauge,
+            "labels": list(metric.labels),
+            "value": round(float(metric.value), DIGITS),
+        }
+        for metric in plan.figures
     ]
     return {"thresholds": None, "metrics": metrics}
 
@@ -138,29 +147,29 @@ def _cost(cost: Cost) -> dict[str, float]:
 
 def reaches(plan: Plan) -> list[dict[str, Any]]:
     """Return every reach, before and after the plan."""
-    return [_reach(one) for one in plan.reaches]
+    return [_reach(reach) for reach in plan.reaches]
 
 
-def _reach(one: ReachSums) -> dict[str, Any]:
+def _reach(reach: ReachSums) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "key": one.key,
-        "thresholds": _limits(one.enter),
-        "releaseThresholds": _limits(one.leave),
-        "usability": _usability(one.usability),
-        "before": totals(one.before),
-        "after": totals(one.after),
-        "devices": [_device(device) for device in one.devices],
+        "name": reach.name,
+        "key": reach.key,
+        "thresholds": _limits(reach.enter),
+        "releaseThresholds": _limits(reach.leave),
+        "usability": _usability(reach.usability),
+        "before": totals(reach.before),
+        "after": totals(reach.after),
+        "devices": [_device(device) for device in reach.devices],
     }
 
 
-def _device(one: DeviceSums) -> dict[str, Any]:
+def _device(device: DeviceSums) -> dict[str, Any]:
     return {
-        "name": one.resource,
-        "threshold": float(one.enter),
-        "releaseThreshold": float(one.leave),
-        "before": one.before._asdict(),
-        "after": one.after._asdict(),
+        "name": device.resource,
+        "threshold": float(device.enter),
+        "releaseThreshold": float(device.leave),
+        "before": device.before._asdict(),
+        "after": device.after._asdict(),
     }
 
 
@@ -192,8 +201,8 @@ def _shares(used: Amount, whole: Amount) -> dict[str, float]:
 
 
 def _derived(plan: Plan) -> dict[str, Any] | None:
-    found = _usability(plan.usability)
-    return found and {"derived": plan.usability_derived, **found}
+    usability = _usability(plan.usability)
+    return usability and {"derived": plan.usability_derived, **usability}
 
 
 def _usability(usability: Usability | None) -> dict[str, Any] | None:
@@ -215,10 +224,10 @@ def warnings(caveats: Sequence[Caveat]) -> list[dict[str, Any]]:
     """Return the caveats about the cluster that was read."""
     return [
         {
-            "code": one.code,
-            "message": printable(one.message),
-            "count": one.count,
-            "nodes": [{"node": node, "pods": pods} for node, pods in one.nodes[:NODES_LISTED]],
+            "code": caveat.code,
+            "message": printable(caveat.message),
+            "count": caveat.count,
+            "nodes": [{"node": node, "pods": pods} for node, pods in caveat.nodes[:NODES_LISTED]],
         }
-        for one in caveats
+        for caveat in caveats
     ]

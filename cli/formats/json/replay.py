@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from cli.answers import Figure, Replayed, VariantResult
-from cli.formats.json.numbers import DIGITS
+from cli.formats.json import DIGITS
 from core.config.settings import API_VERSION
 
 

@@ -27,20 +27,20 @@ def document(status: ClusterStatus) -> dict[str, Any]:
         "buffers": plan_json.buffers(plan),
         "published": [
             {
-                "buffer": one.buffer,
-                "pods": one.pods,
-                "accepted": one.accepted,
-                "fault": printable(one.why),
+                "buffer": buffer.buffer,
+                "pods": buffer.pods,
+                "accepted": buffer.accepted,
+                "fault": printable(buffer.why),
             }
-            for one in status.published
+            for buffer in status.published
         ],
         "marks": [
             {
-                "node": one.node,
-                **explain.mark(one),
-                "podsLeft": one.pods_left,
+                "node": mark.node,
+                **explain.mark(mark),
+                "podsLeft": mark.pods_left,
             }
-            for one in status.marked
+            for mark in status.marked
         ],
         "leftOverTaints": list(status.left_over_taints),
         "pendingPods": {"all": status.pending, "unschedulable": status.unschedulable},

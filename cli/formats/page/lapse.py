@@ -58,7 +58,7 @@ def text(answer: Replayed) -> str:
             "file": chosen.file.splitlines() if chosen else [],
             **_time_lapse(answer.variants, preferred),
             "notes": [SEED.format(answer.seeds[0])] if len(answer.seeds) > 1 else [],
-            "points": [_point(one) for one in answer.variants],
+            "points": [_point(variant) for variant in answer.variants],
             "sections": list(_sections(answer)),
         }
     )
@@ -86,12 +86,14 @@ def _page(document: Json) -> str:
 
 def _time_lapse(variants: Sequence[VariantResult], preferred: str) -> Json:
     """Return the recorded runs; *preferred*: the variant on the right at first."""
-    runs = {one.name: one.recording for one in variants if one.recording is not None}
+    runs = {
+        variant.name: variant.recording for variant in variants if variant.recording is not None
+    }
     names = list(runs)
     # The recommended variant is not recorded if it belongs to a sweep.
     right = preferred if preferred in runs else WHOLE.name
     return {
-        "states": [list(one) for one in STATES],
+        "states": [list(state) for state in STATES],
         "fills": FILLS,
         "runs": [_run(name, recording) for name, recording in runs.items()],
         "sides": [
@@ -105,10 +107,10 @@ def _run(name: str, recording: Recording) -> Json:
     return {
         "name": name,
         "step": recording.step_ms // SECOND_MS,
-        "cost": [round(float(one.cost_ms / HOUR_MS), COST_PLACES) for one in frames],
-        "pending": [one.pending for one in frames],
-        "waited": [one.pending_ms // SECOND_MS for one in frames],
-        "evicted": [one.evicted for one in frames],
+        "cost": [round(float(frame.cost_ms / HOUR_MS), COST_PLACES) for frame in frames],
+        "pending": [frame.pending for frame in frames],
+        "waited": [frame.pending_ms // SECOND_MS for frame in frames],
+        "evicted": [frame.evicted for frame in frames],
         "nodes": [_node(name, record) for name, record in recording.nodes.items()],
     }
 
@@ -137,7 +139,7 @@ def _sections(answer: Replayed) -> Iterator[Json]:
 
 
 def _recorded(answer: Replayed) -> str:
-    figures = ", ".join(f"{one.label} {one.mean_text}" for one in answer.recorded)
+    figures = ", ".join(f"{figure.label} {figure.mean_text}" for figure in answer.recorded)
     return f"Nodes as recorded: {figures}." if figures else ""
 
 
@@ -145,13 +147,16 @@ def _comparison(
     title: str, variants: Sequence[VariantResult], chosen: str = "", note: str = ""
 ) -> Json:
     headings = [
-        f"{one.name} (recommended)" if one.name == chosen else one.name for one in variants
+        f"{variant.name} (recommended)" if variant.name == chosen else variant.name
+        for variant in variants
     ]
     rows = [
         [row[0].label, *map(_mean_and_range, row)]
-        for row in zip(*(one.figures for one in variants), strict=True)
+        for row in zip(*(variant.figures for variant in variants), strict=True)
     ]
-    ranges = any(cell.range_text != cell.mean_text for one in variants for cell in one.figures)
+    ranges = any(
+        cell.range_text != cell.mean_text for variant in variants for cell in variant.figures
+    )
     first = "Mean (range over the seeds)" if ranges else "Metric"
     table = {"headings": [first, *headings], "rows": rows}
     return {"title": title, "text": [note] if note else [], "table": table}
@@ -162,11 +167,11 @@ def _sweep(points: Sequence[VariantResult], chosen: str) -> Json:
     headings = ["Result", *paths, *(figure.label for figure in points[0].figures)]
     rows = [
         [
-            "recommended" if one.name == chosen else "best" if one.best else "",
-            *(value for _, value in one.settings),
-            *map(_mean_and_range, one.figures),
+            "recommended" if variant.name == chosen else "best" if variant.best else "",
+            *(value for _, value in variant.settings),
+            *map(_mean_and_range, variant.figures),
         ]
-        for one in points
+        for variant in points
     ]
     note = "best: no other variant is better in cost or Pending time and at least as good in both."
     return {"title": "Sweep", "text": [note], "table": {"headings": headings, "rows": rows}}

@@ -69,7 +69,7 @@ class PageState:
         self._cluster, self._now = answer.cluster_input.cluster, answer.now_seconds
         self._rows = {row.name: row for row in answer.rows}
         statuses = mark_statuses(self._cluster, answer.config, self._now)
-        self._statuses = {one.node: one for one in statuses if one.node in self._rows}
+        self._statuses = {status.node: status for status in statuses if status.node in self._rows}
         self._states = {name: self._state_of(row) for name, row in self._rows.items()}
         self.since = self._since(before) if before is not None else {}
 
@@ -86,11 +86,11 @@ class PageState:
         return RESERVED if status.reserved else KEPT
 
     def _since(self, before: Since) -> dict[str, tuple[str, int]]:
-        found = {}
+        since = {}
         for name, state in self._states.items():
             key, at = before.get(name, ("", self._now))
-            found[name] = state.key, at if key == state.key else self._now
-        return found
+            since[name] = state.key, at if key == state.key else self._now
+        return since
 
     def document(self, *, details: bool) -> Json:
         """Return the state as JSON; *details*: with the details of each node."""
@@ -110,11 +110,11 @@ class PageState:
                 *answer.cluster_input.not_read,
                 *(f"nothing begins now: {blocker.message}" for blocker in answer.refused),
             ],
-            "warnings": [one.message for one in answer.caveats],
-            "waits": [one._asdict() for one in answer.headline.marking.waits],
+            "warnings": [caveat.message for caveat in answer.caveats],
+            "waits": [wait._asdict() for wait in answer.headline.marking.waits],
             "pending": self._pending(),
             "leader": None if running is None else _leader(facts, now),
-            "states": [{"key": one.key, "sign": one.sign, "label": one.label} for one in STATES],
+            "states": [state._asdict() for state in STATES],
             "nodes": [self._node(row) for row in sorted(self._rows.values(), key=_place)],
             "details": {name: self._detail(row) for name, row in self._rows.items()}
             if details
@@ -128,7 +128,7 @@ class PageState:
         return cast("Json", printable_json(self._detail(row))) if row is not None else None
 
     def _pending(self) -> Json:
-        targets = {one.pod: one.node for one in self._answer.plan.pending}
+        targets = {placement.pod: placement.node for placement in self._answer.plan.pending}
         pods = sorted(
             (pod for pod in self._cluster.pods if pod.node is None),
             key=lambda pod: (pod.created_seconds or 0, pod.key),
@@ -162,20 +162,20 @@ class PageState:
 
     @cached_property
     def _pods(self) -> Mapping[str, Sequence[Pod]]:
-        found: dict[str, list[Pod]] = {name: [] for name in self._rows}
+        pods: dict[str, list[Pod]] = {name: [] for name in self._rows}
         for pod in self._cluster.pods:
-            if pod.node in found:
-                found[pod.node].append(pod)
-        return found
+            if pod.node in pods:
+                pods[pod.node].append(pod)
+        return pods
 
     @cached_property
     def _blockers(self) -> Mapping[str, Sequence[Blocker]]:
-        return {one.node: one.blockers for one in self._answer.plan.kept}
+        return {node.node: node.blockers for node in self._answer.plan.kept}
 
     @cached_property
     def _placements(self) -> Mapping[str, Mapping[str, str]]:
         """Return the target node of each pod, by removable node."""
-        return {one.node: dict(one.placements) for one in self._answer.plan.removals}
+        return {removal.node: dict(removal.placements) for removal in self._answer.plan.removals}
 
     def _detail(self, row: NodeRow) -> Json:
         name = row.name
@@ -193,14 +193,15 @@ class PageState:
             "facts": [list(fact) for fact in self._facts(row)],
             "since": self._time_in_state(name),
             "plan": self._plan(row),
-            "reasons": [self._reason(one, name) for one in self._reasons(name)],
+            "reasons": [self._reason(blocker, name) for blocker in self._reasons(name)],
             "pods": listed,
             "more": max(0, len(pods) - PODS_MAX),
             "labels": [f"{key}={value}" for key, value in sorted(row.node.labels.items())][
                 :LABELS_MAX
             ],
             "taints": [
-                f"{one.key}{one.value and f'={one.value}'}:{one.effect}" for one in row.node.taints
+                f"{taint.key}{taint.value and f'={taint.value}'}:{taint.effect}"
+                for taint in row.node.taints
             ][:LABELS_MAX],
         }
 
@@ -294,28 +295,29 @@ def _leader(facts: LeaderFacts | None, now_seconds: int) -> Json | None:
         "others": [list(row) for row in others],
         "moves": [
             {
-                "deployment": one.deployment,
-                "pod": one.pod,
-                "node": one.node,
-                "step": one.step,
-                "deadline": one.deadline_seconds,
+                "deployment": move.deployment,
+                "pod": move.pod,
+                "node": move.node,
+                "step": move.step,
+                "deadline": move.deadline_seconds,
             }
-            for one in facts.moves
+            for move in facts.moves
         ],
         "decisions": [
             {
-                "at": one.at_seconds,
-                "action": one.action if one.written else f"{one.action} (only reported)",
-                "object": f"{one.kind} {one.name}",
-                "reason": one.reason,
+                "at": decision.at_seconds,
+                "action": decision.action
+                if decision.written
+                else f"{decision.action} (only reported)",
+                "object": f"{decision.kind} {decision.name}",
+                "reason": decision.reason,
             }
-            for one in facts.decisions
+            for decision in facts.decisions
         ],
     }
 
 
 def _cost(cost: Cost | None) -> Json | None:
-    """Return the cost of all nodes; None without prices."""
     if cost is None:
         return None
     hour, month = cost.before, cost.before * HOURS_A_MONTH
@@ -337,7 +339,7 @@ def printable_json(value: Any) -> Any:  # noqa: ANN401 any JSON
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
-        return [printable_json(one) for one in value]
+        return [printable_json(item) for item in value]
     if isinstance(value, dict):
-        return {printable(key): printable_json(one) for key, one in value.items()}
+        return {printable(key): printable_json(item) for key, item in value.items()}
     return value

@@ -18,24 +18,25 @@ def write(diagnosis: Diagnosis, out: Console) -> None:
     say(out, Table("", "", rows=diagnosis.cluster_input.origin, left=(0, 1)))
     say(out, "", _summary(diagnosis))
     rows = (
-        (one.result.state.value, one.check.code, one.result.seen) for one in diagnosis.findings
+        (finding.result.state.value, finding.check.code, finding.result.seen)
+        for finding in diagnosis.findings
     )
     say(out, "", Table("state", "check", "seen", rows=rows, left=(0, 1, 2)))
-    for one in diagnosis.findings:
-        if one.result.state is CheckState.PROBLEM:
-            say(out, "", f"problem: {one.check.code}")
-            say(out, Table("", "", rows=_problem(one), left=(0, 1)))
+    for finding in diagnosis.findings:
+        if finding.result.state is CheckState.PROBLEM:
+            say(out, "", f"problem: {finding.check.code}")
+            say(out, Table("", "", rows=_problem(finding), left=(0, 1)))
     if hidden := _visible_by(diagnosis):
         say(out, "", Table("unknown", "to see it", rows=hidden, left=(0, 1)))
 
 
 def _visible_by(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return the codes of unknown states, grouped by what makes them known."""
-    found: dict[str, list[str]] = {}
-    for one in diagnosis.findings:
-        if one.result.state is CheckState.UNKNOWN:
-            found.setdefault(one.result.visible_by, []).append(one.check.code)
-    return [(", ".join(codes), by) for by, codes in found.items()]
+    codes_by: dict[str, list[str]] = {}
+    for finding in diagnosis.findings:
+        if finding.result.state is CheckState.UNKNOWN:
+            codes_by.setdefault(finding.result.visible_by, []).append(finding.check.code)
+    return [(", ".join(codes), by) for by, codes in codes_by.items()]
 
 
 def _summary(diagnosis: Diagnosis) -> str:
@@ -46,7 +47,7 @@ def _summary(diagnosis: Diagnosis) -> str:
 
 def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
     evidence = finding.result.evidence
-    shown = [line(one) for one in evidence[:EVIDENCE_SHOWN]]
+    shown = [line(each) for each in evidence[:EVIDENCE_SHOWN]]
     if len(evidence) > EVIDENCE_SHOWN:
         shown.append(f"and {len(evidence) - EVIDENCE_SHOWN:,} more; -o json lists all of them")
     yield "because", finding.result.seen
@@ -55,6 +56,10 @@ def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "fix", finding.check.fix
 
 
-def line(one: Evidence) -> str:
+def line(evidence: Evidence) -> str:
     """Return a piece of evidence as a line: the object, the field and its value."""
-    return f"{one.object}, {one.field}: {one.value}" if one.field else f"{one.object} {one.value}"
+    return (
+        f"{evidence.object}, {evidence.field}: {evidence.value}"
+        if evidence.field
+        else f"{evidence.object} {evidence.value}"
+    )

@@ -33,7 +33,7 @@ def write_node(explained: NodeExplained, out: Console) -> None:
     for title, blockers in (
         ("not removable because", answer.blockers),
         ("not marked now because", answer.rate_limits),
-        ("not released to the autoscaler because", answer.reserved),
+        ("scale-down not allowed because", answer.reserved),
         ("stays PreferNoSchedule because", answer.no_schedule_blockers),
         ("may empty late because", answer.long_lived),
         ("pods not evicted because", answer.not_evicted),
@@ -81,7 +81,7 @@ def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Cons
 
 def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
     answer = explained.answer
-    with_it = sum(one.stays_with_node for one in answer.pods)
+    with_it = sum(pod.stays_with_node for pod in answer.pods)
     rank = (
         f"price {float(answer.price):g}, {plural(answer.to_move, 'pod')} to move, "
         f"{in_percent(answer.share)} requested"
@@ -109,7 +109,6 @@ def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
 
 
 def _surge_moves(answer: NodeAnswer) -> list[tuple[str, str]]:
-    """Return the row about pods that surge moves would move, if these are enabled."""
     if answer.moved is None:
         return []
     return [("surge moves", f"would move {plural(answer.moved, 'pod')} of this node")]
@@ -119,19 +118,17 @@ def _reaches(answer: NodeAnswer) -> str:
     """Return the reaches that contain the node; their thresholds apply to it."""
     if not answer.reached:
         return "none: no movable pod could run here, so no total includes the node"
-    reaches = [f"{one.name} ({plural(len(one.nodes), 'node')})" for one in answer.reaches]
+    reaches = [f"{reach.name} ({plural(len(reach.nodes), 'node')})" for reach in answer.reaches]
     alone = "none: the pods that could run here can run on no other node"
     return first(reaches, REACHES_SHOWN) or alone
 
 
 def _scalability(answer: NodeAnswer) -> str:
-    """Return whether an autoscaler removes the node, and the evidence."""
     state, evidence, _ = answer.scalability
     return f"{state.value.replace('-', ' ')}: {evidence}"
 
 
 def _reach(answer: PodAnswer) -> str:
-    """Return the reach of the pod and the number of nodes that admit it."""
     if answer.reach is None:
         return f"{plural(answer.admitted, 'node')}, which Ebb does not track as a reach"
     return f"{answer.reach.name} ({plural(answer.admitted, 'node')})"
@@ -163,7 +160,7 @@ def _mark_facts(status: MarkStatus, now_seconds: int) -> list[tuple[str, str]]:
     if status.details is None:
         facts.append(("details", "missing or invalid: the controller writes them again"))
     else:
-        then = "extended, as the node is empty" if status.empty else "the mark will be released"
+        then = "extended, as the node is empty" if status.empty else "the node will be unmarked"
         late = f"; overdue, {then}" if status.overdue else ""
         deadline = timestamp(status.details.deadline, now_seconds) + late
         owner = f"{status.details.owner}, policy {status.details.policy}"
@@ -182,7 +179,7 @@ def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple
         about = f"{blocker.pod}: " if blocker.pod else ""
         yield "" if number else code, "because", about + blocker.message
     reason = advice(blockers[0], node)
-    same = all(advice(one, node).fix == reason.fix for one in blockers)
+    same = all(advice(blocker, node).fix == reason.fix for blocker in blockers)
     yield "", "means", reason.meaning
     yield "", "fix", reason.fix + ("" if same else "; likewise for the other pods")
     yield "", "ends when", reason.ends_when
@@ -195,25 +192,25 @@ def _moves(answer: NodeAnswer) -> Table:
 
 
 def _pod_facts(answer: PodAnswer, cluster_input: ClusterInput) -> list[tuple[str, str]]:
-    one = answer.pod
+    pod = answer.pod
     return [
-        ("pod", one.key),
-        ("node", one.node or "none: the pod is Pending"),
-        ("requests", amounts(one.requests)),
-        ("movable", _movable(one, answer)),
+        ("pod", pod.key),
+        ("node", pod.node or "none: the pod is Pending"),
+        ("requests", amounts(pod.requests)),
+        ("movable", _movable(pod, answer)),
         *([("reach", _reach(answer))] if answer.admitted else []),
         *_future(answer),
         *cluster_input.origin,
     ]
 
 
-def _movable(one: Pod, answer: PodAnswer) -> str:
-    if one.stays_with_node:
-        kind = "static" if one.mirror else "DaemonSet"
+def _movable(pod: Pod, answer: PodAnswer) -> str:
+    if pod.stays_with_node:
+        kind = "static" if pod.mirror else "DaemonSet"
         return f"not needed: a {kind} pod is removed with its node"
     if answer.node is not None and answer.node.virtual:
         return "not needed: its node is virtual and is never removed"
-    if answer.node is None and one.node is not None:
+    if answer.node is None and pod.node is not None:
         return "not needed: its node no longer exists, and the pod will be garbage-collected"
     if answer.blockers:
         return f"no: {', '.join(blocker.code for blocker in answer.blockers)}"

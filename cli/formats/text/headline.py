@@ -22,9 +22,9 @@ GROUPS_SHOWN: Final = 12
 NONE: Final = "-"
 
 
-def write(one: Headline, running: Running | None, now_seconds: int, out: Console) -> None:
+def write(headline: Headline, running: Running | None, now_seconds: int, out: Console) -> None:
     """Write the headline; *running*: None for a dump."""
-    for line in (*lines(one, now_seconds), *problems(running, now_seconds)):
+    for line in (*lines(headline, now_seconds), *problems(running, now_seconds)):
         say(out, line)
 
 
@@ -36,27 +36,27 @@ def problems(running: Running | None, now_seconds: int) -> Iterator[str]:
         yield f"The leader marks no node, because it cannot reconcile: {why}."
 
 
-def lines(one: Headline, now_seconds: int) -> Iterator[str]:
+def lines(headline: Headline, now_seconds: int) -> Iterator[str]:
     """Yield the headline as sentences."""
-    if not one.removable:
-        yield f"None of {plural(one.nodes, 'node')} can be removed."
+    if not headline.removable:
+        yield f"None of {plural(headline.nodes, 'node')} can be removed."
         return
-    devices = (f"{units:,} {name}" for name, units in sorted(one.capacity.devices.items()))
-    cores = f"{one.capacity.cpu_millis / 1000:,.1f} cores"
-    memory = f"{format_bytes(one.capacity.memory_bytes)} memory"
+    devices = (f"{units:,} {name}" for name, units in sorted(headline.capacity.devices.items()))
+    cores = f"{headline.capacity.cpu_millis / 1000:,.1f} cores"
+    memory = f"{format_bytes(headline.capacity.memory_bytes)} memory"
     yield (
-        f"{one.removable:,} of {plural(one.nodes, 'node')} can be removed: "
+        f"{headline.removable:,} of {plural(headline.nodes, 'node')} can be removed: "
         f"{', '.join((cores, memory, *devices))}."
     )
-    yield _savings(one.cost)
-    yield from _marks(one, now_seconds)
+    yield _savings(headline.cost)
+    yield from _marks(headline, now_seconds)
     late = [f"{why.code} ({plural(why.pods, 'pod')}, such as {why.example})"
-            for why in one.late_because]  # fmt: skip
+            for why in headline.late_because]  # fmt: skip
     because = f", because of {first(late, REASONS_SHOWN)}" if late else ""
     yield (
-        f"Empty already: {one.empty:,}. Emptied by completion and turnover: "
-        f"{one.by_themselves:,}; by surge moves: {one.by_moves:,}; "
-        f"late: {one.emptied_late:,}{because}."
+        f"Empty already: {headline.empty:,}. Emptied by completion and turnover: "
+        f"{headline.by_themselves:,}; by surge moves: {headline.by_moves:,}; "
+        f"late: {headline.emptied_late:,}{because}."
     )
 
 
@@ -71,14 +71,16 @@ def _savings(cost: Cost | None) -> str:
     return f"{text} Without a price: {without}, {first(cost.unpriced, NAMES_SHOWN)}."
 
 
-def _marks(one: Headline, now_seconds: int) -> Iterator[str]:
-    now, waiting, waits = one.marking
-    only = " (mode observe: only reported)" if one.mode is Mode.OBSERVE else ""
-    yield f"Marked: {one.marked:,}. To mark now: {len(now):,}{only}. Waiting: {len(waiting):,}."
+def _marks(headline: Headline, now_seconds: int) -> Iterator[str]:
+    now, waiting, waits = headline.marking
+    only = " (mode observe: only reported)" if headline.mode is Mode.OBSERVE else ""
+    yield (
+        f"Marked: {headline.marked:,}. To mark now: {len(now):,}{only}. Waiting: {len(waiting):,}."
+    )
     if waits:
-        found = [_wait(wait, now_seconds) for wait in waits]
-        yield f"Waiting for: {first(found, REASONS_SHOWN)}."
-    if not one.leader_asked and one.marked < one.removable:
+        reasons = [_wait(wait, now_seconds) for wait in waits]
+        yield f"Waiting for: {first(reasons, REASONS_SHOWN)}."
+    if not headline.leader_asked and headline.marked < headline.removable:
         yield (
             "Estimate without the controller: delays such as `unneededTime` count as passed, and "
             "peak demand is unknown."
@@ -98,17 +100,17 @@ def money(amount: Fraction) -> str:
 
 def groups(rows: Sequence[NodeRow], *, priced: bool) -> Iterator[Table | str]:
     """Yield a table of pools and zones with removable nodes, if there is more than one of both."""
-    found: dict[tuple[str, str], list[NodeRow]] = {}
+    by_group: dict[tuple[str, str], list[NodeRow]] = {}
     for row in rows:
-        found.setdefault((row.pool, row.zone), []).append(row)
+        by_group.setdefault((row.pool, row.zone), []).append(row)
     shown = {
         group: members
-        for group, members in sorted(found.items())
+        for group, members in sorted(by_group.items())
         if any(row.order is not None for row in members)
     }
-    if len(found) < 2 or not shown:
+    if len(by_group) < 2 or not shown:
         return
-    known = [number for number in (0, 1) if any(group[number] for group in found)]
+    known = [number for number in (0, 1) if any(group[number] for group in by_group)]
     names = [("pool", "zone")[number] for number in known]
     table_rows = [
         (*(group[number] or NONE for number in known), *_sums(members, priced=priced))

@@ -33,19 +33,25 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
     say(out, "", Table("known to the leader", "", rows=fact_rows(facts, now_seconds), left=(0, 1)))
     if facts.moves:
         moves = [
-            (one.deployment, one.pod, one.node, one.step, _left(one.deadline_seconds, now_seconds))
-            for one in facts.moves
+            (
+                move.deployment,
+                move.pod,
+                move.node,
+                move.step,
+                _left(move.deadline_seconds, now_seconds),
+            )
+            for move in facts.moves
         ]
         headings = "surge move of", "pod", "from node", "step", "deadline"
         _table(headings, moves, out)
     decisions = [
         (
-            f"{_ago(one.at_seconds, now_seconds)} ago",
-            _action(one),
-            f"{one.kind} {one.name}",
-            one.reason,
+            f"{_ago(decision.at_seconds, now_seconds)} ago",
+            _action(decision),
+            f"{decision.kind} {decision.name}",
+            decision.reason,
         )
-        for one in facts.decisions
+        for decision in facts.decisions
     ]
     _table(("decided", "action", "object", "reason"), decisions, out)
 
@@ -53,20 +59,23 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
 def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Console) -> None:
     """Write the facts of the leader about one node."""
     rows = [
-        ("delay", f"unneededTime ends in {_left(one.until_seconds, now_seconds)}")
-        for one in facts.delays
-        if one.node == node
+        ("delay", f"unneededTime ends in {_left(delay.until_seconds, now_seconds)}")
+        for delay in facts.delays
+        if delay.node == node
     ]
     rows += [
-        ("skipped", f"for {_left(one.until_seconds, now_seconds)}: its mark could not be written")
-        for one in facts.skipped_nodes
-        if one.node == node
+        ("skipped", f"for {_left(skip.until_seconds, now_seconds)}: its mark could not be written")
+        for skip in facts.skipped_nodes
+        if skip.node == node
     ]
     rows += _limits(facts, now_seconds)
     rows += [
-        (f"{_ago(one.at_seconds, now_seconds)} ago", f"{_action(one)}: {one.reason}")
-        for one in facts.decisions
-        if (one.kind, one.name) == ("Node", node)
+        (
+            f"{_ago(decision.at_seconds, now_seconds)} ago",
+            f"{_action(decision)}: {decision.reason}",
+        )
+        for decision in facts.decisions
+        if (decision.kind, decision.name) == ("Node", node)
     ][:ROWS_SHOWN]
     rows = rows or [("delay", "none: nothing that only the leader knows keeps it from a mark")]
     say(out, "", Table("known to the leader", "", rows=rows, left=(0, 1)))
@@ -82,10 +91,10 @@ def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]
         yield "cannot reconcile", facts.stale_because
     if delays := facts.delays:
         nodes = plural(len(delays) + facts.delays_omitted, "node")
-        ends = [_left(one.until_seconds, now_seconds) for one in (delays[0], delays[-1])]
+        ends = [_left(delay.until_seconds, now_seconds) for delay in (delays[0], delays[-1])]
         when = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
         yield "delays", f"unneededTime of {nodes} ends in {when}"
-    yield from _account(facts)
+    yield from _figures(facts)
     yield from _limits(facts, now_seconds)
     for skipped in facts.skipped_nodes[:ROWS_SHOWN]:
         wait = _left(skipped.until_seconds, now_seconds)
@@ -105,14 +114,14 @@ def savings_rows(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
         yield "savings estimated", f"{estimated}, of nodes that autoscalers have removed"
 
 
-def _account(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
+def _figures(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
     """Yield the figures that the leader has counted since its process started."""
     yield from savings_rows(facts)
     if facts.pending:
         causes = (
-            f"{CAUSES.get(one.cause, one.cause)} {one.pod_seconds:,} pod-seconds (now "
-            f"{plural(one.pods, 'pod')})"
-            for one in facts.pending
+            f"{CAUSES.get(waiting.cause, waiting.cause)} {waiting.pod_seconds:,} pod-seconds "
+            f"(now {plural(waiting.pods, 'pod')})"
+            for waiting in facts.pending
         )
         yield "Pending so far", ", ".join(causes)
 
@@ -133,8 +142,8 @@ def _limits(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
         yield "peak demand", f"{amount} above current requests in {peak.reach}, for {wait}"
 
 
-def _action(one: Decision) -> str:
-    return one.action if one.written else f"{one.action} (only reported)"
+def _action(decision: Decision) -> str:
+    return decision.action if decision.written else f"{decision.action} (only reported)"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> None:

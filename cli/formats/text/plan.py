@@ -84,7 +84,7 @@ def _rule(answer: Planned) -> str:
         cpu, memory = map(limit_text, (limits.cpu, limits.memory))
         maximum = f"requests may use {cpu} of usable CPU and {memory} of usable memory."
         return f"Thresholds: {maximum} {_usability(plan)}"
-    metrics = (f"{one.gauge}: {_value(one)}" for one in plan.figures if not one.labels)
+    metrics = (f"{metric.gauge}: {_value(metric)}" for metric in plan.figures if not metric.labels)
     return f"Policy {plan.policy}. {'; '.join(metrics)}".strip()
 
 
@@ -95,14 +95,14 @@ def _metrics_per_object(plan: Plan) -> Table | None:
     """
     gauges = {gauge.name: gauge for gauge in POLICIES[plan.policy].gauges if gauge.labels}
     rows: dict[str, dict[tuple[str, ...], str]] = {}
-    for one in plan.figures:
-        if one.labels:
-            name, *others = one.labels
-            rows.setdefault(name, {})[one.gauge, *others] = _value(one)
+    for metric in plan.figures:
+        if metric.labels:
+            name, *others = metric.labels
+            rows.setdefault(name, {})[metric.gauge, *others] = _value(metric)
     if not rows:
         return None
     words = [gauge.split("_") for gauge in gauges]
-    shared = sum(1 for _ in takewhile(lambda one: len(set(one)) == 1, zip(*words, strict=False)))
+    shared = sum(1 for _ in takewhile(lambda same: len(set(same)) == 1, zip(*words, strict=False)))
     columns = [
         " ".join((*gauge.split("_")[shared:], *others))
         for gauge, *others in next(iter(rows.values()))
@@ -111,8 +111,8 @@ def _metrics_per_object(plan: Plan) -> Table | None:
     return Table(next(iter(gauges.values())).labels[0], *columns, rows=cells)
 
 
-def _value(one: PolicyMetric) -> str:
-    return f"{float(one.value):.4g}"
+def _value(metric: PolicyMetric) -> str:
+    return f"{float(metric.value):.4g}"
 
 
 def summary(plan: Plan, devices: Iterable[DeviceChange]) -> Table:
@@ -128,9 +128,9 @@ def summary(plan: Plan, devices: Iterable[DeviceChange]) -> Table:
             rows.append((f"{name} {field}{unit}", *cells))
         shares = (reaches.used(totals, number) for totals in both)
         rows.append((f"{name} requests / usable", *shares))
-    for one in devices:
-        rows.append((f"{one.resource} capacity", *map(str, one.capacity)))
-        rows.append((f"{one.resource} requests", *map(str, one.requested)))
+    for device in devices:
+        rows.append((f"{device.resource} capacity", *map(str, device.capacity)))
+        rows.append((f"{device.resource} requests", *map(str, device.requested)))
     return Table("nodes that pods can use", "before", "after", rows=rows)
 
 
@@ -143,9 +143,9 @@ def _removals(answer: Planned, width: int) -> Table:
     """Return the table of removals; target nodes move below the row if names are too wide."""
     headings = "order", "removable node", "pods"
     nodes = {row.name: row for row in answer.rows}
-    removal_rows = [((str(one.order), one.node, str(nodes[one.node].pods)),
-                     _emptied_by(answer.emptying[one.node]), list(_targets(one)))
-                     for one in answer.plan.removals]  # fmt: skip
+    removal_rows = [((str(removal.order), removal.node, str(nodes[removal.node].pods)),
+                     _emptied_by(answer.emptying[removal.node]), list(_targets(removal)))
+                     for removal in answer.plan.removals]  # fmt: skip
     rows = [(*cells, by, _joined(f"{to} ({pods})" if pods else to for to, pods in targets))
             for cells, by, targets in removal_rows]  # fmt: skip
     beside = Table(*headings, "emptied by", "would fit on", rows=rows, left=(1, 3, 4))
@@ -161,30 +161,34 @@ def _joined(parts: Iterable[str]) -> str:
     return ", ".join(parts) or NONE
 
 
-def _emptied_by(one: Emptying) -> str:
+def _emptied_by(emptying: Emptying) -> str:
     """Return how a node becomes empty, or the most frequent reason why it does not."""
-    if one.staying:
-        code, count = Counter(blocker.code for blocker in one.staying).most_common(1)[0]
+    if emptying.staying:
+        code, count = Counter(blocker.code for blocker in emptying.staying).most_common(1)[0]
         return f"nothing: {code} ({count})"
-    counts = (one.moves or 0, "moves"), (one.completing, "completion"), (one.turnover, "turnover")
+    counts = (
+        (emptying.moves or 0, "moves"),
+        (emptying.completing, "completion"),
+        (emptying.turnover, "turnover"),
+    )
     return _joined(f"{name} ({count})" for count, name in counts if count)
 
 
 def _legend(answer: Planned) -> Iterator[str]:
     """Explain the words of the column `emptied by` that occur in the table."""
-    found = answer.emptying.values()
+    emptyings = answer.emptying.values()
     own = {row.name: row.pods for row in answer.rows}
-    if any(len(one.placements) > own[one.node] for one in answer.plan.removals):
+    if any(len(removal.placements) > own[removal.node] for removal in answer.plan.removals):
         yield "Pods that earlier removals place on a node would move from it too."
-    if any(one.moves for one in found):
+    if any(emptying.moves for emptying in emptyings):
         yield "moves: surge moves replace the pods."
-    if any(one.completing for one in found):
+    if any(emptying.completing for emptying in emptyings):
         yield "completion: the pods run to completion."
-    if any(one.turnover for one in found):
+    if any(emptying.turnover for emptying in emptyings):
         yield "turnover: rollouts and scale-ins delete the pods."
-    if any(one.staying for one in found):
+    if any(emptying.staying for emptying in emptyings):
         yield "nothing: some pods rarely terminate; ebb explain node NAME says why."
-    if answer.config.surges and any(one.moves is None for one in found):
+    if answer.config.surges and any(emptying.moves is None for emptying in emptyings):
         yield "Surge moves are unknown, because Deployments and ReplicaSets were not read."
 
 

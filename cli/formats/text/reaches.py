@@ -21,23 +21,25 @@ def write(reaches: Sequence[ReachSums], out: Console) -> None:
 def table(reaches: Iterable[ReachSums]) -> Table:
     """Return a row for each reach; long names may move above their row."""
     reaches = list(reaches)
-    devices = any(one.devices for one in reaches)
+    devices = any(reach.devices for reach in reaches)
     headings = ("reach", "nodes", "cpu", "memory", *(("devices",) if devices else ()), "threshold")
-    rows = (_row(one, devices=devices) for one in reaches)
+    rows = (_row(reach, devices=devices) for reach in reaches)
     return Table(*headings, rows=rows, names_above=True)
 
 
-def _row(one: ReachSums, *, devices: bool) -> tuple[str, ...]:
-    nodes = _change(str(one.before.nodes), str(one.after.nodes))
-    cpu, memory = (_change(used(one.before, n), used(one.after, n)) for n in (0, 1))
-    more = (", ".join(map(_device, one.devices)) or "-",) if devices else ()
-    return one.name, nodes, cpu, memory, *more, limits(one.enter)
+def _row(reach: ReachSums, *, devices: bool) -> tuple[str, ...]:
+    nodes = _change(str(reach.before.nodes), str(reach.after.nodes))
+    cpu, memory = (_change(used(reach.before, n), used(reach.after, n)) for n in (0, 1))
+    more = (", ".join(map(_device, reach.devices)) or "-",) if devices else ()
+    return reach.name, nodes, cpu, memory, *more, limits(reach.enter)
 
 
-def _device(one: DeviceSums) -> str:
+def _device(device: DeviceSums) -> str:
     """Return the requested and offered units, such as `gpu 5/8 -> 5/6`, without the domain."""
-    before, after = (f"{one.requested}/{one.offered}" for one in (one.before, one.after))
-    return f"{one.resource.rpartition('/')[2]} {_change(before, after)}"
+    before, after = (
+        f"{units.requested}/{units.offered}" for units in (device.before, device.after)
+    )
+    return f"{device.resource.rpartition('/')[2]} {_change(before, after)}"
 
 
 def limits(share: Share) -> str:

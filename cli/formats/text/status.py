@@ -79,7 +79,7 @@ def _leader(leader: Leader, now_seconds: int) -> str:
 
 
 def _ages(status: ClusterStatus) -> str:
-    ages = [_age(status, one.since) for one in status.marked if one.since is not None]
+    ages = [_age(status, mark.since) for mark in status.marked if mark.since is not None]
     known = [f"oldest {age(max(ages))}, youngest {age(min(ages))}"] if ages else []
     unknown = len(status.marked) - len(ages)
     return ", ".join([*known, *([f"{unknown} of unknown age"] if unknown else [])])
@@ -100,23 +100,23 @@ def _counts(status: ClusterStatus) -> Table:
 def _marks(status: ClusterStatus) -> Table:
     rows = (
         (
-            one.effect,
-            one.node,
-            age(_age(status, one.since)) if one.since is not None else "-",
-            _deadline(one, status.now_seconds),
-            f"{one.pods_left:,}",
-            one.protection.value,
+            mark.effect,
+            mark.node,
+            age(_age(status, mark.since)) if mark.since is not None else "-",
+            _deadline(mark, status.now_seconds),
+            f"{mark.pods_left:,}",
+            mark.protection.value,
         )
-        for one in status.marked[:MARKS_SHOWN]
+        for mark in status.marked[:MARKS_SHOWN]
     )
     headings = "mark", "node", "age", "deadline", "pods", "scale-down protection"
     return Table(*headings, rows=rows, left=(0, 1, 3, 5))
 
 
-def _deadline(one: MarkStatus, now_seconds: int) -> str:
-    if one.details is None:
+def _deadline(mark: MarkStatus, now_seconds: int) -> str:
+    if mark.details is None:
         return "unknown"
-    return "overdue" if one.overdue else age(one.details.deadline - now_seconds)
+    return "overdue" if mark.overdue else age(mark.details.deadline - now_seconds)
 
 
 def _reasons(status: ClusterStatus) -> Table:
@@ -142,17 +142,25 @@ def row(status: ClusterStatus) -> tuple[str, ...]:
     )
 
 
-def several(parts: Sequence[ClusterPart]) -> str:
+def several(parts: Sequence[ClusterPart[tuple[str, ...]]]) -> str:
     """Return a table with a row for each cluster."""
     return render(lambda out: say(out, *table_of_several(parts, out.width)))
 
 
-def table_of_several(parts: Sequence[ClusterPart], width: int) -> Iterator[Table | str]:
+def table_of_several(
+    parts: Sequence[ClusterPart[tuple[str, ...]]], width: int
+) -> Iterator[Table | str]:
     """Yield a table with a row for each cluster; without an answer the row has the error."""
     unread = [NONE] * (len(SEVERAL) - 2)
     rows = [
-        dict(zip(SEVERAL, (one.context, *(one.part or (*unread, one.error))), strict=True))
-        for one in parts
+        dict(
+            zip(
+                SEVERAL,
+                (cluster.context, *(cluster.part or (*unread, cluster.error))),
+                strict=True,
+            )
+        )
+        for cluster in parts
     ]
     numbers = frozenset(("nodes", "removable", "marked", "saves a month"))
     table, left_out = fitting(

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from cli.formats.page.state import PageState
-from cli.top.keys import press
-from cli.top.screen import SORTS, ScreenState, render, selected
+from cli.top.screen import SORTS, ScreenState, press, render, selected
 from tests.support.page import plan_of, showcase
 
 STATE: dict[str, Any] = PageState(plan_of(showcase())).document(details=False)

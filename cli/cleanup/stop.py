@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from cli.cleanup.removals import Removals, warn
 from controller.election import Leases
 from controller.names import DEPLOYMENT
 from core.model.errors import ConflictError, UnavailableError
@@ -20,13 +21,31 @@ taken it."""
 POLL_SECONDS: Final = 1.0
 
 
-async def exists(client: Client, namespace: str) -> bool:
-    """Return whether the Deployment of the controller exists. Raises: UnavailableError."""
-    return await ScaleStore(client).read(namespace, DEPLOYMENT) is not None
+async def stop_controller(
+    client: Client, leases: Leases, namespace: str, clock: Clock, removals: Removals
+) -> None:
+    """Scale the Deployment of the controller to 0, and wait until nobody holds the Lease.
+
+    A dry run only reports it. *namespace*: namespace of Ebb. Raises: UnavailableError.
+    """
+    key = f"{namespace}/{DEPLOYMENT}"
+    scales = ScaleStore(client)
+    try:
+        if await scales.read(namespace, DEPLOYMENT) is None:
+            await _check_nobody_leads(leases)
+            warn(
+                f"deployment {key} does not exist, and nobody holds the Lease. If Ebb is "
+                "installed in another namespace, use --ebb-namespace"
+            )
+        elif removals.dry_run or await _scale_to_zero(scales, namespace):
+            removals.report("deployment", key, "scaled to 0")
+    except UnavailableError as fault:
+        raise UnavailableError(f"deployment {key}: {fault}; nothing was cleaned up") from fault
+    if not removals.dry_run:
+        await wait_until_nobody_leads(leases, clock)
 
 
-async def check_nobody_leads(leases: Leases) -> None:
-    """Raise UnavailableError if somebody leads although the Deployment does not exist."""
+async def _check_nobody_leads(leases: Leases) -> None:
     lease = await leases.read()
     if lease is not None and lease.holder:
         raise UnavailableError(
@@ -35,12 +54,8 @@ async def check_nobody_leads(leases: Leases) -> None:
         )
 
 
-async def scale_to_zero(client: Client, namespace: str) -> bool:
-    """Scale the Deployment of the controller to 0; return False if it has no replicas.
-
-    Raises: UnavailableError.
-    """
-    scales = ScaleStore(client)
+async def _scale_to_zero(scales: ScaleStore, namespace: str) -> bool:
+    """Return False if the Deployment has no replicas already."""
     for _ in range(TRIES_MAX):
         scale = await scales.read(namespace, DEPLOYMENT)
         if scale is None or scale.replicas == 0:
@@ -56,8 +71,9 @@ async def scale_to_zero(client: Client, namespace: str) -> bool:
 async def wait_until_nobody_leads(leases: Leases, clock: Clock) -> None:
     """Wait until no replica of the controller holds the Lease.
 
-    A held Lease that nobody renews for its duration is free, as for the replicas themselves.
-    Clocks of other machines do not matter. Raises: UnavailableError after STOP_SECONDS_MAX.
+    A Lease that its holder does not renew for its duration is free, as for the replicas
+    themselves. Clocks of other machines do not matter. Raises: UnavailableError after
+    STOP_SECONDS_MAX.
     """
     started = changed = clock.monotonic_seconds()
     before: Lease | None = None

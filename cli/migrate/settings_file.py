@@ -33,7 +33,7 @@ def objects(raw: bytes, source: str) -> list[object]:
             return list(_flat(parse_json(raw.decode("utf-8"), source)))
         except (InvalidInputError, UnicodeDecodeError):
             pass  # YAML may start with these characters too, and its error names the position
-    return [one for document in parse_yaml(raw, source) for one in _flat(document)]
+    return [item for document in parse_yaml(raw, source) for item in _flat(document)]
 
 
 def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 JSON holds anything
@@ -54,13 +54,13 @@ def words(text: str, where: str) -> list[str]:
         raise InvalidInputError(where, f"not a command line: {fault}") from fault
 
 
-def field(one: object, *path: str) -> object:
+def field(value: object, *path: str) -> object:
     """Return the value at a path of nested mappings, or None if there is none."""
     for name in path:
-        if not isinstance(one, dict):
+        if not isinstance(value, dict):
             return None
-        one = one.get(name)
-    return one
+        value = value.get(name)
+    return value
 
 
 def is_autoscaler(word: str) -> bool:
@@ -68,15 +68,15 @@ def is_autoscaler(word: str) -> bool:
     return PurePath(word).name == "cluster-autoscaler"
 
 
-def containers(one: object) -> Iterator[object]:
+def containers(workload: object) -> Iterator[object]:
     """Yield the containers of a workload; an object with `args` or `command` is one itself."""
-    if field(one, "args") is not None or field(one, "command") is not None:
-        yield one
-    for spec in (field(one, "spec", "template", "spec"), field(one, "spec")):
-        found = field(spec, "containers")
-        yield from found if isinstance(found, list) else ()
+    if field(workload, "args") is not None or field(workload, "command") is not None:
+        yield workload
+    for spec in (field(workload, "spec", "template", "spec"), field(workload, "spec")):
+        listed = field(spec, "containers")
+        yield from listed if isinstance(listed, list) else ()
 
 
-def _flat(one: object) -> Iterator[object]:
-    items = field(one, "items")
-    yield from items if isinstance(items, list) else [one]
+def _flat(document: object) -> Iterator[object]:
+    items = field(document, "items")
+    yield from items if isinstance(items, list) else [document]

@@ -1,0 +1,189 @@
+"""Remove what Ebb has written from the Nodes and Pods of a live cluster."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, Self
+
+from cli.cleanup.moves import end_moves
+from cli.cleanup.removals import Removals, warn
+from cli.cleanup.stop import stop_controller
+from cli.input import live
+from controller.names import LEASE
+from controller.taint_key import KEY_ANNOTATION
+from core.config.settings import Config
+from core.marks.taints import keys_unknown
+from core.model.cluster import Cluster
+from core.model.errors import ConflictError, InvalidInputError, UnavailableError
+from core.model.pod import Pod
+from core.model.sorted_objects import BY_NAME
+from core.writes.capacity_buffers import changes
+from core.writes.cleanup import cleanup_write
+from core.writes.costs import decide_costs
+from kube.client import CALL_SECONDS_MAX, Client
+from kube.decode.field_decoding import Bytes
+from kube.decode.kinds import CLUSTER_KINDS, NODES_WITH_ALL_KEYS, PODS
+from kube.decode.objects import PodObject
+from kube.decode.pod_times import FINISHED_TOO
+from kube.listing import Listed
+from kube.stores.capacity_buffers import PublishedStore
+from kube.stores.lease import LeaseStore
+from kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
+from runtime.clock import Clock
+
+
+class Request(NamedTuple):
+    """What the command line asks to clean up."""
+
+    names: frozenset[str] | None = None
+    """Names of the nodes; None: all nodes and pods of the cluster, surge moves, and Ebb's own
+    CapacityBuffers."""
+    taint_key: str | None = None
+    """Key of the taints to remove. The record of this key in the Lease is removed last. None: the
+    key that the Lease records, or else the key in the configuration."""
+    stop_controller: bool = False
+    """First scale the controller to 0, and wait until nobody leads."""
+
+
+@dataclass(kw_only=True)
+class Cleanup:
+    """The cleanup of a live cluster; it may run twice, first as a dry run."""
+
+    client: Client
+    namespace: str
+    """Namespace of Ebb, with its CapacityBuffers and its Lease."""
+    config: Config
+    request: Request
+    clock: Clock
+    leases: LeaseStore
+    recorded_key: str | None
+    """Taint key that the Lease records, "" if none; None if the Lease is unreadable."""
+    cluster: Cluster | None = None
+    """Cluster as last listed; None before the first run."""
+
+    @classmethod
+    async def of(
+        cls, client: Client, namespace: str, config: Config, request: Request, clock: Clock
+    ) -> Self:
+        """Prepare a cleanup: read the taint key that the Lease records."""
+        leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
+        return cls(
+            client=client,
+            namespace=namespace,
+            config=config,
+            request=request,
+            clock=clock,
+            leases=leases,
+            recorded_key=await _recorded_key(leases),
+        )
+
+    async def run(self, removals: Removals) -> None:
+        """Remove what Ebb has written on the requested nodes, and on the pods there.
+
+        If a write fails for a reason that concerns its object alone, the object is reported on
+        standard error, and the others are still cleaned up.
+
+        Raises: InvalidInputError for an unknown node. UnavailableError after the first failure
+        that would repeat for other objects; finished writes remain, and the command can be run
+        again. UnavailableError also at the end, if any object could not be changed.
+        """
+        if self.request.stop_controller:
+            await stop_controller(self.client, self.leases, self.namespace, self.clock, removals)
+        # The controller may have marked nodes until it stopped.
+        if self.cluster is None or self.request.stop_controller:
+            self.cluster = await _listed(self.client, self.config)
+            nodes_in_cluster = {node.name for node in self.cluster.nodes}
+            if unknown := sorted((self.request.names or frozenset()) - nodes_in_cluster):
+                raise InvalidInputError(f"node {unknown[0]}", "not found")
+        given_key = self.request.taint_key
+        key = given_key or self.recorded_key or self.config.taint_key
+        await self._clean_objects(self.cluster, key, removals)
+        if given_key is not None and self.recorded_key in (None, key):
+            name, remove = f"{self.namespace}/{LEASE}", partial(_remove_key, self.leases, key)
+            await removals.make("lease", name, f"taint key {key}", remove)
+            removals.check()
+
+    async def _clean_objects(self, cluster: Cluster, key: str, removals: Removals) -> None:
+        client, names = self.client, self.request.names
+        if names is None:
+            # While the pods still have their deletion costs, which decide the pods that remain.
+            await end_moves(client, self.namespace, cluster, removals)
+        for node in cluster.nodes:
+            write = cleanup_write(node, key)
+            if write is not None and (names is None or node.name in names):
+                for unknown in keys_unknown(node, key):
+                    warn(
+                        f"node {node.name}: the taint {unknown} may be Ebb's, and was not "
+                        "removed. If it is the taintKey of the installed configuration, use "
+                        "--config with that file, or --taint-key"
+                    )
+                clean = partial(_clean_node, client, node.name, key)
+                await removals.make("node", node.name, write.note, clean)
+        if names is None:
+            # CapacityBuffers that Ebb publishes, and their PodTemplates
+            store = PublishedStore(client, self.namespace)
+            for change in changes({}, await store.found()):
+                name, delete = f"{self.namespace}/{change.name}", partial(store.carry_out, change)
+                await removals.make("buffer", name, change.operation.value, delete)
+        of_any_phase = pods(client, finished=True)
+        for cost in decide_costs(cluster, key, enabled=False):
+            if names is None or cost.before.node in names:
+                clear = partial(write_as_decided, of_any_phase, cost.key, cost.if_unchanged)
+                await removals.make("pod", cost.key, "deletion cost", clear)
+        removals.check()
+
+
+async def _listed(client: Client, config: Config) -> Cluster:
+    """List the cluster, including finished pods with a deletion cost of Ebb."""
+    finished: dict[str, Pod] = {}
+    lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
+    lists[PODS].finished = partial(_keep_with_cost, finished)
+    cluster = await live.listed(client, lists, config)
+    nodes_with_all_keys = Listed()
+    await nodes_with_all_keys.read(client, NODES_WITH_ALL_KEYS)
+    return replace(
+        cluster,
+        nodes=tuple(sorted(nodes_with_all_keys.objects, key=BY_NAME)),
+        pods=(*cluster.pods, *finished.values()),
+    )
+
+
+def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
+    try:
+        pod = FINISHED_TOO.model_or_placeholder(item)
+    except InvalidInputError:
+        return
+    if pod.deletion_cost_ours is not None:
+        finished[pod.key] = pod
+
+
+async def _recorded_key(leases: LeaseStore) -> str | None:
+    try:
+        lease = await leases.read()
+    except UnavailableError:
+        return None  # not every user may read the Lease
+    return lease.annotations.get(KEY_ANNOTATION, "") if lease else ""
+
+
+async def _remove_key(leases: LeaseStore, key: str) -> None:
+    """Remove the record of this taint key from the Lease."""
+    for _ in range(TRIES_MAX):
+        lease = await leases.read()
+        if lease is None or lease.annotations.get(KEY_ANNOTATION) != key:
+            return
+        others = {
+            name: value for name, value in lease.annotations.items() if name != KEY_ANNOTATION
+        }
+        with suppress(ConflictError):
+            await leases.write(replace(lease, annotations=others))
+            return
+    raise ConflictError("the controller keeps writing the Lease: scale it to 0 first")
+
+
+async def _clean_node(client: Client, name: str, key: str) -> None:
+    """Remove Ebb's labels and annotations, then its taint, unless a webhook has removed it."""
+    decide = partial(cleanup_write, taint_key=key)
+    for _ in range(TRIES_MAX):
+        if await write_as_decided(nodes(client, all_keys=True), name, decide) is None:
+            return
+    raise ConflictError("another client keeps changing it")
