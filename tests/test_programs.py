@@ -243,8 +243,8 @@ async def test_controller_writes_nothing_in_mode_observe(api: FakeApi, tmp_path:
     ("option", "text", "problem"),
     [
         ("--config", "kind: x", r"ebb\.yaml: kind: 'x'; allowed: EbbConfiguration"),
-        ("--kubeconfig", "[", r"ebb\.yaml: "),
-        ("--kubeconfig", None, r"ebb\.yaml: "),
+        pytest.param("--kubeconfig", "[", r"ebb\.yaml: ", marks=pytest.mark.nightly),
+        pytest.param("--kubeconfig", None, r"ebb\.yaml: ", marks=pytest.mark.nightly),
     ],
 )
 async def test_program_exits_with_2_and_one_line_when_file_is_invalid(
@@ -273,7 +273,11 @@ async def test_program_exits_with_2_and_one_line_when_file_is_invalid(
     ],
 )
 @pytest.mark.parametrize(
-    ("host", "why"), [("127.0.0.1", "address already in use"), ("no..name", None)]
+    ("host", "why"),
+    [
+        ("127.0.0.1", "address already in use"),
+        pytest.param("no..name", None, marks=pytest.mark.nightly),
+    ],
 )
 async def test_program_exits_with_2_and_one_line_when_address_is_unavailable(
     module: str, setting: str, host: str, why: str | None, api: FakeApi, tmp_path: Path

@@ -30,37 +30,44 @@ controller: {interval: 5m}
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
+    """Write a configuration, with a trace of 60 days beside it."""
     file = tmp_path / "ebb.yaml"
     file.write_text(LESS_OFTEN)
+    write_trace(tmp_path, last_seconds=60 * 24 * 3600)
     return file
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.nightly
 def test_demo_prints_table_and_writes_picture(
     rules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture = rules.with_name("demo.png")
-    asked = ["--days", "1", "--output", str(picture), "--config", str(rules)]
-    assert main(["demo", *asked]) == 0
-    told = capsys.readouterr().out
-    assert "Ebb, managed: 24 of 24 h" in told
-    assert "Ebb was called over HTTP and HTTPS." in told
-    rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
-    assert rows["pods Pending because of a mark"][-3:] == ["0", "0", "0"]
-    assert rows["pods evicted"][-3:] == ["0", "0", "0"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    lines, _ = demo_rows(["--days", "1"], rules, capsys)
+    assert "Ebb, managed: 24 of 24 h" in lines
 
 
 def test_demo_simulates_trace_of_instances_with_prices_of_their_types(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture, trace = tmp_path / "demo.png", write_trace(tmp_path)
-    asked = ["--trace", str(trace), "--no-wire", "--output", str(picture)]
-    assert main(["demo", *asked]) == 0
+    trace = write_trace(rules.parent, last_seconds=3 * 3600)
+    lines, rows = demo_rows(["--trace", str(trace)], rules, capsys)
+    assert "2 nodes, 0 Jobs, 1 Deployment" in " ".join(lines)
+    assert rows["cost"][0] == "19"  # two nodes at 3.2 for the three hours of the trace
+
+
+def demo_rows(
+    options: list[str], rules: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Run the demo over HTTP; return its output, and the rows of its table by heading."""
+    picture = rules.with_name("demo.png")
+    assert main(["demo", *options, "--output", str(picture), "--config", str(rules)]) == 0
     told = capsys.readouterr().out
-    assert "2 nodes, 0 Jobs, 1 Deployment" in told
-    rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
-    assert rows["cost"][0] == "13"  # two nodes at 3.2 for the two hours of the trace
+    assert "Ebb was called over HTTP and HTTPS." in told
+    lines = told.splitlines()
+    rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in lines)}
+    assert rows["pods Pending because of a mark"][-3:] == ["0", "0", "0"]
+    assert rows["pods evicted"][-3:] == ["0", "0", "0"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    return lines, rows
 
 
 def test_demo_writes_and_opens_time_lapse_when_page_is_requested(
@@ -107,19 +114,24 @@ def test_demo_rejects_invalid_options_with_one_line(
     assert problem in capsys.readouterr().err
 
 
-def test_demo_exits_without_output_when_interrupted(rules: Path) -> None:
-    for everybody in (True, False):  # a terminal signals the process group, kill(1) one process
-        with demo(rules) as process:
-            first_hours(process)
-            if everybody:
-                os.killpg(process.pid, signal.SIGINT)
-            else:
-                process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=60)
-        assert (process.returncode, told) == (130, b"")
-        assert list(rules.parent.iterdir()) == [rules]
+@pytest.mark.parametrize(
+    "everybody",  # a terminal signals the process group, kill(1) one process
+    [True, pytest.param(False, marks=pytest.mark.nightly)],
+)
+def test_demo_exits_without_output_when_interrupted(rules: Path, *, everybody: bool) -> None:
+    before = set(rules.parent.iterdir())
+    with demo(rules) as process:
+        first_hours(process)
+        if everybody:
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, b"")
+    assert set(rules.parent.iterdir()) == before
 
 
+@pytest.mark.nightly
 def test_demo_reports_one_line_when_simulation_process_is_killed(rules: Path) -> None:
     with demo(rules) as process:
         first_hours(process)
@@ -130,6 +142,7 @@ def test_demo_reports_one_line_when_simulation_process_is_killed(rules: Path) ->
 
 
 def test_demo_exits_with_0_when_reader_closes_pipe(rules: Path) -> None:
+    before = set(rules.parent.iterdir())
     with demo(rules) as process:
         first_hours(process)
         assert process.stdout is not None
@@ -137,13 +150,13 @@ def test_demo_exits_with_0_when_reader_closes_pipe(rules: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
-    assert list(rules.parent.iterdir()) == [rules]
+    assert set(rules.parent.iterdir()) == before
 
 
 def demo(rules: Path) -> subprocess.Popen[bytes]:
-    """Start a demo of three days, which runs longer than any test here."""
-    picture = str(rules.with_name("demo.png"))
-    options = ["--days", "3", "--config", str(rules), "--output", picture]
+    """Start a demo of sixty days of a few pods, which runs longer than any test here."""
+    picture, trace = str(rules.with_name("demo.png")), str(rules.with_name("trace.csv"))
+    options = ["--days", "60", "--trace", trace, "--config", str(rules), "--output", picture]
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [*COMMAND, "demo", *options], stdout=pipe, stderr=pipe, cwd=ROOT, start_new_session=True

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from cli import output
-from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, without_warnings
+from cli.__main__ import main
+from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, plan_of, without_warnings
 
 HEAVY = {
     "aiohttp",
@@ -153,36 +154,44 @@ class TestConventions:
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"_EBB_COMPLETE" in done.stdout
 
-    def test_reasons_explains_named_codes(self) -> None:
-        done = ebb("reasons", "no-room", "headroom", "-o", "json")
-        assert [one["code"] for one in orjson.loads(done.stdout)] == ["no-room", "headroom"]
-        done = ebb("reasons", "no-rom")
-        told = b"ebb: reason no-rom: unknown; did you mean no-room? `ebb reasons` lists all\n"
-        assert (done.returncode, done.stderr) == (2, told)
+    def test_reasons_explains_named_codes(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["reasons", "no-room", "headroom", "-o", "json"]) == 0
+        found = orjson.loads(capsys.readouterr().out)
+        assert [one["code"] for one in found] == ["no-room", "headroom"]
+        assert main(["reasons", "no-rom"]) == 2
+        told = "ebb: reason no-rom: unknown; did you mean no-room? `ebb reasons` lists all\n"
+        assert capsys.readouterr().err == told
 
     @pytest.mark.parametrize("command", [["status"], ["doctor"], ["explain", "pod", "shop/c1"]])
-    def test_yaml_has_fields_of_json(self, command: list[str], path: str) -> None:
+    def test_yaml_has_fields_of_json(
+        self, command: list[str], path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         given = [*command, "--from-file", path, "-o"]
-        found = yaml.safe_load(ebb(*given, "yaml").stdout)
-        document = orjson.loads(ebb(*given, "json").stdout)
+        main([*given, "yaml"])
+        found = yaml.safe_load(capsys.readouterr().out)
+        main([*given, "json"])
+        document = orjson.loads(capsys.readouterr().out)
         assert found.keys() == document.keys()
         assert found["units"] == document["units"]
         assert isinstance(document["time"], int)
 
-    def test_exit_code_is_1_for_findings_only_if_asked(self, path: str) -> None:
-        given = ("plan", "--from-file", path)
-        assert ebb(*given).returncode == 0
-        found = orjson.loads(ebb(*given, "-o", "json").stdout)["removals"]
-        assert ebb(*given, "--exit-code").returncode == (1 if found else 0)
-        assert ebb(*given, "--max-removals", "0", "--exit-code").returncode == 0
+    def test_exit_code_is_1_for_findings_only_if_asked(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        given = ["plan", "--from-file", path]
+        found = plan_of(capsys, "--from-file", path)["removals"]
+        assert main(given) == 0
+        assert main([*given, "--exit-code"]) == (1 if found else 0)
+        assert main([*given, "--max-removals", "0", "--exit-code"]) == 0
 
-    def test_pod_is_found_by_namespace_option_or_in_all_namespaces(self, path: str) -> None:
+    def test_pod_is_found_by_namespace_option_or_in_all_namespaces(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         for given in (["c1", "-n", "shop"], ["c1", "-A"], ["shop/c1", "-n", "other"]):
-            done = ebb("explain", "pod", *given, "--from-file", path, "-o", "json")
-            assert orjson.loads(done.stdout)["pod"] == "shop/c1"
-        done = ebb("explain", "pod", "c1", "-n", "other", "--from-file", path)
-        assert done.returncode == 2
-        assert b"pod other/c1: not found" in done.stderr
+            assert main(["explain", "pod", *given, "--from-file", path, "-o", "json"]) == 0
+            assert orjson.loads(capsys.readouterr().out)["pod"] == "shop/c1"
+        assert main(["explain", "pod", "c1", "-n", "other", "--from-file", path]) == 2
+        assert "pod other/c1: not found" in capsys.readouterr().err
 
 
 class TestUnwritableOutput:

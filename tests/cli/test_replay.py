@@ -22,6 +22,7 @@ from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import Json, written
 from tests.support.traces import write_trace
 
+HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
 HOURS = 2
 HOUR_MS = 3_600_000
 
@@ -47,9 +48,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_replay_compares_variants_and_writes_recommended_configuration(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page, file = tmp_path / "page.html", tmp_path / "ebb.yaml"
+    page, file, config = tmp_path / "page.html", tmp_path / "ebb.yaml", tmp_path / "in.yaml"
+    config.write_text(f"{HEAD}eviction: enabled\n")
     options = ["--seeds", "1", "--sweep", "thresholds=70%,90%", "--page", str(page)]
-    assert main(["replay", "--dumps", folder, *options, "--recommend", str(file)]) == 0
+    options += ["--config", str(config), "--recommend", str(file)]
+    assert main(["replay", "--dumps", folder, *options]) == 0
     told, progress = capsys.readouterr()
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
     assert set(rows["pods evicted"][2:]) == {"0"}
@@ -59,8 +62,11 @@ def test_replay_compares_variants_and_writes_recommended_configuration(
     assert re.search(r"^. +70% ", told, re.MULTILINE)
     assert "recommended: " in told
     assert "simulated hours" in progress
-    comment = file.read_text().splitlines()
-    assert comment[0].startswith("# Chosen by `ebb replay` from ")
+    comment, _, document = file.read_text().partition("apiVersion")
+    assert comment.startswith("# Chosen by `ebb replay` from ")
+    for text in (told, comment):
+        assert "evictions by Ebb (eviction: enabled) are not simulated" in text
+    assert "eviction: enabled" in document
     assert main(["config", "validate", str(file)]) == 0
     assert read_config(str(file)).extender.score in ("marks", "pack")
     assert_time_lapse(page.read_text())
@@ -69,20 +75,8 @@ def test_replay_compares_variants_and_writes_recommended_configuration(
 def priced(tmp_path: Path, label: str) -> str:
     """Write a configuration in which a node with this label costs 0.25 an hour."""
     file = tmp_path / "prices.yaml"
-    head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
-    file.write_text(f'{head}prices: [{{nodeSelector: {{{label}}}, price: "0.25"}}]\n')
+    file.write_text(f'{HEAD}prices: [{{nodeSelector: {{{label}}}, price: "0.25"}}]\n')
     return str(file)
-
-
-def test_cost_uses_configured_prices_in_every_variant(
-    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--seeds", "1", "-o", "json", "--config", priced(tmp_path, "size: small")]
-    assert main(["replay", "--dumps", folder, *options]) == 0
-    found = orjson.loads(capsys.readouterr().out)
-    for way in found["variants"]:
-        mean = {one["name"]: one["mean"] for one in way["metrics"]}
-        assert mean["cost"] == pytest.approx(mean["node-hours"] / 4)
 
 
 def test_prices_are_rejected_when_they_match_no_simulated_node(
@@ -123,21 +117,6 @@ def test_sweep_usual_is_combined_with_given_settings(
     found = sweep_variants(asked, EMPTY, "built in")
     assert len(found) == count
     assert {dict(one.settings).get("thresholds") for one in found} - {None} == thresholds
-
-
-def test_replay_notes_that_enabled_evictions_are_not_simulated(
-    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config, file = tmp_path / "in.yaml", tmp_path / "out.yaml"
-    head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
-    config.write_text(f"{head}eviction: enabled\n")
-    options = ["--seeds", "1", "--config", str(config), "--recommend", str(file)]
-    assert main(["replay", "--dumps", folder, *options]) == 0
-    note = "evictions by Ebb (eviction: enabled) are not simulated"
-    assert note in capsys.readouterr().out
-    comment, _, document = file.read_text().partition("apiVersion")
-    assert note in comment
-    assert "eviction: enabled" in document
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -195,14 +174,20 @@ def assert_time_lapse(page: str) -> None:
     assert "dumps <b>" not in page
 
 
-def test_replay_prints_one_json_document(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", "--dumps", folder, "--seeds", "2", "-o", "json"]) == 0
+def test_replay_prints_one_json_document_with_configured_prices(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--seeds", "2", "-o", "json", "--config", priced(tmp_path, "size: small")]
+    assert main(["replay", "--dumps", folder, *options]) == 0
     found = orjson.loads(capsys.readouterr().out)
     assert (found["kind"], found["seeds"]) == ("Replay", [1, 2])
     first = found["variants"][0]
     assert first["name"] == "nothing"
     figures = {one["name"]: one for one in first["metrics"]}
     assert figures["node-hours"] == {"name": "node-hours", "mean": 8, "minimum": 8, "maximum": 8}
+    for way in found["variants"]:
+        mean = {one["name"]: one["mean"] for one in way["metrics"]}
+        assert mean["cost"] == pytest.approx(mean["node-hours"] / 4)
     assert {one["name"]: one["mean"] for one in found["recorded"]}["node-hours"] == 8
     assert "apiVersion: kube-ebb.io/v1alpha1" in found["recommended"]["configuration"]
 

@@ -19,6 +19,7 @@ from core.model.constraints import NodeConstraints
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
+from tests.support.examples import examples
 from tests.support.reference_fit import admits, has_room
 from tests.support.reference_rules import is_open, leaving
 from tests.support.standing import Standing
@@ -85,7 +86,7 @@ def with_pending_pod() -> Cluster:
     return Cluster.of([node("a"), node("b")], [pod("low", "a", 2500, 100), waits])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(troubled())
 @example(almost_full())
 @example(with_pending_pod())

@@ -39,6 +39,8 @@ CONFIG = Config(
     ),
 )
 NOW = 1_767_225_600
+METRICS = Metrics()
+"""Shared, because nothing here reads them, and a program makes them once too."""
 
 
 def dumped(objects: Sequence[tuple[str, bytes]]) -> Cluster:
@@ -52,9 +54,9 @@ class Watched:
 
     def __init__(self) -> None:
         self.view = ClusterView()
-        metrics, clock = Metrics(), FakeClock()
+        clock = FakeClock()
         self.feeds = {
-            kind: WatchSink(self.view, kind, self.view.freshness, clock, metrics) for kind in KINDS
+            kind: WatchSink(self.view, kind, self.view.freshness, clock, METRICS) for kind in KINDS
         }
 
     def list(self, objects: Sequence[tuple[str, bytes]]) -> None:
@@ -84,7 +86,7 @@ def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     """Plan, decide and explain; return the plan, and the verdict of each node as text."""
     survey = ClusterSnapshot(cluster, CONFIG, Now(NOW))
     plan = make_plan(survey)
-    controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
+    controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=METRICS)
     writes: list[Write[Node]] = []
     for turn in range(2):
         writes += controller.evaluate(cluster, NOW + turn * 10**5).writes

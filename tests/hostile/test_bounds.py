@@ -115,7 +115,7 @@ def test_object_takes_little_memory_when_its_selector_has_many_short_labels(coun
         assert deep_bytes(kept(kind, raw)) <= kept_max(kind)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_decoding_takes_little_memory_when_a_list_has_many_items(kind: AnyKind) -> None:
     for place in attacked(kind, MANY):
@@ -187,7 +187,7 @@ def _objects(kind: AnyKind) -> Iterator[bytes]:
         yield raw.replace(b'"name":"a"', b'"name":"a%d"' % number, 1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_objects_take_little_memory_when_many_have_large_values(kind: AnyKind) -> None:
     inventory, objects = Inventory(), list(_objects(kind))
@@ -200,6 +200,7 @@ def test_objects_take_little_memory_when_many_have_large_values(kind: AnyKind) -
     assert kept_of_all < (KEPT_OF_ALL_NODES_MAX if kind is NODES else KEPT_OF_ALL_MAX)
 
 
+@pytest.mark.nightly
 def test_extender_takes_little_memory_when_a_kubelet_reports_new_resources_each_time() -> None:
     """The extender keeps the present shape of a node only, and bounds the shares of pods."""
     view = View(ExtenderConfig(score="pack"), TAINT_KEY)

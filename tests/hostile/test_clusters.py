@@ -1,9 +1,5 @@
-"""Plan randomly mutated clusters: there is no exception, and every node gets a verdict.
+"""Plan randomly mutated clusters: there is no exception, and every node gets a verdict."""
 
-EBB_HOSTILE_CLUSTERS is the number of clusters (make hostile: 10,000).
-"""
-
-import os
 from copy import deepcopy
 from typing import Any
 
@@ -15,8 +11,8 @@ from core.model.errors import InvalidInputError
 from kube.decode.kinds import BY_NAME
 from tests.hostile.clusters import Watched, dumped, judged, written
 from tests.hostile.objects import TAME, Json
+from tests.support.examples import examples
 
-CLUSTERS = int(os.environ.get("EBB_HOSTILE_CLUSTERS", "300"))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     ["evil", "n0", "n1", "a", "web", "tame", "-1", "1e3", "9" * 40, "Always", "In", "NoSchedule"]
 )
@@ -69,7 +65,7 @@ def mutated(draw: st.DrawFn) -> list[Json]:
 
 @pytest.mark.law  # without the coverage tracer it is several times faster
 @settings(
-    max_examples=CLUSTERS,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(mutated())
@@ -88,7 +84,7 @@ def test_pass_succeeds_on_any_mutated_cluster(objects: list[Json]) -> None:
         assert [node.name for node in found.nodes] == [node.name for node in cluster.nodes]
 
 
-@settings(max_examples=max(20, CLUSTERS // 20))
+@settings(max_examples=max(20, examples(5)))
 @given(mutated(), mutated())
 def test_watch_events_yield_same_cluster_as_list(before: list[Json], after: list[Json]) -> None:
     """Watch events of the changed objects, compared with a list of them."""

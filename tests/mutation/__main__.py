@@ -21,6 +21,8 @@ from mutmut.mutation.data import SourceFileMutationData
 from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.stats import status_by_exit_code
 
+from tests.support.limited import run_within
+
 MUTANTS: Final = Path("mutants")
 STATS: Final = MUTANTS / "mutmut-stats.json"
 NICE: Final = 10
@@ -51,8 +53,8 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def run(files: Sequence[str]) -> None:
-    """Run the mutants of the files."""
+def run(files: Sequence[str], minutes: float | None = None) -> None:
+    """Run the mutants of the files, or those that fit in the time."""
     for file in files:
         # Otherwise mutmut would use the unchanged copy that a run with other files has left.
         (MUTANTS / file).unlink(missing_ok=True)
@@ -61,7 +63,8 @@ def run(files: Sequence[str]) -> None:
     names = [f"{file.removesuffix('.py').replace('/', '.')}.*" for file in files]
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = [sys.executable, "-c", RUN, " ".join(files), " ".join(names)]
-    if code := subprocess.run(command, env=environment, check=False).returncode:
+    seconds = None if minutes is None else 60 * minutes
+    if code := run_within(seconds, command, environment=environment):
         raise SystemExit(code)
 
 
@@ -93,7 +96,9 @@ def main() -> None:
     """Run the mutants of the files, and print the report."""
     parser = argparse.ArgumentParser(prog="tests.mutation", description=__doc__)
     parser.add_argument("files", nargs="*", metavar="FILE", help="such as core/engine/limits.py")
-    files = parser.parse_args().files or changed()
+    parser.add_argument("--minutes", type=float, help="end after this time, with a report")
+    asked = parser.parse_args()
+    files = asked.files or changed()
     if missing := [file for file in files if not Path(file).is_file()]:
         parser.error(f"no such file: {', '.join(missing)}")
     if not files:
@@ -103,7 +108,7 @@ def main() -> None:
         parser.error(f"not in source_paths of pyproject.toml: {', '.join(other)}")
     os.nice(NICE)
     config().only_mutate = list(files)
-    run(files)
+    run(files, asked.minutes)
     report(files)
 
 

@@ -26,6 +26,7 @@ VERSION = project_version(ROOT)
 NO_INDEX = "Not built: executables, krew: no package index is reachable"
 
 
+@pytest.mark.nightly
 def test_dry_run_builds_files_that_start(tmp_path: Path) -> None:
     """One test, because several processes of pytest would each build the files."""
     try:

@@ -18,6 +18,7 @@ from sim.cluster import DAEMON_REQUESTS
 from sim.costs import in_cores
 from sim.simulated_load import HOUR_MS, PODS_PER_NODE, amount
 from sim.simulator import BOUND_MS
+from tests.support.examples import examples
 
 GROUP = Taint("group", "x", Effect.NO_SCHEDULE)
 TOLERANT = NodeConstraints(tolerations=(Toleration("group", "Equal", "x"),))
@@ -129,7 +130,7 @@ PODS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=3),
     st.lists(PODS, min_size=1, max_size=5),
@@ -149,7 +150,7 @@ def test_bound_is_at_most_cost_of_best_cluster_of_whole_nodes(
     assert least(runs) == least(runs[::-1])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=2),
     st.lists(PODS, min_size=1, max_size=4),

@@ -15,6 +15,7 @@ from sim.autoscaler import ScaleDown
 from sim.ebb import Ebb, InProcessCalls
 from sim.simulated_load import HOUR_MS, Deployment, SimulatedLoad, amount
 from sim.simulator import DEFAULT_OPTIONS, Compactor, Simulator
+from tests.support.examples import examples
 
 SHAPE = amount(4000, 8192, 0, 110)
 SMALL = amount(500, 64, 0)
@@ -68,7 +69,7 @@ def test_deployment_has_requested_number_of_pods() -> None:
     assert world.result.lost_millis_ms == 0
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(1, 30))
 def test_rollout_replaces_all_pods_within_surge_and_unavailability(wanted: int) -> None:
     begins = 10 * MINUTE_MS

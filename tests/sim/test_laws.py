@@ -38,6 +38,7 @@ from sim.ebb import Ebb, InProcessCalls
 from sim.simulated_load import HOUR_MS, SimulatedLoad, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
 from tests.support.builders import UNLIMITED, marked, node, pod
+from tests.support.examples import examples
 from tests.support.faults import Day, Fault, Trouble
 from tests.support.mixed_autoscalers import surrounded
 from tests.support.replay import Replay
@@ -107,7 +108,7 @@ def zones_out_of_step() -> Cluster:
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(partly_going(), configs(), PACE)
 @example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), paced())
 def test_plan_never_exceeds_threshold_or_budget(
@@ -125,7 +126,7 @@ def test_plan_never_exceeds_threshold_or_budget(
             assert one.name not in held.backing_off
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(clusters(), configs(), st.integers(1, 3), st.sets(st.integers(0, 24)))
 async def test_marks_in_window_never_exceed_budget(
     cluster: Cluster, config: Config, limit: int, elections: set[int]
@@ -268,7 +269,7 @@ class Released:
         self.controller.config = self.config
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     FOREIGN_TAINTS,
     FOREIGN_WORDS,
@@ -327,7 +328,7 @@ def packed_two_ways() -> Cluster:
 FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(clusters(), configs(), st.sampled_from(Mark))
 @example(
     packed_two_ways(),
@@ -349,7 +350,7 @@ def test_plan_is_same_after_its_nodes_are_marked(
     assert again.removals == plan.removals
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(clusters(), configs(), st.booleans(), st.booleans())
 async def test_writes_stop_when_load_is_constant(
     cluster: Cluster, config: Config, inherited: bool, webhook_up: bool
@@ -388,7 +389,7 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
     return surrounded(view.snapshot(READ_DEFAULTS)(), cluster)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(clusters(), configs(), st.randoms(use_true_random=False))
 async def test_passes_do_not_depend_on_order_of_events(
     cluster: Cluster, config: Config, chance: random.Random
@@ -408,7 +409,10 @@ async def test_passes_do_not_depend_on_order_of_events(
     assert both[0].cluster == both[1].cluster
 
 
-# A day of random load, faults and restarts.
+# Hours of random load, faults and restarts; tests/soak plays days.
+
+HOURS, QUIET_HOURS = 8, 2
+"""Length of a run, and of its end without faults."""
 
 SHAPES = (amount(4000, 8192, 0, 110), amount(8000, 16_384, 0, 110))
 ROWS = st.tuples(
@@ -423,10 +427,9 @@ ROWS = st.tuples(
 TROUBLES = st.builds(
     Trouble,
     st.sampled_from([None, *Fault]),
-    at_ms=st.integers(0, 20 * HOUR_MS),
-    for_ms=st.integers(0, 2 * HOUR_MS),
+    at_ms=st.integers(0, (HOURS - 2 * QUIET_HOURS) * HOUR_MS),
+    for_ms=st.integers(0, QUIET_HOURS * HOUR_MS),
 )
-BLOCK_MS = 3 * HOUR_MS
 UNSHRUNK = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
 """Shrinking takes minutes and rarely yields a clearer example."""
 
@@ -436,7 +439,7 @@ def loads(draw: st.DrawFn) -> SimulatedLoad:
     """Draw small nodes, and arrivals whose number differs between hours."""
     nodes = draw(st.lists(st.sampled_from(SHAPES), min_size=10, max_size=16))
     rows = draw(st.lists(ROWS, min_size=2, max_size=5))
-    percents = draw(st.lists(st.sampled_from((0, 30, 100, 100)), min_size=8, max_size=8))
+    percents = draw(st.lists(st.sampled_from((0, 30, 100, 100)), min_size=HOURS, max_size=HOURS))
     seed = draw(st.integers(0, 2**16))
     at_once = draw(st.sampled_from((12, 24)))
     whole = simulated_load.bootstrap(nodes, rows, seed=seed, days=1, at_once=at_once, wave=(1,))
@@ -444,15 +447,15 @@ def loads(draw: st.DrawFn) -> SimulatedLoad:
     arrivals = tuple(
         one
         for one in whole.arrivals[:600]
-        if chance.randrange(100) < percents[one.at_ms // BLOCK_MS]
+        if one.at_ms < HOURS * HOUR_MS and chance.randrange(100) < percents[one.at_ms // HOUR_MS]
     )
-    return replace(whole, arrivals=arrivals, interval_ms=120_000)
+    return replace(whole, arrivals=arrivals, duration_ms=HOURS * HOUR_MS, interval_ms=120_000)
 
 
-def day(
+def played(
     load: SimulatedLoad, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
 ) -> Day:
-    """Run the day; in its last hours nothing fails, and the last configuration applies.
+    """Run the load; in its last hours nothing fails, and the last configuration applies.
 
     Then no pods are expected either: an empty node stays marked while it is reserved for them.
     """
@@ -461,7 +464,7 @@ def day(
     view = View(config.extender, config.taint_key)
     ebb = Ebb(config, view, InProcessCalls(view, config))
     world = Day(load, how, ebb, config, troubles)
-    world.configure(22 * HOUR_MS + 1, last)
+    world.configure((HOURS - QUIET_HOURS) * HOUR_MS + 1, last)
     try:
         world.run()
     finally:
@@ -471,9 +474,9 @@ def day(
 
 @pytest.mark.parametrize("no_schedule_after", [None, 300])
 @pytest.mark.parametrize("how", ScaleDown)
-@settings(max_examples=5, phases=UNSHRUNK)
+@settings(max_examples=examples(10), phases=UNSHRUNK)
 @given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(SCORE_NAMES), st.booleans())
-def test_day_with_faults_ends_without_disruption_or_leftovers(
+def test_run_with_faults_ends_without_disruption_or_leftovers(
     how: ScaleDown,
     no_schedule_after: int | None,
     load: SimulatedLoad,
@@ -499,7 +502,7 @@ def test_day_with_faults_ends_without_disruption_or_leftovers(
         if observed or how is ScaleDown.NEVER  # otherwise the mark of an empty node would not end
         else replace(config, budgets=none, scale_down_protection=released)
     )
-    world = day(load, how, config, troubles, last)
+    world = played(load, how, config, troubles, last)
     assert how is ScaleDown.UTILIZATION or world.result.evicted == 0
     assert world.disturbed == []
     assert world.kept_waiting == set()

@@ -26,7 +26,6 @@ from tests.support.standing import Standing
 
 GPU = Taint("gpu", "true", "NoSchedule")
 NOW = 100
-CASES = 200
 
 
 def leader(config: Config, standing: Standing) -> Reconciler:
@@ -75,11 +74,11 @@ def emptiest(pods: list[Pod]) -> str:
     return min((f"w{n}" for n in range(6)), key=lambda name: sum(p.node == name for p in pods))
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
-async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
+@pytest.mark.law(seeds_max=3000)
+async def test_marked_nodes_match_reference_plan_when_load_rises(seeds: range) -> None:
     """Compare the marked nodes after each pass, on mixed clusters whose load rises."""
     released = 0
-    for seed in range(CASES):
+    for seed in seeds:
         chance = random.Random(seed)
         made = mixed.cluster(chance)
         config = calm(mixed_config.config(chance))
@@ -95,7 +94,7 @@ async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
             was = {n.name for n in before.nodes if is_marked(n) and not leaving(n)}
             released += len(was - marked)
             standing.cluster = risen(chance, standing.cluster, step)
-    assert released > CASES
+    assert released > len(seeds)
 
 
 def calm(config: Config) -> Config:

@@ -26,7 +26,7 @@ from sim.recording import (
 )
 from sim.scenario import MOST_ALLOCATED, WHOLE, recorded
 from sim.simulated_load import TYPE_LABEL
-from tests.sim.test_sim import SHORT
+from tests.sim.test_sim import SHORT, played
 from tests.support import builders
 
 EMPTY = Frame(Fraction(), 0, 0, 0)
@@ -52,7 +52,7 @@ def node(name: str = "n", labels: Mapping[str, str] | None = None, *, ready: boo
 @pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("one", [MOST_ALLOCATED, WHOLE], ids=lambda one: one.name)
 def test_recording_has_totals_of_run_and_changes_nothing_else(one: scenario.Scenario) -> None:
-    plain = scenario.run(one, SHORT, seed=5, wire=False)
+    plain = played(one)
     found = scenario.run(recorded(one), SHORT, seed=5, wire=False)
     frames = found.recording
     assert frames is not None

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +15,9 @@ from sim import report, scenario, simulated_load
 from sim.autoscaler import ScaleDown
 from sim.scenario import MANAGED, SCENARIOS, WHOLE
 from sim.simulated_load import HOUR_MS, Arrival, SimulatedLoad, amount
-from sim.simulator import Simulator
+from sim.simulator import Result, Simulator
 from tests.support.configurations import HEAD
+from tests.support.examples import examples
 
 DAY = simulated_load.embedded(seed=3, days=1)
 SHORT_MS = 4 * HOUR_MS
@@ -29,17 +31,22 @@ SHORT = replace(
 """A small load in which Ebb releases marks, and the autoscaler adds and removes nodes."""
 
 
+@cache
+def played(one: scenario.Scenario) -> Result:
+    """Run the small load once for all tests of this process."""
+    return scenario.run(one, SHORT, seed=5, wire=False)
+
+
 @pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
 def test_run_is_reproducible_by_seed(one: scenario.Scenario) -> None:
-    first, second = (scenario.run(one, SHORT, seed=5, wire=False) for _ in range(2))
-    assert first == second
+    assert scenario.run(one, SHORT, seed=5, wire=False) == played(one)
 
 
 @pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 def test_run_over_http_equals_run_by_call(one: scenario.Scenario) -> None:
-    by_call, by_wire = (scenario.run(one, SHORT, seed=5, wire=wire) for wire in (False, True))
+    by_call, by_wire = played(one), scenario.run(one, SHORT, seed=5, wire=True)
     assert by_call.marks > 0
     assert min(one.nodes for one in by_call.samples) < len(SHORT.nodes)
     assert by_call == by_wire
@@ -47,8 +54,16 @@ def test_run_over_http_equals_run_by_call(one: scenario.Scenario) -> None:
 
 @pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
+def test_ebb_evicts_no_pod_and_makes_no_pod_pending(one: scenario.Scenario) -> None:
+    assert (played(one).evicted, played(one).pending_by_mark) == (0, 0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_ebb_evicts_no_pod_and_makes_no_pod_pending(one: scenario.Scenario, seed: int) -> None:
+def test_ebb_evicts_no_pod_and_makes_no_pod_pending_in_other_runs(
+    one: scenario.Scenario, seed: int
+) -> None:
     found = scenario.run(one, SHORT, seed=seed, wire=False)
     assert (found.evicted, found.pending_by_mark) == (0, 0)
 
@@ -113,7 +128,7 @@ ARRIVALS = st.lists(
 ).map(lambda found: tuple(sorted(found, key=lambda arrival: arrival.at_ms)))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(ARRIVALS, st.lists(st.sampled_from(SHAPES), min_size=1, max_size=5), st.integers(0, 9))
 def test_no_pod_is_lost_and_no_node_overcommitted(
     arrivals: tuple[Arrival, ...], nodes: list[Resources], seed: int
@@ -128,7 +143,7 @@ def test_no_pod_is_lost_and_no_node_overcommitted(
 
 
 def test_report_has_one_column_per_run() -> None:
-    runs = {one.name: scenario.run(one, SHORT, seed=1, wire=False) for one in SCENARIOS[:2]}
+    runs = {one.name: played(one) for one in SCENARIOS[:2]}
     rows = report.table(runs)
     assert rows[0] == ["", "nothing", "autoscaler 50%"]
     assert {len(row) for row in rows} == {3}

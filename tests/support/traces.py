@@ -10,7 +10,7 @@ HEAD = (
     "instance_sn,app_name,cpu_request,gpu_request,memory_request,"
     "creation_time,scheduled_time,deletion_time\n"
 )
-ROWS = """a-0,a,48,0,240.0,,,7200
+ROWS = """a-0,a,48,0,240.0,,,LAST
 a-1,a,48,0,240.0,,,
 a-2,a,48,0,240.0,3600.0,3660.0,
 b-0,b,8,1,40.5,10,12,20
@@ -41,9 +41,9 @@ TYPES = [
 ]
 
 
-def write_trace(folder: Path) -> Path:
-    """Write both files; return that of the instances."""
+def write_trace(folder: Path, last_seconds: int = 7200) -> Path:
+    """Write both files; return that of the instances. The last one is deleted at the end."""
     file = folder / "trace.csv"
-    file.write_text(HEAD + ROWS)
+    file.write_text(HEAD + ROWS.replace("LAST", str(last_seconds)))
     (folder / TYPES_FILE).write_text(json.dumps(TYPES))
     return file

@@ -13,6 +13,7 @@ from core.model.errors import UnavailableError
 from serving import tls
 from tests.support.certificates import SOAK, START, Cluster, KilledError, Way, replica
 from tests.support.clock import Apart, FakeClock
+from tests.support.examples import examples
 from webhook.authority import OLD_MAX
 from webhook.certs import GAP_SECONDS, ROTATE_ANNOTATION, UNUSED_SECONDS, Certificates
 
@@ -141,7 +142,7 @@ class World:
 
 
 @pytest.mark.law  # without the coverage tracer it is several times faster
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(apart=st.lists(APART, min_size=REPLICAS, max_size=REPLICAS), steps=STEPS)
 def test_every_leaf_is_trusted_and_replicas_converge(
     apart: list[int], steps: list[tuple[str, int, int, bytes]]

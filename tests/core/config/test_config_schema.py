@@ -122,7 +122,19 @@ def _of_type(kind: str, one: Schema) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries(needed, optional=fields)
 
 
-DOCUMENTS = drawn(schema())
+WHOLE = schema()
+DOCUMENTS = drawn(WHOLE)
+"""Documents with about half of all settings; most have a fault that the schema does not know."""
+
+
+@st.composite
+def short_documents(draw: st.DrawFn) -> Any:
+    """Draw a document with a few sections, which seldom has a fault."""
+    names = draw(st.sets(st.sampled_from(sorted(WHOLE["properties"].keys() - HEAD)), max_size=4))
+    fields = {name: WHOLE["properties"][name] for name in (*HEAD, *sorted(names))}
+    return draw(drawn({**WHOLE, "properties": fields, "required": [*fields]}))
+
+
 LAW = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -155,18 +167,12 @@ def test_schema_accepts_what_reader_accepts(document: Any, data: st.DataObject) 
 
 
 @LAW
-@given(DOCUMENTS)
+@given(short_documents())
 def test_config_survives_round_trip(document: Any) -> None:
+    """Written in full, and as the settings that differ from the defaults."""
     assume(not faults(document))
     config = parse(document, "x")
     assert parse(written(config), "x") == config
-
-
-@LAW
-@given(DOCUMENTS)
-def test_changed_settings_are_enough_to_restore_config(document: Any) -> None:
-    assume(not faults(document))
-    config = parse(document, "x")
     assert parse(changed(config, built_in(config.policy)), "x") == config
 
 

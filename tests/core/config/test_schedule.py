@@ -13,6 +13,7 @@ from core.config.schedule import CRON_CHARS_MAX, UTC, Window
 from core.config.schema import written
 from core.model.errors import ConfigError
 from tests.support.configurations import HEAD
+from tests.support.examples import examples
 
 HOUR = 3600
 BERLIN, KOLKATA = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kolkata")
@@ -135,7 +136,7 @@ def plain_starts(made: Window, begin: int, end: int) -> list[int]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     EXPRESSIONS,
     st.sampled_from((60, HOUR, 3 * HOUR, 30 * HOUR)),
@@ -214,7 +215,7 @@ def test_pause_without_valid_time_is_rejected(wrong: object) -> None:
         parse({**HEAD, "pauseUntil": wrong}, "ebb.yaml")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.from_regex(r"\A[0-9LWSUNMO*/,#-]{1,8}( [0-9LWJANT*/,#-]{1,8}){4}\Z"))
 @example("0 0 L/2 * 5L")
 @example("0 0 * * 1#2/3")

@@ -24,6 +24,7 @@ from core.placement.usable_capacity import Usability
 from tests.support import builders
 from tests.support.builders import THESIS_USABILITY, UNLIMITED, pod, thesis_cluster
 from tests.support.compare import by_the_engine, plainly
+from tests.support.examples import examples
 from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference import Reference
 from tests.support.restraints import BUDGETS, PACES
@@ -58,7 +59,7 @@ def configs(draw: st.DrawFn) -> Config:
 
 
 @pytest.mark.mutate
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(clusters(), configs(), PACES)
 @example(thesis_cluster(), Config(), None)
 def test_plan_agrees_with_plain_plan(
@@ -103,7 +104,7 @@ def test_comparison_notices_mutant(mutant: str, companies: tuple[PodConstraints,
 
 
 @pytest.mark.mutate
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters(), configs(), st.randoms(use_true_random=False))
 def test_plan_does_not_depend_on_order_of_objects(
     cluster: Cluster, config: Config, chance: random.Random
@@ -116,7 +117,7 @@ def test_plan_does_not_depend_on_order_of_objects(
 
 
 # No `mutate`: this law is slow, and the plain plan notices the same mutants.
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(clusters(), configs())
 def test_plan_moves_every_pod_to_admitting_node_with_room(
     cluster: Cluster, config: Config
@@ -164,7 +165,7 @@ def test_plan_moves_every_pod_to_admitting_node_with_room(
 
 
 # No `mutate`: this law is slow, and the plain plan notices the same mutants.
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters(), configs())
 def test_requests_fit_usable_capacity_and_that_fits_capacity(
     cluster: Cluster, config: Config
@@ -180,7 +181,7 @@ def test_requests_fit_usable_capacity_and_that_fits_capacity(
 
 
 @pytest.mark.mutate
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters(), configs(), st.integers(0, 3))
 def test_removal_limit_truncates_plan(cluster: Cluster, config: Config, limit: int) -> None:
     every, some = (
@@ -192,7 +193,7 @@ def test_removal_limit_truncates_plan(cluster: Cluster, config: Config, limit: i
 
 
 @pytest.mark.mutate
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters(), configs())
 def test_removable_node_is_always_candidate(cluster: Cluster, config: Config) -> None:
     """Thesis, invariant 1: the candidate check is necessary."""
@@ -204,7 +205,7 @@ def test_removable_node_is_always_candidate(cluster: Cluster, config: Config) ->
 
 
 @pytest.mark.mutate
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(clusters(), configs(), st.data())
 def test_candidates_are_all_or_none_when_nodes_are_equal(
     cluster: Cluster, config: Config, data: st.DataObject

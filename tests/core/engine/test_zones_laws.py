@@ -91,8 +91,8 @@ def _reference(cluster: Cluster, mutant: str = "") -> Reference:
     return Reference(cluster, CONFIG, mutant, key=keys(cluster, CONFIG))
 
 
-def test_plan_agrees_with_plain_plan() -> None:
-    for seed in CLUSTERS:
+def test_plan_agrees_with_plain_plan(seeds: range) -> None:
+    for seed in seeds:
         cluster = _cluster(seed)
         found = by_the_engine(reconcile.plan(cluster, CONFIG))
         assert found == plainly(cluster, _reference(cluster).run()), seed
@@ -128,13 +128,13 @@ def _refusals(nodes: Sequence[Node], *pods: Pod) -> list[str | None]:
     "node_constraints", [one for one in PLACINGS[3:] if "green" not in str(one)]
 )
 def test_selectors_by_node_or_zone_change_no_verdict_of_others(
-    node_constraints: NodeConstraints,
+    node_constraints: NodeConstraints, seeds: range
 ) -> None:
     whole, beside = (
         pod("whole", None, 0, 0),
         pod("beside", None, 0, 0, node_constraints=node_constraints),
     )
-    for seed in CLUSTERS:
+    for seed in seeds:
         nodes = _cluster(seed).nodes
         assert _refusals(nodes, whole, beside) == _refusals(nodes, whole), seed
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.moves.objects import HPA_MANAGER
+from tests.support.examples import examples
 from tests.support.surge_world import MoveWorld
 
 LEADERS = st.sampled_from("ab")
@@ -63,7 +64,7 @@ def end(world: MoveWorld) -> None:
 
 
 @pytest.mark.law  # without the coverage tracer it is several times faster
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(HISTORIES, st.booleans(), st.integers(1, 4))
 def test_every_record_ends_and_others_decide_replicas(
     events: list[tuple[str, object]], has_autoscaler: bool, replicas: int

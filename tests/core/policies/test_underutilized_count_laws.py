@@ -23,6 +23,7 @@ from tests.support import mixed, mixed_config
 from tests.support.builders import marked
 from tests.support.compare import by_the_engine
 from tests.support.counting import counting
+from tests.support.examples import examples
 from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference_counted import Counted, Plain, Watch
 from tests.support.restraints import BUDGETS
@@ -48,7 +49,7 @@ def by_engine(plan: Plan) -> Plain:
     return Plain(found.removals, found.pending)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(clusters(), POOLS, BUDGETS)
 def test_plan_agrees_with_plain_plan(
     cluster: Cluster, pools: Mapping[str, CountedPool], budgets: Budgets
@@ -193,7 +194,7 @@ def differing_pass(chance: random.Random, cluster: Cluster, mutant: str = "") ->
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 10**6), clusters(6))
 def test_each_pass_agrees_with_plain_pass(seed: int, cluster: Cluster) -> None:
     assert differing_pass(random.Random(seed), cluster) is None
