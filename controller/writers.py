@@ -90,7 +90,7 @@ class WriteBatch:
     overtaking: bool
     """An earlier batch was still being written when this batch began."""
     failed: list[Write[Node]] = field(default_factory=list)
-    """Writes that the API server refused or did not answer."""
+    """Writes that an exception ended, such as an error of the API server."""
     refused: list[Write[Node]] = field(default_factory=list)
     """Failed writes whose error may be specific to their Node."""
     broken: bool = False
