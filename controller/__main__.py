@@ -24,7 +24,7 @@ from controller.metrics import Metrics
 from controller.move_book import MoveRecordCache
 from controller.mover import Mover, MoverDependencies, MoveStores
 from controller.publisher import Publisher
-from controller.reconciler import PodActions, Reconciler
+from controller.reconciler import Reconciler
 from controller.report_server import ReportServer
 from controller.taint_key import TaintKey
 from controller.view import ClusterView
@@ -100,7 +100,8 @@ class _Controller:
             owner=name,
             metrics=self._metrics,
             record_event=self._record_decision,
-            pod_actions=PodActions(self._deletion_costs(steady), self._evictor(steady)),
+            deletion_costs=self._deletion_costs(steady),
+            evictor=self._evictor(steady),
         )
         self._reconciler.observe_writes = self._decisions.observe
         self._watches: dict[AnyKind, ConditionalWatch] = {}
@@ -231,7 +232,7 @@ class _Controller:
                 part = Part.of(kind, self._config)
                 following: Follow = partial(watch_objects, self._client, kind, sink, part)
                 if kind.needed is not None:
-                    following = self._conditional(kind, sink, following).keep
+                    following = self._conditional(kind, sink, following).run
                 running.append(tasks.create_task(following()))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
@@ -278,9 +279,9 @@ class _Controller:
         await self._taint_key.record()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
-            tasks.create_task(self._taint_key.keep())
-            tasks.create_task(self._publisher.keep(self._loop.why_stale))
-            tasks.create_task(self._mover.keep(self._loop.why_stale))
+            tasks.create_task(self._taint_key.run())
+            tasks.create_task(self._publisher.run(self._loop.why_stale))
+            tasks.create_task(self._mover.run(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:
         freshness = self._view.freshness_of(kind)

@@ -59,7 +59,7 @@ class ConditionalWatch:
         self._forbidden, self._empty_if_forbidden = forbidden, empty_if_forbidden
         self._task: asyncio.Task[None] | None = None
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Start and stop the watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:

@@ -7,15 +7,15 @@ grows with each failure.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from controller.metrics import Metrics
-from controller.notices import Notices
 from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
 from controller.writers import LiveView
 from core.engine.maintenance_gate import MayBegin
+from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import WAIT_SECONDS
 from core.model.now import Now
 from core.moves.facts import AddMoves
@@ -243,3 +243,29 @@ class Loop:
         except TimeoutError:
             self._view.idle_reconciliation_started()
         self._view.wake.clear()
+
+
+class Notices:
+    """Warnings about the cluster and the configuration; each is logged when it first applies."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def observe(self, snapshot: ClusterSnapshot) -> None:
+        """Log the warnings about this snapshot that have not been logged yet."""
+        for subject, message in _notices(snapshot):
+            if subject not in self._logged:
+                self._logged.add(subject)
+                log.warning(message, extra=fields(subject=subject))
+
+
+def _notices(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+    """Yield the subject and the message of each warning; the configuration bounds their number."""
+    config = snapshot.config
+    if not snapshot.autoscalers.found:
+        subject = f"ConfigMap {config.cluster_autoscaler.status_key}, NodePools"
+        yield subject, "no autoscaler was found, so Ebb does not know which nodes it can remove"
+    if config.lacks_prices:
+        yield "minSavings", "minSavings has no effect, because no prices are configured"
+    for name in config.budgets.empty_pools(node.labels for node in snapshot.cluster.nodes):
+        yield f"pool {name}", "a configured pool selects no node"

@@ -17,8 +17,7 @@ from core.marks.mark import Mark
 from core.model.errors import ConflictError
 from core.model.resources import Resources
 from core.moves.records import MoveOutcome
-from core.placement.pool_totals import PoolTotals
-from core.placement.reach_utilization import RESOURCE_NAMES
+from core.placement.reach_utilization import RESOURCE_NAMES, PoolTotals
 from core.placement.usable_capacity import Amount
 from core.policies.all import POLICIES
 from core.writes.costs import pods_of_other_writers

@@ -225,7 +225,7 @@ class Mover:
             (one.namespace, one.deployment) for one in records.moves.values()
         )
 
-    async def keep(self, why_stale: Callable[[], str | None]) -> None:
+    async def run(self, why_stale: Callable[[], str | None]) -> None:
         """Carry out moves until cancelled; *why_stale*: why the view is outdated, or None."""
         self._begin_leading()
         while True:
@@ -255,7 +255,7 @@ class Mover:
         finally:
             for wait in waits:
                 wait.cancel()
-            # Not `await wait` in turn: its CancelledError would be confused with that of `keep`,
+            # Not `await wait` in turn: its CancelledError would be confused with that of `run`,
             # which then would never end.
             await asyncio.gather(*waits, return_exceptions=True)
 

@@ -8,14 +8,13 @@ and at least every ten seconds, and writes material differences. In mode observe
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
-from controller.periodic import run_on_change
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import ReconcileResult
-from core.model.errors import ConflictError, UnavailableError
+from core.model.errors import ConflictError, EbbError, UnavailableError
 from core.model.now import Now
 from core.model.resources import Resources
 from core.writes.capacity_buffers import BufferChange, BufferShape, Found, Wanted, changes, wanted
@@ -23,6 +22,9 @@ from kube.client import ApiError
 from runtime.logs import fields
 
 ROUND_SECONDS: Final = 10.0
+"""Maximum time from one update of the buffers to the next."""
+PAUSE_SECONDS: Final = 1.0
+"""Minimum pause between two updates, however often Ebb reconciles."""
 NO_KIND: Final = (
     "cannot publish CapacityBuffers: the cluster does not have this kind, or RBAC does not allow "
     "reading it; see manifests/components/capacity-buffers"
@@ -78,16 +80,23 @@ class Publisher:
         self._inherited: Mapping[BufferShape, int] = {}
         """Pods in the buffers that existed when this leader started to count."""
 
-    async def keep(self, why_stale: Callable[[], str | None]) -> None:
+    async def run(self, why_stale: Callable[[], str | None]) -> None:
         """Update the buffers until cancelled; *why_stale*: why the view is outdated, or None."""
         self._cleared = False
-        update = partial(self.turn, why_stale)
-        await run_on_change(
-            self._source.evaluated,
-            ROUND_SECONDS,
-            "cannot update CapacityBuffers; retrying after the next reconciliation",
-            update,
-        )
+        while True:
+            self._source.evaluated.clear()
+            try:
+                await self.turn(why_stale)
+            except EbbError as fault:
+                log.warning(
+                    "cannot update CapacityBuffers; retrying after the next reconciliation",
+                    extra=fields(reason=str(fault)),
+                )
+            await asyncio.sleep(PAUSE_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._source.evaluated.wait(), ROUND_SECONDS - PAUSE_SECONDS
+                )
 
     async def turn(self, why_stale: Callable[[], str | None] = lambda: None) -> None:
         """Update the buffers once. Raises: EbbError if a write failed; the next call retries."""

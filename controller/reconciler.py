@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from controller.deletion_costs import DeletionCosts
 from controller.evictor import Evictor, PlannedEvictions
@@ -59,13 +58,6 @@ class ReconcileReport:
     """Evictions; None if this replica has no evictor."""
 
 
-class PodActions(NamedTuple):
-    """The parts that act on pods; the configuration enables each of them."""
-
-    deletion_costs: DeletionCosts | None = None
-    evictor: Evictor | None = None
-
-
 class Reconciler:
     """Evaluate the cluster and write the changes.
 
@@ -80,8 +72,10 @@ class Reconciler:
         owner: str,
         metrics: Metrics,
         record_event: RecordEvent = lambda *_: None,
-        pod_actions: PodActions | None = None,
+        deletion_costs: DeletionCosts | None = None,
+        evictor: Evictor | None = None,
     ) -> None:
+        """Without *deletion_costs* or *evictor*, no pod deletion cost is written or pod evicted."""
         self.config = config
         """Configuration for the next reconciliation."""
         self.moving_pods: frozenset[str] | None = frozenset()
@@ -95,7 +89,7 @@ class Reconciler:
         """Set after the writes of each evaluation; the task that waits for it clears it."""
         self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
         self._owner, self._metrics = owner, metrics
-        self._deletion_costs, self._evictor = pod_actions or PodActions()
+        self._deletion_costs, self._evictor = deletion_costs, evictor
         self.figures = Figures()
         """Figures for operators, such as savings, from the reconciliations of this replica."""
         self.begin()
@@ -123,7 +117,7 @@ class Reconciler:
         beginning = self._last.rate_limits.beginning if self._last else ALWAYS
         return beginning.until if isinstance(beginning, Refusal) else None
 
-    async def tick(self, cluster: Cluster, now_seconds: int) -> ReconcileReport:
+    async def reconcile(self, cluster: Cluster, now_seconds: int) -> ReconcileReport:
         """Evaluate the cluster at *now_seconds* (Unix time) and write the changes."""
         return await self.carry_out(self.evaluate(cluster, now_seconds))
 

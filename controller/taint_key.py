@@ -22,7 +22,7 @@ from runtime.logs import fields
 
 KEY_ANNOTATION: Final = "kube-ebb.io/taint-key"
 RETRY_SECONDS: Final = 1.0
-KEEP_SECONDS: Final = 10.0
+CHECK_SECONDS: Final = 10.0
 """Interval at which the leader checks that its key is still recorded."""
 
 log = logging.getLogger("ebb.taint-key")
@@ -61,13 +61,13 @@ class TaintKey:
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Record the key again if the record has been removed, until cancelled.
 
         Raises: InvalidInputError if another key is recorded.
         """
         while True:
-            await asyncio.sleep(KEEP_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             await self._is_now_recorded()
 
     async def _is_now_recorded(self) -> bool:

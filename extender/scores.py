@@ -12,9 +12,8 @@ from typing import ClassVar, Final
 from core.marks.mark import Mark
 from core.marks.wellknown import MARK_LABEL
 from core.model.node import Node
-from core.model.pod import Pod
+from core.model.pod import REPLICA_SET, Pod
 from core.model.resources import Resources
-from core.model.workload import REPLICA_SET
 from extender import wire
 from extender.formulas import SCORE_MAX, SCORE_UNMARKED_MIN, score_full, score_pack
 from extender.node_shapes import NodeShapes

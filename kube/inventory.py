@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 from core.cluster.assumptions import Assumed, assume
+from core.cluster.build import build_cluster
 from core.cluster.default_spread import Spread, with_default_spread
-from core.cluster.read_options import READ_DEFAULTS, ReadOptions
-from core.cluster.schedulers import Judged, judged_by
-from core.cluster.volumes import build_cluster
+from core.cluster.read_options import READ_DEFAULTS, Judged, ReadOptions, judged_by
 from core.model.cluster import Cluster
 from core.model.cluster_pods import Completed, SortedPods, same_objects
 from core.model.node import Node

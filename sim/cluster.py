@@ -8,9 +8,8 @@ from core.marks.mark import mark_of
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Node
-from core.model.pod import Pod
+from core.model.pod import DAEMON_SET, Pod
 from core.model.resources import Resources
-from core.model.workload import DAEMON_SET
 from core.placement.usable_capacity import NOTHING, Amount
 
 GPU: Final = "gpu-milli"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from core.model.constraints import NO_DISRUPTION_FACTS
-from core.model.pod import Pod
-from core.model.workload import REPLICA_SET
+from core.model.pod import REPLICA_SET, Pod
 from core.moves.objects import HPA_MANAGER, MANAGER, ObservedDeployment
 from sim.cluster import ClusterState
 from sim.replicas import Replica, first_deleted

@@ -10,7 +10,7 @@ import orjson
 from controller.deletion_costs import DeletionCosts
 from controller.metrics import Metrics
 from controller.publisher import Publisher
-from controller.reconciler import PodActions, Reconciler
+from controller.reconciler import Reconciler
 from controller.view import ClusterView
 from core.cluster.read_options import READ_DEFAULTS
 from core.config.settings import Config
@@ -193,7 +193,7 @@ class Ebb:
             self,
             owner="simulation",
             metrics=metrics,
-            pod_actions=PodActions(deletion_costs),
+            deletion_costs=deletion_costs,
         )
         self._publisher = Publisher(self._buffers, self._reconciler)
 
@@ -241,7 +241,7 @@ class Ebb:
         self._news.wake.clear()
         self._state, self._store = state, write
         cluster = self.outdated_cluster or state.snapshot()
-        self._loop.run_until_complete(self._reconciler.tick(cluster, now_ms // 1000))
+        self._loop.run_until_complete(self._reconciler.reconcile(cluster, now_ms // 1000))
         self._loop.run_until_complete(self._publisher.turn())
 
     # The API server, as the controller sees it

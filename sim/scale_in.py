@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from fractions import Fraction
 
-from core.model.pod import Pod
+from core.model.pod import REPLICA_SET, Pod
 from core.model.resources import Resources
-from core.model.workload import REPLICA_SET
 from sim.cluster import Place
 
 

@@ -11,9 +11,8 @@ from typing import Final, Protocol
 
 from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
 from core.model.node import Effect
-from core.model.pod import Pod
+from core.model.pod import REPLICA_SET, Pod
 from core.model.resources import Resources
-from core.model.workload import REPLICA_SET
 from core.placement.bits import set_bits
 from core.placement.filters import first_failing_filter
 from core.placement.inter_pod import PodTopology

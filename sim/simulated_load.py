@@ -19,8 +19,8 @@ from core.model.constraints import (
     PodConstraints,
 )
 from core.model.node import Node
+from core.model.pod import JOB
 from core.model.resources import Resources
-from core.model.workload import JOB
 from sim.cluster import GPU
 from sim.statistics import LIFE_SECONDS, NODE_SHAPES, POD_SHAPES, WAVE_PERCENT
 

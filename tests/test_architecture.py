@@ -144,7 +144,7 @@ async def test_files_of_pod_event_match_architecture_page() -> None:
             await api.until(lambda: api.count("patch") > 0)
         for task in tasks:
             task.cancel()
-    page = on_the_page("From a pod event to a released mark")
+    page = on_the_page("From a pod event to an unmarked node")
     assert files == set(page)
     assert len(page) <= FILES_MAX
 

@@ -9,9 +9,8 @@ from core.eligibility.emptiness import occupying
 from core.engine.plan import Plan
 from core.model.cluster import Cluster
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import JOB, Pod
 from core.model.reason import Blocker
-from core.model.workload import JOB
 from core.moves.objects import SurgeObjects
 from core.moves.planner import LASTING, SurgeContext, SurgeInput
 from core.moves.records import MoveRecords

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from core.model.cluster_pods import ClusterPods
 from core.model.constraints import PodConstraints, PodSelector, Requirement, SpreadConstraint
-from core.model.pod import TEMPLATE_LABEL, Pod
-from core.model.workload import KEEPERS
+from core.model.pod import KEEPERS, TEMPLATE_LABEL, Pod
 
 OWN_LABELS: Final = frozenset(
     {

@@ -1,6 +1,6 @@
 """Look up the volumes of pods: their claims, the nodes that can access them, attach limits.
 
-A pod names claims, a claim names a volume, and a volume names nodes. `build_cluster` looks them up
+A pod names claims, a claim names a volume, and a volume names nodes. VolumeLookup looks them up
 once and stores the result in the pod, where the filters find it: NodeConstraints.volumes
 (VolumeBinding and VolumeZone), PodConstraints.sole and PodConstraints.disks (VolumeRestrictions
 and NodeVolumeLimits). If a claim cannot be looked up, the pod is not movable, with the reason.
@@ -11,16 +11,10 @@ none of its volumes, and pods that share a ReadWriteOnce claim are not moved.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.cluster.devices import offered, without_claimed
-from core.cluster.namespaces import Namespace
-from core.cluster.namespaces import looked_up as by_namespace
-from core.cluster.tenant_limits import within_budget
-from core.model.buffers import Buffer, PodTemplate, looked_up
-from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
 from core.model.cluster_pods import ClusterPods
 from core.model.constraints import (
     ANY_DRIVER,
@@ -35,7 +29,6 @@ from core.model.constraints import (
     VolumeTopology,
 )
 from core.model.node import Node
-from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import CLAIMS_FIELD, VOLUMES_FIELD, Pod
 
 SOLE_MODE: Final = "ReadWriteOncePod"
@@ -95,71 +88,6 @@ class Attachment:
     """Name of the PersistentVolume; empty for an inline volume of a pod."""
 
 
-def build_cluster(  # noqa: PLR0913 one for each kind of the API
-    nodes: Sequence[Node],
-    pods: ClusterPods,
-    budgets: Iterable[DisruptionBudget] = (),
-    claims: Iterable[Claim] = (),
-    volumes: Iterable[Volume] = (),
-    csi_nodes: Iterable[CsiNode] = (),
-    *,
-    attachments: Iterable[Attachment] = (),
-    namespaces: Sequence[Namespace] = (),
-    buffers: Iterable[Buffer] = (),
-    templates: Iterable[PodTemplate] = (),
-    node_pools: Iterable[NodePool] = (),
-    node_claims: Iterable[NodeClaim] = (),
-    statuses: Iterable[AutoscalerStatus] = (),
-    daemon_sets: Iterable[DaemonSet] = (),
-) -> Cluster:
-    """Create a Cluster; look up the volumes of its pods and the pods of its CapacityBuffers.
-
-    The objects of each kind must be sorted as in a Cluster. Pods that request
-    devices that no node offers are marked as not evaluable. So are pods beyond the evaluation
-    budget of their namespace.
-    """
-    drivers = {one.name: one.limits for one in csi_nodes}
-    limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
-    pods = within_budget(pods)
-    asking = [pod for pod in pods.special if pod.unsupported]
-    by_name = {one.name: one for one in volumes}
-    unlimited = _unlimited(nodes, limits)
-    lookup = _VolumeLookup(
-        claims={one.key: one for one in claims},
-        volumes=by_name,
-        users=Counter(
-            f"{pod.namespace}/{one.name}" for pod in asking for one in pod.disruption_facts.claims
-        ),
-        disk_users=Counter(disk for pod in asking for disk in _disks_of(pod)),
-        limits_known=bool(drivers),
-        unlimited=unlimited,
-    )
-    pods = by_namespace(pods, namespaces)
-    return Cluster(
-        tuple(nodes),
-        _completed(pods, lookup, offered(nodes)).all,
-        tuple(budgets),
-        attach_limits=limits,
-        attachments=_attached(attachments, by_name, unlimited),
-        buffers=looked_up(buffers, templates, pods.all),
-        node_pools=tuple(node_pools),
-        node_claims=tuple(node_claims),
-        autoscaler_statuses=tuple(statuses),
-        daemon_sets=tuple(daemon_sets),
-    )
-
-
-def _completed(pods: ClusterPods, lookup: "_VolumeLookup", devices: frozenset[str]) -> ClusterPods:
-    """Return the pods with their volumes, and without *devices* that no node offers."""
-    found: dict[int, Pod] = {}
-    for pod in pods.special:
-        one = lookup.pod(pod) if pod.unsupported else pod
-        one = without_claimed(one, devices) if one.requests.extended else one
-        if one is not pod:
-            found[id(pod)] = one
-    return pods.replacing(found)
-
-
 def _unlimited(
     nodes: Sequence[Node], limits: Mapping[str, Mapping[str, int | None]]
 ) -> frozenset[str]:
@@ -170,30 +98,6 @@ def _unlimited(
         for driver in drivers
         if all(limits.get(node.name, {}).get(driver, 0) is None for node in nodes)
     )
-
-
-def _disks_of(pod: Pod) -> Iterable[tuple[str, str, bool]]:
-    return [
-        (one.driver, one.handle, one.read_only)
-        for one in pod.disruption_facts.disks
-        if not one.fault
-    ]
-
-
-def _attached(
-    attachments: Iterable[Attachment], volumes: Mapping[str, Volume], unlimited: Container[str]
-) -> Mapping[str, frozenset[Disk]]:
-    """Return the volumes by node that VolumeAttachments name and kube-scheduler counts.
-
-    Source: getNodeVolumeAttachmentInfo of NodeVolumeLimits. It ignores attachments of volumes that
-    do not exist or are no CSI volumes.
-    """
-    found: dict[str, set[Disk]] = {}
-    for one in attachments:
-        volume = volumes.get(one.volume)
-        if one.driver and one.driver not in unlimited and volume and volume.disk is not None:
-            found.setdefault(one.node, set()).add(Disk(one.driver, volume.disk.handle))
-    return {node: frozenset(disks) for node, disks in found.items()}
 
 
 def _pod_constraints(
@@ -216,20 +120,71 @@ def _disruption_facts(
 
 
 @dataclass(slots=True, kw_only=True)
-class _VolumeLookup:
-    """Look up the claims of pods."""
+class VolumeLookup:
+    """The volumes of a cluster, in which the claims and disks of pods are looked up."""
 
     claims: Mapping[str, Claim]
+    """Claims by namespace/name."""
     volumes: Mapping[str, Volume]
+    """PersistentVolumes by name."""
     users: Mapping[str, int]
     """Number of pods that use each claim."""
     disk_users: Mapping[tuple[str, str, bool], int]
     """Number of pods that name each disk, by driver, handle and whether the pods only read it."""
+    attach_limits: Mapping[str, Mapping[str, int | None]]
+    """Maximum number of volumes by node and CSI driver, as in Cluster."""
     limits_known: bool
+    """True if at least one CSINode was read."""
     unlimited: frozenset[str]
+    """CSI drivers that have no attach limit on any node, so that nothing counts their volumes."""
     node_constraints_of: dict[
         tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints
     ] = field(default_factory=dict)
+    """Node constraints with volume topologies, by both: pods of one template share one object."""
+
+    @staticmethod
+    def of(
+        nodes: Sequence[Node],
+        pods: ClusterPods,
+        claims: Iterable[Claim],
+        volumes: Iterable[Volume],
+        csi_nodes: Iterable[CsiNode],
+    ) -> "VolumeLookup":
+        """Index the volumes of a cluster, and count the pods that use each of them."""
+        drivers = {csi_node.name: csi_node.limits for csi_node in csi_nodes}
+        limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
+        using = [pod for pod in pods.special if pod.unsupported]
+        return VolumeLookup(
+            claims={claim.key: claim for claim in claims},
+            volumes={volume.name: volume for volume in volumes},
+            users=Counter(
+                f"{pod.namespace}/{claim.name}"
+                for pod in using
+                for claim in pod.disruption_facts.claims
+            ),
+            disk_users=Counter(
+                (disk.driver, disk.handle, disk.read_only)
+                for pod in using
+                for disk in pod.disruption_facts.disks
+                if not disk.fault
+            ),
+            attach_limits=limits,
+            limits_known=bool(drivers),
+            unlimited=_unlimited(nodes, limits),
+        )
+
+    def attached(self, attachments: Iterable[Attachment]) -> Mapping[str, frozenset[Disk]]:
+        """Return by node the volumes that VolumeAttachments name and kube-scheduler counts.
+
+        Source: getNodeVolumeAttachmentInfo of NodeVolumeLimits. It ignores attachments of volumes
+        that do not exist or are no CSI volumes.
+        """
+        by_node: dict[str, set[Disk]] = {}
+        for attachment in attachments:
+            driver, volume = attachment.driver, self.volumes.get(attachment.volume)
+            if driver and driver not in self.unlimited and volume and volume.disk is not None:
+                by_node.setdefault(attachment.node, set()).add(Disk(driver, volume.disk.handle))
+        return {node: frozenset(disks) for node, disks in by_node.items()}
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with the properties of its volumes, as far as they are known."""

@@ -26,8 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from core.cluster.default_spread import DefaultSpread
-from core.cluster.read_options import ReadOptions
-from core.cluster.schedulers import KNOWN
+from core.cluster.read_options import KNOWN_SCHEDULERS, ReadOptions
 from core.config.budgets import Budgets, CapacityBuffers
 from core.config.drain import DrainConfig, Eviction
 from core.config.prices import PRICES_MAX, MinSavings, Price
@@ -276,7 +275,7 @@ class Config:
     (docs/how-it-works.md)."""
     schedulers: Annotated[
         tuple[Annotated[str, SCHEDULER_NAME], ...], BoundedList(SCHEDULERS_MAX, "that are names")
-    ] = KNOWN
+    ] = KNOWN_SCHEDULERS
     """Schedulers that use kube-scheduler's own filters, such as profiles of the cluster's
     kube-scheduler. Scores do not matter. Pods of other schedulers are not movable. A configured
     list replaces the default, so it must include `default-scheduler`."""

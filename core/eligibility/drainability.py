@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 from core.marks.wellknown import DO_NOT_DISRUPT_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET, Pod, goes_by_cost
 from core.model.reason import Blocker, Reason, Timed
-from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET, goes_by_cost
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"

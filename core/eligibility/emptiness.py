@@ -18,8 +18,7 @@ from core.model.cluster import Cluster
 from core.model.cost import gpus
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import DEVICES_FIELD, Pod
-from core.model.workload import DAEMON_SET, STATEFUL_SET
+from core.model.pod import DAEMON_SET, DEVICES_FIELD, STATEFUL_SET, Pod
 
 
 def occupying(

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
-from core.marks.mark import OPT_OUT_ANNOTATIONS, opt_out_annotation
+from core.eligibility.ordinary_node import OrdinaryNode
+from core.marks.mark import opt_out_annotation
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.node import Node
 from core.model.node_lifecycle import why_leaving, why_unready
@@ -137,42 +138,25 @@ NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Answer]], ...]] = (
         lambda node: f"the Node cannot be read: {node.unreadable}" if node.unreadable else None,
     ),
 )
+"""The rules. To add one, write a function of the node, and its entry here.
+
+It must depend on the node alone: which nodes need no rule is derived from what the rules read."""
 REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in NODE_RULES))))
 """Reasons in the order of their output."""
 
 
-_LABELS: Final = frozenset(
-    (REMOVAL_DISABLED, *CONTROL_PLANE_LABELS, *(key for key, _ in CONTROL_PLANE_ROLES))
-)
-"""All labels that the rules read."""
-
-
-def _surely_eligible(node: Node) -> bool:
-    """Return whether no rule can apply to the node; a quick check, True for most nodes."""
-    usual = node.ready and not (
-        node.taints
-        or node.unschedulable
-        or node.suspended
-        or node.deleting
-        or node.virtual
-        or node.unreadable
-    )
-    return (
-        usual
-        and OPT_OUT_ANNOTATIONS.isdisjoint(node.annotations)
-        and _LABELS.isdisjoint(node.labels)
-    )
+_ORDINARY_NODE: Final = OrdinaryNode(rule for _, rule in NODE_RULES)
 
 
 def node_blockers(node: Node) -> list[Blocker]:
     """Return every reason against the node's removal that lies in the Node object."""
-    if _surely_eligible(node):
+    if _ORDINARY_NODE.matches(node):
         return []
-    verdicts = ((reason, rule(node)) for reason, rule in NODE_RULES)
+    answers = ((reason, rule(node)) for reason, rule in NODE_RULES)
     return [
-        Blocker(reason, found)
-        if isinstance(found, str)
-        else Blocker(reason, found[0], None, found[1])
-        for reason, found in verdicts
-        if found is not None
+        Blocker(reason, answer)
+        if isinstance(answer, str)
+        else Blocker(reason, answer[0], None, answer[1])
+        for reason, answer in answers
+        if answer is not None
     ]

@@ -14,8 +14,7 @@ from core.marks.wellknown import KARPENTER_LABEL
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import EXPENDABLE_BELOW, Pod
-from core.model.workload import REPLICA_SET
+from core.model.pod import EXPENDABLE_BELOW, REPLICA_SET, Pod
 
 TYPICAL: Final = "typical"
 """Class of the pods for which `is_typical` returns True."""

@@ -24,9 +24,8 @@ from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import by_namespace_in_turns
 from core.model.constraints import NodeConstraints, names_node, without_volumes
 from core.model.now import Now
-from core.model.pod import CLAIMS_FIELD, Pod
+from core.model.pod import CLAIMS_FIELD, JOB, KEEPERS, Pod, Workload, workload_of
 from core.model.resources import Resources
-from core.model.workload import JOB, KEEPERS, Workload, workload_of
 from core.placement.node_order import dominant_share
 
 BUCKETS_PER_WINDOW: Final = 5

@@ -1,8 +1,13 @@
-"""Keep a leader's state between reconciliations, and derive the current rate limits from it."""
+"""Keep a leader's state between reconciliations, and derive the current rate limits from it.
 
-from collections.abc import Collection, Iterable, Mapping
+Each part of the state is immutable. It compares times through core.model.now.Now, which records
+when the next answer changes. So the leader knows when a part will change although the cluster does
+not.
+"""
+
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from core.engine.arrivals import Arrivals, Counts, expected_pods
 from core.engine.maintenance_gate import Beginning, may_begin
@@ -10,23 +15,67 @@ from core.engine.no_schedule import RecentReasons
 from core.engine.peak import Peak, RecentTemplates
 from core.engine.placement_hints import Hints
 from core.engine.provisioning_time import AddedNodes, ProvisioningTimes
-from core.engine.reach_keys import ReachKeys, renamed
+from core.engine.reach_keys import ReachKeys, RenamedKeys, renamed
 from core.engine.reserve_hysteresis import ReserveHits
 from core.engine.snapshot import ClusterSnapshot
-from core.engine.state import LastSeen, RememberedState
 from core.engine.unschedulable import feasible_unschedulable
 from core.marks.mark import Mark, backoffs
 from core.model.cluster import Cluster
 from core.model.now import Now
+from core.model.pod import runs_to_completion
 from core.model.resources import Resources
-from core.model.workload import runs_to_completion
 from core.placement.usable_capacity import Amount
+
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 REFUSED_SECONDS: Final = 60
 """Minimum time for which a node is skipped after a write of its mark failed.
 
 If a NoSchedule mark cannot be removed, this is also the maximum, because pods may be Pending
 because of the mark."""
+
+
+@runtime_checkable
+class RememberedState(Protocol[Seen_contra]):
+    """A part of the state that changes with time, or that is stored by the keys of reaches."""
+
+    def observe(self, seen: Seen_contra, now: Now) -> Self:
+        """Return the state after a reconciliation that has *seen* this value."""
+
+    def unchanged(self, now: Now) -> Self:
+        """Return the state after a skipped reconciliation, in which the cluster was unchanged."""
+
+    def renamed(self, keys: RenamedKeys) -> Self:
+        """Return the state with the previous keys of reaches replaced by the current ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """Time at which each existing node was last in one situation, such as protected."""
+
+    at: Mapping[str, int] = field(default_factory=dict)
+    """Time of the last reconciliation that saw each node in the situation, unix seconds."""
+    current: frozenset[str] = frozenset()
+    """Nodes that were in the situation in the last reconciliation."""
+
+    def observe(self, seen: tuple[Collection[str], Container[str]], now: Now) -> Self:
+        """Return the state after a reconciliation.
+
+        *seen*: names of the nodes in the situation, and of all nodes.
+        """
+        current, nodes = seen
+        known = {name: now.capped(at) for name, at in self.at.items() if name in nodes}
+        return replace(
+            self, at=known | dict.fromkeys(current, now.seconds), current=frozenset(current)
+        )
+
+    def unchanged(self, now: Now) -> Self:
+        """Set the time of the current nodes to *now*, after a skipped reconciliation."""
+        return replace(self, at={**self.at, **dict.fromkeys(self.current, now.seconds)})
+
+    def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002
+        """Return the state itself, because it contains no keys of reaches."""
+        return self
 
 
 class FailedWrite(NamedTuple):
@@ -77,11 +126,12 @@ class LeaderState:
     recent_marks: Mapping[str, RecordedMark] = field(default_factory=dict)
     """Marks by node: those that exist, and those set within the window."""
     failed_writes: Mapping[str, FailedWrite] = field(default_factory=dict)
-    """Nodes on which a write failed, by name."""
+    """Nodes on which a write failed recently, by name."""
     marked_before: frozenset[str] = frozenset()
     """Nodes that had a mark in the last reconciliation."""
     last_mark_at: int | None = None
-    """Time of the last mark, or of the last release of a node that did not empty, unix seconds."""
+    """Time at which a mark was last set, or removed because its node did not empty in time, unix
+    seconds."""
     peak: Peak = field(default_factory=Peak)
     """Highest requests within `stabilizationWindow`, by reach."""
     recent_templates: RecentTemplates = field(default_factory=RecentTemplates)
@@ -98,7 +148,7 @@ class LeaderState:
     provisioning_times: ProvisioningTimes = field(default_factory=ProvisioningTimes)
     """Time that new nodes take until pods run on them."""
     reserve_hits: ReserveHits = field(default_factory=ReserveHits)
-    """Nodes that the reserve needed again after they had been released to the autoscaler."""
+    """Nodes that the reserve needed again after Ebb had allowed their scale-down."""
     last_protected: LastSeen = field(default_factory=LastSeen)
     """Time at which each unmarked node was last protected from scale-down."""
     last_reserved: LastSeen = field(default_factory=LastSeen)
@@ -108,25 +158,30 @@ class LeaderState:
     emptied first (core.engine.scale_in_targets)."""
 
     def expected_pods(self, total: Resources, now: Now) -> Counts:
-        """Return the pods to reserve room for; *total*: allocatable resources of all nodes."""
+        """Return by shape how many pods to reserve room for.
+
+        *total*: allocatable resources of all nodes.
+        """
         return expected_pods(self.arrivals, total, now, self.provisioning_times.seconds)
 
-    def with_reach_keys(self, words: ReachKeys) -> "LeaderState":
-        """Return the state with the previous keys of reaches replaced by the current ones."""
-        keys = renamed(self.reach_keys, words)
+    def with_reach_keys(self, reach_keys: ReachKeys) -> "LeaderState":
+        """Return the state with the previous keys of reaches replaced by *reach_keys*."""
+        keys = renamed(self.reach_keys, reach_keys)
         states = self._states() if keys else {}
         return replace(
-            self, reach_keys=words, **{name: one.renamed(keys) for name, one in states.items()}
+            self,
+            reach_keys=reach_keys,
+            **{name: part.renamed(keys) for name, part in states.items()},
         )
 
     def unchanged(self, now: Now) -> "LeaderState":
-        """Return the state after a skipped reconciliation: the cluster had not changed."""
-        states = {name: one.unchanged(now) for name, one in self._states().items()}
+        """Return the state after a skipped reconciliation, in which the cluster was unchanged."""
+        states = {name: part.unchanged(now) for name, part in self._states().items()}
         return replace(self, last_reconciliation_at=now.seconds, **states)
 
     def _states(self) -> dict[str, Any]:
         """Return by field name the parts that may change with time or with the keys of reaches."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
             name: value for name, value in values.items() if isinstance(value, RememberedState)
         }
@@ -134,7 +189,7 @@ class LeaderState:
     def with_kept_nodes(
         self, protected: Collection[str], reserved: Collection[str], now: Now
     ) -> "LeaderState":
-        """Return the state after a plan that protects *held* and reserves *reserved* nodes."""
+        """Record that the plan of this reconciliation protects and reserves these nodes."""
         return replace(
             self,
             last_protected=self.last_protected.observe((protected, self.node_uids), now),
@@ -150,23 +205,29 @@ class LeaderState:
         *max_seconds*. Failures of nodes that are skipped already do not count.
         """
         nodes -= self.skipped_until(now).keys()
-        refused = dict(self.failed_writes)
+        failures = dict(self.failed_writes)
         for name in nodes:
-            times = refused[name].times if name in refused else 0
+            times = failures[name].times if name in failures else 0
             seconds = REFUSED_SECONDS
             if name not in self.marked_before:
                 times += 1
                 seconds = max(unneeded_time_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
-            refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
+            failures[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
         # Their unneeded time restarts, and empty nodes are skipped too. Otherwise a user who can
         # make the API server reject every write on some nodes could have each reconciliation try
         # these nodes before all others.
-        return replace(self.without_candidates(nodes), failed_writes=refused) if nodes else self
+        return replace(self.without_candidates(nodes), failed_writes=failures) if nodes else self
 
     def skipped_until(self, now: Now) -> Mapping[str, int]:
-        """Return the nodes whose last write failed, and when the backoff ends (unix seconds)."""
-        left = self.failed_writes.items()
-        return {name: one.until for name, one in left if now.before(one.until)}
+        """Return by node when the backoff after its last failed write ends, unix seconds.
+
+        Nodes whose backoff has ended are absent.
+        """
+        return {
+            name: failure.until
+            for name, failure in self.failed_writes.items()
+            if now.before(failure.until)
+        }
 
     def without_candidates(self, nodes: frozenset[str]) -> "LeaderState":
         """Return the state in which the unneeded time of these nodes restarts."""
@@ -216,15 +277,19 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
     """Return the state after a reconciliation that has taken this snapshot, before its plan."""
     cluster, config = snapshot.cluster, snapshot.config
     budgets = config.budgets
-    nodes = {node.name: node.uid or state.node_uids.get(node.name, "") for node in cluster.nodes}
-    new = _new(state, cluster, nodes)
-    words = ReachKeys.of([node.name for node in snapshot.node_order.nodes], snapshot.reaches.all)
-    state = state.with_reach_keys(words).without_candidates(new)
-    waiting = _waiting(state, snapshot)
-    open_to_all = {
-        name for name, one in snapshot.marks.items() if one.mark is not Mark.NO_SCHEDULE
+    node_uids = {
+        node.name: node.uid or state.node_uids.get(node.name, "") for node in cluster.nodes
     }
-    may_refuse = nodes.keys() - new - open_to_all
+    added = _added_nodes(state, cluster, node_uids)
+    reach_keys = ReachKeys.of(
+        [node.name for node in snapshot.node_order.nodes], snapshot.reaches.all
+    )
+    state = state.with_reach_keys(reach_keys).without_candidates(added)
+    pending_pods = _pending_pods(state, snapshot)
+    with_prefer_no_schedule = {
+        name for name, mark in snapshot.marks.items() if mark.mark is not Mark.NO_SCHEDULE
+    }
+    may_have_failed_write = node_uids.keys() - added - with_prefer_no_schedule
     window_seconds = budgets.stabilization_window_seconds
     return replace(
         state,
@@ -234,92 +299,97 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
         candidates=state.candidates if state.policy in {"", config.policy} else {},
         policy=config.policy,
         last_reconciliation_at=now.seconds,
-        node_uids=nodes,
-        node_added_at=now.seconds if new else _added(state, cluster, now),
-        pending_pods=waiting,
-        pod_pending_at=state.pod_pending_at if waiting <= state.pending_pods else now.seconds,
-        recent_marks=_marked(state, snapshot, now),
+        node_uids=node_uids,
+        node_added_at=now.seconds if added else _node_added_at(state, cluster, now),
+        pending_pods=pending_pods,
+        pod_pending_at=state.pod_pending_at if pending_pods <= state.pending_pods else now.seconds,
+        recent_marks=_recent_marks(state, snapshot, now),
         failed_writes={
-            name: one
-            for name, one in state.failed_writes.items()
-            if name in may_refuse and now.before(one.until + budgets.backoff.max_seconds)
+            name: failure
+            for name, failure in state.failed_writes.items()
+            if name in may_have_failed_write
+            and now.before(failure.until + budgets.backoff.max_seconds)
         },
         marked_before=frozenset(snapshot.marks),
-        last_mark_at=_paced(state, snapshot, now),
+        last_mark_at=_last_mark_at(state, snapshot, now),
         peak=state.peak.observe((snapshot.demand(), window_seconds), now),
         recent_templates=state.recent_templates.observe((snapshot.reaches, window_seconds), now),
         arrivals=state.arrivals.observe(snapshot, now),
-        provisioning_times=state.provisioning_times.observe(AddedNodes(snapshot, new), now),
+        provisioning_times=state.provisioning_times.observe(AddedNodes(snapshot, added), now),
     )
 
 
-def _new(state: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
-    """Return the nodes that were added since the last reconciliation; none in the first one."""
+def _added_nodes(
+    state: LeaderState, cluster: Cluster, node_uids: Mapping[str, str]
+) -> frozenset[str]:
     if state.first_reconciliation_at is None:
         return frozenset()
     # Virtual nodes come with every pod, so they are no scale-up. Neither is a node that stops
     # being virtual, because its kubelet could change that at will.
     machines = (node.name for node in cluster.nodes if not node.virtual)
     return frozenset(
-        name for name in machines if state.node_uids.get(name) not in ("", nodes[name])
+        name for name in machines if state.node_uids.get(name) not in ("", node_uids[name])
     )
 
 
-def _marked(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> dict[str, RecordedMark]:
+def _recent_marks(
+    state: LeaderState, snapshot: ClusterSnapshot, now: Now
+) -> dict[str, RecordedMark]:
     """Return the existing marks, and removed marks that were set within `budgets.window`."""
     budgets = snapshot.config.budgets
-    marked = {
+    marks = {
         name: mark
         for name, mark in state.recent_marks.items()
         if now.before(mark.since + budgets.window_seconds)
     }
     for name, mark in snapshot.marks.items():
-        known = state.recent_marks.get(name) if name in state.marked_before else None
+        earlier = state.recent_marks.get(name) if name in state.marked_before else None
         # A kubelet, or a leader whose clock was ahead, may have written the time. So a mark keeps
         # the time of the first reconciliation that saw it, and can use up the window only once.
-        since = known.since if known else max(mark.since, state.last_reconciliation_at)
+        since = earlier.since if earlier else max(mark.since, state.last_reconciliation_at)
         pool = budgets.pool_of(snapshot.node_order.nodes[snapshot.node_order.ids[name]].labels)
-        marked[name] = RecordedMark(
+        marks[name] = RecordedMark(
             now.capped(since), pool.name if pool else "", snapshot.reaches_node(name)
         )
-    return marked
+    return marks
 
 
-def _waiting(state: LeaderState, snapshot: ClusterSnapshot) -> frozenset[str]:
+def _pending_pods(state: LeaderState, snapshot: ClusterSnapshot) -> frozenset[str]:
     """Return the unschedulable pods that some node admits, or admitted while they were pending."""
-    waiting, taint_key = snapshot.unschedulable_pods, snapshot.config.taint_key
-    feasible = feasible_unschedulable(snapshot.cluster, taint_key, waiting)
-    found = frozenset(pod.key for pod in feasible)
-    if found >= state.pending_pods:
-        return found
-    return found | state.pending_pods.intersection(pod.key for pod in waiting)
+    unschedulable, taint_key = snapshot.unschedulable_pods, snapshot.config.taint_key
+    admitted = feasible_unschedulable(snapshot.cluster, taint_key, unschedulable)
+    feasible = frozenset(pod.key for pod in admitted)
+    if feasible >= state.pending_pods:
+        return feasible
+    return feasible | state.pending_pods.intersection(pod.key for pod in unschedulable)
 
 
-def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
-    """Return when the last node was added."""
+def _node_added_at(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
     if state.first_reconciliation_at is not None:
         return state.node_added_at
     # Only the first reconciliation reads the creation times, which the clock of the API server
     # sets. Later reconciliations see nodes being added.
-    made = (node.created_seconds for node in cluster.nodes if not node.virtual)
-    return max((now.capped(at) for at in made if at is not None), default=None)
+    created = (node.created_seconds for node in cluster.nodes if not node.virtual)
+    return max((now.capped(at) for at in created if at is not None), default=None)
 
 
-def _paced(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | None:
+def _last_mark_at(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | None:
     """Return when the last mark was set, or removed because its node did not empty in time."""
     first = state.first_reconciliation_at is None
     # A node's kubelet may write the annotations that contain the times, but not the mark. So the
     # times are read only in the first reconciliation, and later on nodes whose mark was set or
     # removed since the last reconciliation. A kubelet can neither stop the controller for longer
     # than the interval nor hide a mark from it.
-    new = snapshot.marks.keys() - state.marked_before
-    found = [max(snapshot.marks[name].since, state.last_reconciliation_at) for name in new]
-    rules = snapshot.config.budgets.backoff
-    for name, one in backoffs(snapshot.cluster.nodes).items():
+    newly_marked = snapshot.marks.keys() - state.marked_before
+    times = [
+        max(snapshot.marks[name].since, state.last_reconciliation_at) for name in newly_marked
+    ]
+    settings = snapshot.config.budgets.backoff
+    for name, backoff in backoffs(snapshot.cluster.nodes).items():
         if name not in snapshot.marks and (first or name in state.marked_before):
-            found.append(one.until - rules.seconds(one.times))
+            times.append(backoff.until - settings.seconds(backoff.times))
     known = [] if state.last_mark_at is None else [state.last_mark_at]
-    return max((*known, *map(now.capped, found)), default=None)
+    return max((*known, *map(now.capped, times)), default=None)
 
 
 def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> RateLimits:
@@ -331,7 +401,7 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
         if now.before(mark.since + budgets.window_seconds)
     ]
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
-    found = backoffs(snapshot.cluster.nodes).items()
+    node_backoffs = backoffs(snapshot.cluster.nodes).items()
     return RateLimits(
         beginning=may_begin(snapshot.config, now),
         cooling_until=_end(state.node_added_at, cooldown.delay_after_add_seconds, now),
@@ -339,7 +409,9 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
         mark_interval_until=_end(state.last_mark_at, budgets.mark_interval_seconds, now),
         window_ends=_window_ends(marks, budgets.window_seconds),
         reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
-        backing_off={name: one.until for name, one in found if holds(one.until, now)},
+        backing_off={
+            name: backoff.until for name, backoff in node_backoffs if holds(backoff.until, now)
+        },
         failed_writes=state.skipped_until(now),
         old_jobs=_old_jobs(snapshot, now),
         peak_excess=state.peak.beyond_current(),
@@ -347,7 +419,6 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
 
 
 def _old_jobs(snapshot: ClusterSnapshot, now: Now) -> Mapping[str, str]:
-    """Return by unmarked node a pod that runs to completion and is older than `maxJobAge`."""
     age_seconds = snapshot.config.max_job_age_seconds
     if age_seconds is None:
         return {}
@@ -365,16 +436,14 @@ def _old_jobs(snapshot: ClusterSnapshot, now: Now) -> Mapping[str, str]:
 
 
 def _window_ends(marks: Iterable[RecordedMark], window_seconds: int) -> Ends:
-    """Return the times at which marks leave the window, by pool and for the cluster."""
-    found: dict[str, list[int]] = {"": []}
+    ends_by_pool: dict[str, list[int]] = {"": []}
     for mark in marks:
         for pool in {"", mark.pool}:
-            found.setdefault(pool, []).append(mark.since + window_seconds)
-    return {pool: tuple(sorted(ends)) for pool, ends in found.items()}
+            ends_by_pool.setdefault(pool, []).append(mark.since + window_seconds)
+    return {pool: tuple(sorted(ends)) for pool, ends in ends_by_pool.items()}
 
 
 def _end(since: int | None, seconds: int, now: Now) -> int | None:
-    """Return the end of a period that began at *since*, or None if it has ended or never began."""
     return None if since is None or now.reached(since + seconds) else since + seconds
 
 

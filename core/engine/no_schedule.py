@@ -20,22 +20,21 @@ from core.model.constraints import NodeConstraints, PodConstraints, without_volu
 from core.model.humanize import timestamp
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import TOPOLOGY_FIELD, Pod
+from core.model.pod import DAEMON_SET, TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from core.model.workload import DAEMON_SET
 from core.placement.inter_pod import PodTopology
 from core.placement.matching import selects, tolerates
 from core.placement.node_classes import NodeClasses
 
 PAUSE_SECONDS: Final = 300
-"""Time for which a mark stays PreferNoSchedule after the last reason has ended. The scheduler
-retries every pending pod within this time, and marks must not change with every pod."""
+"""Time for which a mark stays PreferNoSchedule after the last reason has ended, seconds. The
+scheduler retries every pending pod within this time, and marks must not change with every pod."""
 SHAPES_MAX: Final = 256
 """Maximum number of pod shapes that a rule checks. If there are more, all marks stay
 PreferNoSchedule."""
-LOOKS_MAX: Final = 4096
-"""Maximum number of pod sizes that the preemption check tries in a reconciliation. The marks that
+PREEMPTION_CHECKS_MAX: Final = 4096
+"""Maximum number of pod sizes that the preemption rule checks in a reconciliation. The marks that
 are not checked stay PreferNoSchedule."""
 _COMMON: Final = ("cpu", "memory", "ephemeral-storage")
 
@@ -116,7 +115,7 @@ REASONS: Final = (
     NO_SCHEDULE_NEW_LEADER,
 )
 
-Against = Mapping[str, tuple[Blocker, ...]]
+NoScheduleBlockers = Mapping[str, tuple[Blocker, ...]]
 """Reasons against a NoSchedule mark, by marked node."""
 
 
@@ -129,49 +128,53 @@ class _Context(NamedTuple):
 
     cluster: Cluster
     marked: Sequence[Node]
-    """Marked nodes; Ebb's taint is left out of these Node objects."""
-    open: Sequence[tuple[Node, Resources]]
+    """Marked nodes, as Node objects without Ebb's taint. Numbers of nodes are positions here."""
+    unmarked: Sequence[tuple[Node, Resources]]
     """Unmarked schedulable nodes, each with its free resources."""
 
 
-def reasons_against(
-    snapshot: ClusterSnapshot, stuck: Iterable[tuple[Pod, str]] = (), new: Collection[str] = ()
+def blockers_by_node(
+    snapshot: ClusterSnapshot,
+    blocked_pods: Iterable[tuple[Pod, str]] = (),
+    to_mark: Collection[str] = (),
 ) -> dict[str, tuple[Blocker, ...]]:
-    """Return the reasons against a NoSchedule mark for every marked node.
+    """Return for every marked node the reasons against a NoSchedule mark on it, or an empty tuple.
 
-    *stuck*: Pending pods, and why a NoSchedule mark may keep them so (core.engine.unschedulable).
-    *new*: nodes that get a mark in this reconciliation, so that they count as marked for the
-    others.
+    *blocked_pods*: Pending pods that a NoSchedule mark may keep Pending, each with a message that
+    says why (core.engine.unschedulable). *to_mark*: nodes that get a mark in this reconciliation;
+    pods find no room on them, as on marked nodes.
     """
-    marks, used = snapshot.marks, snapshot.pod_index.requests
+    marks, requests = snapshot.marks, snapshot.pod_index.requests
     if not marks:
         return {}
-    found: dict[str, list[Blocker]] = {name: [] for name in marks}
     nodes = sorted(snapshot.node_order.nodes, key=lambda node: node.name)
-    unmarked = (node for node in nodes if node.name not in marks and node.name not in new)
     context = _Context(
         snapshot.cluster,
         [node for node in nodes if node.name in marks],
         [
-            (n, n.allocatable - used[n.name])
-            for n in unmarked
-            if n.name not in snapshot.unschedulable_nodes
+            (node, node.allocatable - requests[node.name])
+            for node in nodes
+            if node.name not in marks
+            and node.name not in to_mark
+            and node.name not in snapshot.unschedulable_nodes
         ],
     )
-    pods = snapshot.cluster.pods
-    daemons = [pod for pod in pods if pod.owner_kind == DAEMON_SET and pod.node in marks]
+    daemon_pods = [
+        pod for pod in snapshot.cluster.pods if pod.owner_kind == DAEMON_SET and pod.node in marks
+    ]
+    blockers: dict[str, list[Blocker]] = {name: [] for name in marks}
     for name, blocker in chain(
-        _daemon_sets_without_toleration(snapshot, daemons),
+        _daemon_sets_without_toleration(snapshot, daemon_pods),
         _under_kueue(snapshot),
-        _daemon_sets_without_pod(snapshot, context, daemons),
-        _closed_domains(context),
+        _daemon_sets_without_pod(snapshot, context, daemon_pods),
+        _last_nodes_of_spread_domains(context),
         _separated_from_affinity(context),
-        _blocking_pending_pods(context, stuck),
+        _admitting_blocked_pods(context, blocked_pods),
         _causing_preemption(context),
     ):
-        if name in found:
-            found[name].append(blocker)
-    return {name: tuple(blockers) for name, blockers in found.items()}
+        if name in blockers:
+            blockers[name].append(blocker)
+    return {name: tuple(of_node) for name, of_node in blockers.items()}
 
 
 LASTING: Final = (NO_SCHEDULE_DAEMONSET, NO_SCHEDULE_DAEMONSET_WAITS, NO_SCHEDULE_KUEUE)
@@ -197,156 +200,167 @@ class RecentReasons:
         """
         message = "a new leader does not know why the mark was PreferNoSchedule"
         blocker = Blocker(NO_SCHEDULE_NEW_LEADER, message)
-        soft = (name for name, one in marks.items() if one.mark is Mark.PREFER_NO_SCHEDULE)
-        return RecentReasons(dict.fromkeys(soft, (now.seconds, blocker)))
+        names = (name for name, mark in marks.items() if mark.mark is Mark.PREFER_NO_SCHEDULE)
+        return RecentReasons(dict.fromkeys(names, (now.seconds, blocker)))
 
-    def observe(self, seen: Against, now: Now) -> "RecentReasons":
-        """Return the state after a reconciliation that has found these reasons."""
+    def observe(self, seen: NoScheduleBlockers, now: Now) -> "RecentReasons":
+        """Return the state after a reconciliation; *seen*: the reasons that apply in it."""
         kept = {
             name: (now.capped(at), blocker)
             for name, (at, blocker) in self.last.items()
             if name in seen and now.before(at + PAUSE_SECONDS)
         }
-        found = {
+        current = {
             name: (now.seconds, blocker)
             for name, blockers in seen.items()
             for blocker in blockers
             if blocker.reason not in LASTING
         }
-        return RecentReasons(kept | found, frozenset(found))
+        return RecentReasons(kept | current, frozenset(current))
 
     def unchanged(self, now: Now) -> "RecentReasons":
-        """Return the state after a skipped reconciliation."""
-        found = {name: (now.seconds, self.last[name][1]) for name in self.current}
-        return replace(self, last={**self.last, **found})
+        """Set the time of the current reasons to *now*, after a skipped reconciliation."""
+        current = {name: (now.seconds, self.last[name][1]) for name in self.current}
+        return replace(self, last={**self.last, **current})
 
     def renamed(self, keys: RenamedKeys) -> "RecentReasons":  # noqa: ARG002
         """Return the state itself, because it contains no keys of reaches."""
         return self
 
-    def merged_with(self, found: Against) -> dict[str, tuple[Blocker, ...]]:
-        """Return the reasons in *found*, and those that ended less than PAUSE_SECONDS ago."""
-        added = dict(found)
+    def merged_with(self, blockers: NoScheduleBlockers) -> dict[str, tuple[Blocker, ...]]:
+        """Return *blockers*, and for each node its reason that ended recently.
+
+        A reason ended recently if less than PAUSE_SECONDS have passed since.
+        """
+        merged = dict(blockers)
         # Whether a reason has ended depends on `current`, not on the time: two reconciliations may
         # run in the same second.
-        for name in self.last.keys() & found.keys() - self.current:
+        for name in self.last.keys() & blockers.keys() - self.current:
             at, blocker = self.last[name]
             text = f"{blocker.message}; last seen {timestamp(at)}"
             ended = blocker._replace(text=text, until=at + PAUSE_SECONDS)
-            added[name] = (*added[name], ended)
-        return added
+            merged[name] = (*merged[name], ended)
+        return merged
 
 
 def _daemon_sets_without_toleration(
-    snapshot: ClusterSnapshot, daemons: Iterable[Pod]
+    snapshot: ClusterSnapshot, daemon_pods: Iterable[Pod]
 ) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes with pods of DaemonSets that do not tolerate the taint.
-
-    *daemons*: pods of DaemonSets on marked nodes.
-    """
     key = snapshot.config.taint_key
     taints = {
-        n.name: no_schedule_taint(n, key)
-        for n in snapshot.cluster.nodes
-        if n.name in snapshot.marks
+        node.name: no_schedule_taint(node, key)
+        for node in snapshot.cluster.nodes
+        if node.name in snapshot.marks
     }
-    for pod in daemons:
-        node = pod.node or ""
-        taint = taints[node]
+    for pod in daemon_pods:
+        name = pod.node or ""
+        taint = taints[name]
         if not any(
             tolerates(toleration, taint) for toleration in pod.node_constraints.tolerations
         ):
             message = f"DaemonSet {pod.owner_name} does not tolerate the taint {key}"
-            yield node, Blocker(NO_SCHEDULE_DAEMONSET, message, pod.key, key)
+            yield name, Blocker(NO_SCHEDULE_DAEMONSET, message, pod.key, key)
 
 
 def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes with pods whose node Kueue has chosen, each with one such pod.
+    """Yield the marked nodes with pods that Kueue has placed, each with one such pod.
 
-    Such a node is not removable, so Ebb removes its mark. Until then the mark must not become
-    NoSchedule.
     Source: the feature gate TASReplaceNodeOnNodeTaints of kubernetes-sigs/kueue.
     """
+    # Such a node is not removable, so Ebb removes its mark. Until then the mark must not become
+    # NoSchedule.
     pods = {
         pod.node: pod
         for pod in snapshot.pod_index.unevaluable
         if pod.node in snapshot.marks and TOPOLOGY_FIELD in pod.unsupported
     }
-    for name, pod in sorted(pods.items(), key=lambda one: one[1].key):
+    for name, pod in sorted(pods.items(), key=lambda entry: entry[1].key):
         yield name or "", Blocker(NO_SCHEDULE_KUEUE, "Kueue has put a pod on the node", pod.key)
 
 
 def _daemon_sets_without_pod(
-    snapshot: ClusterSnapshot, context: _Context, daemons: Iterable[Pod]
+    snapshot: ClusterSnapshot, context: _Context, daemon_pods: Iterable[Pod]
 ) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes without a pod of a DaemonSet that does not tolerate the taint.
 
     The DaemonSet controller creates no pod for a node with a NoSchedule taint that the pod does
     not tolerate. When the mark becomes PreferNoSchedule, the controller creates the pod, and
-    NO_SCHEDULE_DAEMONSET applies. *daemons*: pods of DaemonSets on marked nodes.
+    NO_SCHEDULE_DAEMONSET applies. *daemon_pods*: pods of DaemonSets on marked nodes.
     """
     key = snapshot.config.taint_key
     # The value of the taint is the time of the mark, which no toleration can name in advance.
     taint = no_schedule_taint(context.marked[0], key)
-    waiting = [
-        one
-        for one in context.cluster.daemon_sets
-        if not any(tolerates(toleration, taint) for toleration in one.node_constraints.tolerations)
+    intolerant = [
+        daemon_set
+        for daemon_set in context.cluster.daemon_sets
+        if not any(
+            tolerates(toleration, taint) for toleration in daemon_set.node_constraints.tolerations
+        )
     ]
-    if not waiting:
+    if not intolerant:
         return
-    all_constraints = {one.node_constraints: None for one in waiting}
+    all_constraints = {daemon_set.node_constraints: None for daemon_set in intolerant}
     too_many = len(all_constraints) > SHAPES_MAX
     classes = NodeClasses(context.marked, () if too_many else all_constraints)
-    there = {(pod.node, pod.namespace, pod.owner_name) for pod in daemons}
-    left = set(range(len(context.marked)))  # one reason for each node is enough
-    for one in waiting:
-        admitting = left if too_many else left.intersection(classes.allowing(one.node_constraints))
+    existing = {(pod.node, pod.namespace, pod.owner_name) for pod in daemon_pods}
+    unblocked = set(range(len(context.marked)))  # one reason for each node is enough
+    for daemon_set in intolerant:
+        admitting = (
+            unblocked
+            if too_many
+            else unblocked.intersection(classes.allowing(daemon_set.node_constraints))
+        )
         for number in sorted(admitting):
             node = context.marked[number]
-            if (node.name, one.namespace, one.name) not in there:
-                left.discard(number)
-                message = f"DaemonSet {one.key} has no pod there and does not tolerate {key}"
+            if (node.name, daemon_set.namespace, daemon_set.name) not in existing:
+                unblocked.discard(number)
+                message = (
+                    f"DaemonSet {daemon_set.key} has no pod there and does not tolerate {key}"
+                )
                 yield node.name, Blocker(NO_SCHEDULE_DAEMONSET_WAITS, message, None, key)
 
 
-def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
+def _last_nodes_of_spread_domains(context: _Context) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes in whose topology domain a spread pod would find no other node.
 
     PreferNoSchedule marks count too, because all nodes of a domain may get a NoSchedule mark in
     one reconciliation. Nodes that such pods cannot use anyway are ignored.
     """
-    keys: dict[str, dict[NodeConstraints, None]] = {}
+    constraints_by_key: dict[str, dict[NodeConstraints, None]] = {}
     # Compare objects before values: pods of one pod template share them, and hashing is slow.
-    spread = {
-        (id(p.pod_constraints), id(p.node_constraints)): p
-        for p in context.cluster.pods
-        if p.pod_constraints.spread
+    spread_pods = {
+        (id(pod.pod_constraints), id(pod.node_constraints)): pod
+        for pod in context.cluster.pods
+        if pod.pod_constraints.spread
     }
-    for pod in spread.values():
-        for one in pod.pod_constraints.spread:
+    for pod in spread_pods.values():
+        for constraint in pod.pod_constraints.spread:
             # With minDomains, a domain without nodes counts as one without pods.
-            if not one.honor_taints or one.min_domains > 1:
-                keys.setdefault(one.topology_key, {})[without_volumes(pod.node_constraints)] = None
-    every = dict.fromkeys(
-        node_constraints
-        for all_constraints in keys.values()
-        for node_constraints in all_constraints
+            if not constraint.honor_taints or constraint.min_domains > 1:
+                constraints_by_key.setdefault(constraint.topology_key, {})[
+                    without_volumes(pod.node_constraints)
+                ] = None
+    all_constraints = dict.fromkeys(chain.from_iterable(constraints_by_key.values()))
+    if len(all_constraints) > SHAPES_MAX:
+        constraints_by_key, all_constraints = {key: {} for key in constraints_by_key}, {}
+    classes, unmarked_classes = (
+        NodeClasses(nodes, all_constraints)
+        for nodes in (context.marked, [node for node, _ in context.unmarked])
     )
-    if len(every) > SHAPES_MAX:
-        keys, every = {key: {} for key in keys}, {}
-    classes, open_classes = (
-        NodeClasses(nodes, every) for nodes in (context.marked, [node for node, _ in context.open])
-    )
-    for key, all_constraints in sorted(keys.items()):
-        closed: set[int] = set() if all_constraints else set(range(len(context.marked)))
-        for node_constraints in all_constraints:
-            open_to = {
-                context.open[n][0].labels.get(key) for n in open_classes.allowing(node_constraints)
+    for key, constraints_of_key in sorted(constraints_by_key.items()):
+        # Without constraints there were too many to check, so every marked node is blocked.
+        blocked: set[int] = set() if constraints_of_key else set(range(len(context.marked)))
+        for node_constraints in constraints_of_key:
+            unmarked_domains = {
+                context.unmarked[number][0].labels.get(key)
+                for number in unmarked_classes.allowing(node_constraints)
             }
-            asked = classes.allowing(node_constraints)
-            closed |= {n for n in asked if context.marked[n].labels.get(key) not in open_to}
-        for number in sorted(closed):
+            blocked |= {
+                number
+                for number in classes.allowing(node_constraints)
+                if context.marked[number].labels.get(key) not in unmarked_domains
+            }
+        for number in sorted(blocked):
             node = context.marked[number]
             if (domain := node.labels.get(key)) is not None:
                 message = (
@@ -358,76 +372,77 @@ def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
 
 def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes with the only pods that satisfy other pods' required affinity."""
-    likes = _pods_with_affinity(context.cluster)
-    if not likes:
+    pods = _pods_with_affinity(context.cluster)
+    if not pods:
         return
-    marked, opened = context.marked, [node for node, _ in context.open]
-    if len(likes) > SHAPES_MAX:
+    marked, unmarked = context.marked, [node for node, _ in context.unmarked]
+    if len(pods) > SHAPES_MAX:
         blocker = Blocker(
             NO_SCHEDULE_AFFINITY,
             f"more than {SHAPES_MAX} distinct pod affinities, none was evaluated",
         )
         yield from ((node.name, blocker) for node in marked)
         return
-    known = {node.name for node in (*marked, *opened)}
-    nodes = (*marked, *opened, *(n for n in context.cluster.nodes if n.name not in known))
-    topology = PodTopology(context.cluster, nodes, likes)
-    classes, open_classes = (
-        NodeClasses(some, [pod.node_constraints for pod in likes]) for some in (marked, opened)
+    known = {node.name for node in (*marked, *unmarked)}
+    nodes = (*marked, *unmarked, *(n for n in context.cluster.nodes if n.name not in known))
+    topology = PodTopology(context.cluster, nodes, pods)
+    classes, unmarked_classes = (
+        NodeClasses(some, [pod.node_constraints for pod in pods]) for some in (marked, unmarked)
     )
-    for number, pod in enumerate(likes):
+    for number, pod in enumerate(pods):
         group = topology.group(number)
         if group is None or any(
-            group.finds_pods(len(marked) + there)
-            for there in open_classes.allowing(pod.node_constraints)
+            group.finds_pods(len(marked) + node)
+            for node in unmarked_classes.allowing(pod.node_constraints)
         ):
             continue
         message = f"a pod like {pod.key} has affinity to pods that run on no unmarked node"
-        for here in classes.allowing(pod.node_constraints):
-            if group.finds_pods(here):
-                yield marked[here].name, Blocker(NO_SCHEDULE_AFFINITY, message, pod.key)
+        for node in classes.allowing(pod.node_constraints):
+            if group.finds_pods(node):
+                yield marked[node].name, Blocker(NO_SCHEDULE_AFFINITY, message, pod.key)
 
 
 def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
-    """Return an unbound pod for each distinct required pod affinity."""
-    near = {
+    """Return for each distinct required pod affinity one pod that has it, without its node."""
+    # Compare objects before values: pods of one pod template share them, and hashing is slow.
+    pods = {
         (id(pod.pod_constraints), id(pod.node_constraints), id(pod.labels)): pod
         for pod in cluster.pods
         if pod.pod_constraints.near and not pod.stays_with_node
     }
-    classes: dict[object, Pod] = {}
-    for pod in near.values():
+    distinct: dict[object, Pod] = {}
+    for pod in pods.values():
         terms, node_constraints = pod.pod_constraints.near, without_volumes(pod.node_constraints)
-        own = all(selects(term.selector, pod) for term in terms)
-        alone = replace(
+        selects_itself = all(selects(term.selector, pod) for term in terms)
+        unbound = replace(
             pod,
             node=None,
             node_constraints=node_constraints,
             pod_constraints=PodConstraints(near=terms),
         )
-        classes.setdefault((terms, node_constraints, own), alone)
-    return list(classes.values())
+        distinct.setdefault((terms, node_constraints, selects_itself), unbound)
+    return list(distinct.values())
 
 
-def _blocking_pending_pods(
-    context: _Context, stuck: Iterable[tuple[Pod, str]]
+def _admitting_blocked_pods(
+    context: _Context, blocked_pods: Iterable[tuple[Pod, str]]
 ) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes that would admit one of the *stuck* pods, each with one of them."""
+    """Yield the marked nodes that would admit one of the pods, each with one of them."""
     shapes: dict[tuple[NodeConstraints, Resources], tuple[str, str]] = {}
-    for pod, message in stuck:
+    for pod, message in blocked_pods:
         if len(shapes) <= SHAPES_MAX:
             shapes.setdefault(shape(pod), (message, pod.key))
     classes = NodeClasses(context.marked, [node_constraints for node_constraints, _ in shapes])
-    left, too_many = set(range(len(context.marked))), len(shapes) > SHAPES_MAX
+    unblocked, too_many = set(range(len(context.marked))), len(shapes) > SHAPES_MAX
     for (node_constraints, requests), (message, key) in shapes.items():
-        asked = left.intersection(classes.allowing(node_constraints))
-        for number in sorted(left if too_many else _large_enough(context, asked, requests)):
-            left.discard(number)
+        admitting = unblocked.intersection(classes.allowing(node_constraints))
+        blocked = unblocked if too_many else _large_enough(context, admitting, requests)
+        for number in sorted(blocked):
+            unblocked.discard(number)
             yield context.marked[number].name, Blocker(NO_SCHEDULE_WAITING, message, key)
 
 
 def _large_enough(context: _Context, nodes: Iterable[int], requests: Resources) -> set[int]:
-    """Return the nodes whose allocatable resources hold the requests."""
     return {number for number in nodes if requests.fits_in(context.marked[number].allocatable)}
 
 
@@ -438,109 +453,122 @@ def _causing_preemption(context: _Context) -> Iterable[_NodeBlocker]:
     on an unmarked node. Only pods above the lowest priority count, since others cannot preempt.
     Pods that no marked node could hold are ignored: a NoSchedule mark changes nothing for them.
     """
-    shapes = _shapes(context.cluster)
-    if len(shapes) > SHAPES_MAX:
-        first = next(iter(next(iter(shapes.values())).values()))
+    pods_by_constraints = _preempting_pods(context.cluster)
+    if len(pods_by_constraints) > SHAPES_MAX:
+        first = next(iter(next(iter(pods_by_constraints.values())).values()))
         yield from _preemption_blockers(context, range(len(context.marked)), first)
         return
-    if not shapes:
+    if not pods_by_constraints:
         return
-    classes, open_classes = (
-        NodeClasses(nodes, shapes)
-        for nodes in (context.marked, [node for node, _ in context.open])
+    classes, unmarked_classes = (
+        NodeClasses(nodes, pods_by_constraints)
+        for nodes in (context.marked, [node for node, _ in context.unmarked])
     )
-    left, looks = set(range(len(context.marked))), 0
-    for node_constraints, alike in shapes.items():
-        rooms = [context.open[number][1] for number in open_classes.allowing(node_constraints)]
-        for pods in _ranked(alike.values()):
-            asked = left.intersection(classes.allowing(node_constraints))
-            for pod, takers in _largest_pods_by_node(context, asked, pods):
-                looks += 1
-                found = left if looks > LOOKS_MAX else takers
-                if found is left or (takers and not any(map(pod.requests.fits_in, rooms))):
-                    yield from _preemption_blockers(context, found, pod)
-                    left = left - found
+    unblocked, checks = set(range(len(context.marked))), 0
+    for node_constraints, pods_by_requests in pods_by_constraints.items():
+        free = [
+            context.unmarked[number][1] for number in unmarked_classes.allowing(node_constraints)
+        ]
+        for pods in _largest_first_by_resource(pods_by_requests.values()):
+            admitting = unblocked.intersection(classes.allowing(node_constraints))
+            for pod, nodes in _largest_pods_by_node(context, admitting, pods):
+                checks += 1
+                if checks > PREEMPTION_CHECKS_MAX:
+                    blocked = unblocked
+                elif nodes and not any(map(pod.requests.fits_in, free)):
+                    blocked = nodes
+                else:
+                    continue
+                yield from _preemption_blockers(context, blocked, pod)
+                unblocked = unblocked - blocked
 
 
 def _preemption_blockers(
     context: _Context, nodes: Iterable[int], pod: Pod
 ) -> Iterable[_NodeBlocker]:
-    """Yield a blocker for each of the nodes, about the pod that may preempt others."""
     message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt others"
     blocker = Blocker(NO_SCHEDULE_PREEMPTION, message, pod.key)
     yield from ((context.marked[number].name, blocker) for number in sorted(nodes))
 
 
 def _largest_pods_by_node(
-    context: _Context, asked: Collection[int], pods: Iterable[Pod]
+    context: _Context, nodes: Collection[int], pods: Iterable[Pod]
 ) -> Iterable[tuple[Pod, set[int]]]:
-    """Yield pods, each with the nodes among *asked* for which it is the first that fits.
+    """Yield pods, each with those of the nodes for which it is the first of *pods* that fits.
 
-    Pods that exceed the largest node in some resource are skipped.
+    Pods that exceed the largest remaining node in some resource are skipped.
     """
-    left, most = set(asked), None
+    remaining, largest = set(nodes), None
     for pod in pods:
-        if not left:
+        if not remaining:
             return
-        if most is None or pod.requests.fits_in(most):
-            takers = _large_enough(context, left, pod.requests)
-            left -= takers
-            most = _largest_amounts(context, left) if takers or most is None else most
-            yield pod, takers
+        if largest is None or pod.requests.fits_in(largest):
+            holding = _large_enough(context, remaining, pod.requests)
+            remaining -= holding
+            largest = (
+                _largest_amounts(context, remaining) if holding or largest is None else largest
+            )
+            yield pod, holding
 
 
 def _largest_amounts(context: _Context, nodes: Iterable[int]) -> Resources:
     """Return for each resource the largest allocatable amount of the nodes."""
-    most: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for number in nodes:
-        have = context.marked[number].allocatable
-        for name, amount in (*_amounts(have), ("pods", have.pods)):
-            most[name] = max(most.get(name, 0), amount)
-    cpu, memory, ephemeral, pods = (most.pop(name, 0) for name in (*_COMMON, "pods"))
-    return Resources(cpu, memory, ephemeral, pods, tuple(sorted(most.items())))
+        allocatable = context.marked[number].allocatable
+        for name, amount in (*_amounts(allocatable), ("pods", allocatable.pods)):
+            largest[name] = max(largest.get(name, 0), amount)
+    cpu, memory, ephemeral, pods = (largest.pop(name, 0) for name in (*_COMMON, "pods"))
+    return Resources(cpu, memory, ephemeral, pods, tuple(sorted(largest.items())))
 
 
-def _amounts(asked: Resources) -> Iterable[tuple[str, int]]:
-    common = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes)
-    return (*zip(_COMMON, common, strict=True), *asked.extended)
+def _amounts(resources: Resources) -> Iterable[tuple[str, int]]:
+    common = (resources.cpu_millis, resources.memory_bytes, resources.ephemeral_bytes)
+    return (*zip(_COMMON, common, strict=True), *resources.extended)
 
 
-def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
+def _preempting_pods(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
     """Return one pod for each distinct shape among the pods above the lowest priority.
 
     The keys are node constraints without volumes, then requests.
     """
-    movers = [pod for pod in cluster.pods if not pod.stays_with_node]
-    lowest = min((pod.priority for pod in movers), default=0)
-    found: dict[NodeConstraints, dict[Resources, Pod]] = {}
-    bare: dict[NodeConstraints, NodeConstraints] = {}
-    for pod in movers:
+    pods = [pod for pod in cluster.pods if not pod.stays_with_node]
+    lowest = min((pod.priority for pod in pods), default=0)
+    pods_by_constraints: dict[NodeConstraints, dict[Resources, Pod]] = {}
+    constraints_without_volumes: dict[NodeConstraints, NodeConstraints] = {}
+    for pod in pods:
         if pod.priority == lowest:
             continue
-        if (node_constraints := bare.get(pod.node_constraints)) is None:
-            node_constraints = bare[pod.node_constraints] = without_volumes(pod.node_constraints)
-        alike = found.setdefault(node_constraints, {})
-        if pod.requests not in alike or pod.key > alike[pod.requests].key:
-            alike[pod.requests] = pod
-    return found
+        if (node_constraints := constraints_without_volumes.get(pod.node_constraints)) is None:
+            node_constraints = constraints_without_volumes[pod.node_constraints] = without_volumes(
+                pod.node_constraints
+            )
+        pods_by_requests = pods_by_constraints.setdefault(node_constraints, {})
+        if pod.requests not in pods_by_requests or pod.key > pods_by_requests[pod.requests].key:
+            pods_by_requests[pod.requests] = pod
+    return pods_by_constraints
 
 
-def _ranked(pods: Collection[Pod]) -> Iterable[list[Pod]]:
+def _largest_first_by_resource(pods: Collection[Pod]) -> Iterable[list[Pod]]:
     """Yield for each resource the pods that request it, largest request first."""
-    asking: dict[str, list[tuple[tuple[int, int, int], str, Pod]]] = {}
+    ranked_by_resource: dict[str, list[tuple[tuple[int, int, int], str, Pod]]] = {}
     for pod in pods:
         for name, amount in _amounts(pod.requests):
             rank = amount, pod.requests.cpu_millis, pod.requests.memory_bytes
-            asking.setdefault(name, []).append((rank, pod.key, pod))
-    for found in asking.values():
-        found.sort(key=lambda one: one[:2], reverse=True)
-        yield [pod for _, _, pod in found]
+            ranked_by_resource.setdefault(name, []).append((rank, pod.key, pod))
+    for ranked in ranked_by_resource.values():
+        ranked.sort(key=lambda entry: entry[:2], reverse=True)
+        yield [pod for _, _, pod in ranked]
 
 
-def wanted(
-    against: tuple[Blocker, ...], no_schedule_after_seconds: int | None, age_seconds: int
+def wanted_mark(
+    blockers: tuple[Blocker, ...], no_schedule_after_seconds: int | None, age_seconds: int
 ) -> Mark:
-    """Return the kind of mark for a node that has been marked for *age_seconds*."""
-    if no_schedule_after_seconds is None or against or age_seconds < no_schedule_after_seconds:
+    """Return the kind of mark that a marked node should have.
+
+    *blockers*: reasons against a NoSchedule mark. *no_schedule_after_seconds*: age from which a
+    mark should be NoSchedule; None means never. *age_seconds*: age of the mark.
+    """
+    if no_schedule_after_seconds is None or blockers or age_seconds < no_schedule_after_seconds:
         return Mark.PREFER_NO_SCHEDULE
     return Mark.NO_SCHEDULE

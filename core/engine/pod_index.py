@@ -23,10 +23,9 @@ from core.eligibility.pod_classes import (
 )
 from core.model.cluster import Cluster
 from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
-from core.model.pod import Pod
+from core.model.pod import Pod, goes_by_cost
 from core.model.resources import Resources
 from core.model.sorted_objects import BY_NAMESPACE_AND_NAME
-from core.model.workload import goes_by_cost
 
 UPDATE_ONE_IN: Final = 8
 """The index is rebuilt if more than one in this many pods has changed."""

@@ -14,8 +14,8 @@ from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import WAITING_PODS_MAX, by_namespace_in_turns
 from core.model.constraints import without_volumes
+from core.model.node_lifecycle import START_SECONDS_MAX
 from core.model.now import Now
-from core.model.startup_taints import START_SECONDS_MAX
 from core.placement.reaches import REACHES_MAX
 
 NODES_MAX: Final = 9

@@ -1,4 +1,4 @@
-"""Run one reconciliation: find the removable nodes, and why the other nodes must stay.
+"""Run one reconciliation: find the removable nodes, and why the other nodes are not removable.
 
 All functions are pure: the same cluster, configuration, state and time give the same result. The
 steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: the pods that one removal
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from core.config.settings import Config, UsabilityMode
 from core.engine import no_schedule, scale_in_targets, unschedulable
 from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits, watched_until
-from core.engine.no_schedule import RecentReasons
+from core.engine.no_schedule import NoScheduleBlockers, RecentReasons
 from core.engine.placement_hints import Hints, UnneededNodes
 from core.engine.plan import DeviceSums, Placement, Plan, ReachSums, ReservedNode
 from core.engine.planner import Delays, InTime, Planner, unlimited_time
@@ -37,7 +37,7 @@ class ReconcileResult:
     state: LeaderState
     plan: Plan
     rate_limits: RateLimits
-    no_schedule_blockers: no_schedule.Against
+    no_schedule_blockers: NoScheduleBlockers
     """Reasons against NoSchedule marks, by node; empty if the configuration forbids such marks."""
     at: int
     """Time of the reconciliation, unix seconds."""
@@ -51,7 +51,7 @@ class ReconcileResult:
 
     @property
     def watched_seconds(self) -> int:
-        """Return how long this leader has watched the cluster."""
+        """Return for how many seconds this leader has watched the cluster."""
         since = self.state.first_reconciliation_at
         return self.at - (self.at if since is None else since)
 
@@ -77,7 +77,7 @@ def reconcile(
     in_time: InTime = unlimited_time,
     last: ReconcileResult | None = None,
 ) -> ReconcileResult:
-    """Return the plan for the cluster at *now_seconds* (unix), and the new state of the leader.
+    """Make a plan for the cluster at *now_seconds* (unix), and return it with the new state.
 
     A node is removed once it has been a candidate for longer than the unneeded time (thesis 4.5:
     `>`), or as long as its policy requires. An empty candidate is removed at once. If nothing has
@@ -86,7 +86,14 @@ def reconcile(
     now = Now(now_seconds)
     if last is not None and last.is_valid_for(cluster, config, state, now_seconds):
         return replace(last, state=state.unchanged(now), at=now_seconds, skipped=True)
-    snapshot = _snapshot(cluster, config, state, now, last)
+    snapshot = ClusterSnapshot(
+        cluster,
+        config,
+        now,
+        last.snapshot.pod_index if last else None,
+        recent_templates=state.recent_templates,
+        write_blocked=state.skipped_until(now),
+    )
     new_state = observe(state, snapshot, now)
     limits = rate_limits(new_state, snapshot, now)
     result, new_state = _plan_and_candidates(snapshot, new_state, limits, now, in_time)
@@ -97,8 +104,8 @@ def reconcile(
     reserved, short_reaches, reserve_hits = _reserve(new_state, snapshot, now)
     protected = protected_unmarked(snapshot, reserved, limits)
     result = replace(result, reserve=reserved, protected=protected)
-    known = None if state.first_reconciliation_at is None else new_state.no_schedule_reasons
-    reasons, blockers = _no_schedule_reasons(known, snapshot, result, pending_since, now)
+    before = None if state.first_reconciliation_at is None else new_state.no_schedule_reasons
+    reasons, blockers = _no_schedule_reasons(before, snapshot, result, pending_since, now)
     targets = scale_in_targets.choose_targets(new_state.scale_in_targets, snapshot, result.kept)
     new_state = replace(
         new_state,
@@ -109,27 +116,13 @@ def reconcile(
     )
     return ReconcileResult(
         snapshot=snapshot,
-        state=new_state.with_kept_nodes(protected, [one.node for one in reserved], now),
+        state=new_state.with_kept_nodes(protected, [node.node for node in reserved], now),
         plan=result,
         rate_limits=limits,
         no_schedule_blockers=blockers,
         at=now_seconds,
         short_reaches=short_reaches,
         requeue_at=now.next_change if result.complete else now_seconds,
-    )
-
-
-def _snapshot(
-    cluster: Cluster, config: Config, state: LeaderState, now: Now, last: ReconcileResult | None
-) -> ClusterSnapshot:
-    """Return a snapshot of the cluster that reuses the pod index of the *last* reconciliation."""
-    return ClusterSnapshot(
-        cluster,
-        config,
-        now,
-        last.snapshot.pod_index if last else None,
-        recent_templates=state.recent_templates,
-        write_blocked=state.skipped_until(now),
     )
 
 
@@ -141,7 +134,7 @@ def _reserve(
     until = watched_until(state, snapshot.config.budgets.reserve.window_seconds)
     # A new leader reserves every empty node, because it does not know which ones are needed.
     knows_arrivals = until is None or now.reached(until)
-    names = frozenset(one.node for one in needed if knows_arrivals)
+    names = frozenset(node.node for node in needed if knows_arrivals)
     hits = state.reserve_hits.observe(NeededNodes(snapshot, names), now)
     return hits.extend(snapshot, needed, RESERVE, now), short_reaches, hits
 
@@ -165,23 +158,23 @@ def _plan_and_candidates(
 
 
 def _no_schedule_reasons(
-    known: RecentReasons | None,
+    before: RecentReasons | None,
     snapshot: ClusterSnapshot,
     result: Plan,
     pending_since: Mapping[str, int],
     now: Now,
-) -> tuple[RecentReasons, no_schedule.Against]:
-    """Return the reasons against NoSchedule marks to remember, and all that apply now.
+) -> tuple[RecentReasons, NoScheduleBlockers]:
+    """Return the reasons against NoSchedule marks to remember, and those that apply now by node.
 
-    *known*: the remembered reasons; None for a new leader.
+    *before*: the remembered reasons; None for a new leader.
     """
-    blockers: no_schedule.Against = {}
+    blockers: NoScheduleBlockers = {}
     if snapshot.config.sets_no_schedule:
         to_mark = frozenset(removal.node for removal in result.removals)
         blockers = no_schedule_blockers(snapshot, pending_since, now, result.reserve, to_mark)
-    if known is None:
-        known = RecentReasons.of_new_leader(snapshot.marks, now)
-    reasons = known.observe(blockers, now)
+    if before is None:
+        before = RecentReasons.of_new_leader(snapshot.marks, now)
+    reasons = before.observe(blockers, now)
     return reasons, reasons.merged_with(blockers)
 
 
@@ -191,8 +184,8 @@ def no_schedule_blockers(
     now: Now,
     reserved: Sequence[ReservedNode] = (),
     to_mark: Collection[str] = (),
-) -> no_schedule.Against:
-    """Return the reasons against a NoSchedule mark for every marked node.
+) -> NoScheduleBlockers:
+    """Return for every marked node the reasons against a NoSchedule mark on it, or an empty tuple.
 
     *pending_since*: see LeaderState. *reserved*: nodes that must accept expected pods.
     *to_mark*: nodes that get a mark in this reconciliation.
@@ -204,7 +197,7 @@ def no_schedule_blockers(
         snapshot.reaches.untracked,
         snapshot.unevaluated,
     )
-    blockers = no_schedule.reasons_against(snapshot, blocked_pods, to_mark)
+    blockers = no_schedule.blockers_by_node(snapshot, blocked_pods, to_mark)
     for node, blocker in reserved:
         if node in blockers:
             blockers[node] = (*blockers[node], blocker)
@@ -241,7 +234,7 @@ def make_plan(
     Marked nodes are tried first, in the order of their marks, without unneeded time. An unmarked
     node is removable if every reach stays within the thresholds without it. A marked node is
     removable if every reach stays within the higher `releaseThresholds`, so that small changes of
-    the load do not release marks.
+    the load remove no marks.
 
     Unmarked nodes are tried in the order of their price, pods to move, utilization and name, until
     none of the remaining nodes can be removed. Plan.kept contains the reasons.
@@ -293,7 +286,7 @@ def prepare(
 
 
 class Sums(NamedTuple):
-    """Totals of a ledger at one moment."""
+    """Totals of the sums in a ledger, copied at one moment."""
 
     cluster: Totals
     reaches: Sequence[Totals]
@@ -301,19 +294,19 @@ class Sums(NamedTuple):
 
     @staticmethod
     def of(ledger: UtilizationLedger) -> "Sums":
-        """Return the current totals."""
+        """Return the current totals of the ledger."""
         return Sums(
             ledger.total.totals(),
-            [one.totals() for one in ledger.reaches],
-            [one.totals() for one in ledger.devices],
+            [reach.totals() for reach in ledger.reaches],
+            [device.totals() for device in ledger.devices],
         )
 
 
 def _reach_sums(ledger: UtilizationLedger, before: Sums, after: Sums) -> tuple[ReachSums, ...]:
     devices: dict[str, list[DeviceSums]] = {}
-    for one, then, now in zip(ledger.devices, before.devices, after.devices, strict=True):
-        found = DeviceSums(one.resource, one.enter, one.release, then, now)
-        devices.setdefault(one.reach.key, []).append(found)
+    for device, then, now in zip(ledger.devices, before.devices, after.devices, strict=True):
+        sums_of_device = DeviceSums(device.resource, device.enter, device.release, then, now)
+        devices.setdefault(device.reach.key, []).append(sums_of_device)
     return tuple(
         ReachSums(
             name=sums.reach.name,

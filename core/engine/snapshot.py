@@ -24,17 +24,19 @@ from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, without_volumes
 from core.model.node import Node
-from core.model.node_lifecycle import is_terminating, why_unready
+from core.model.node_lifecycle import is_terminating, is_young, started, why_unready
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import STATEFUL_SET, Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources, is_device
-from core.model.startup_taints import is_young, started
-from core.model.workload import STATEFUL_SET
 from core.placement.node_order import NodeOrder
 from core.placement.packer import Packer
-from core.placement.pool_totals import PoolTotals, pool_totals
-from core.placement.reach_utilization import DeviceUtilization, ReachUtilization
+from core.placement.reach_utilization import (
+    DeviceUtilization,
+    PoolTotals,
+    ReachUtilization,
+    pool_totals,
+)
 from core.placement.reaches import REACHES_MAX, Reach, Reaches
 from core.placement.usable_capacity import (
     NOTHING,

@@ -1,29 +1,43 @@
-"""Collect the facts for the decision which pods to evict."""
+"""Collect the facts for the decision which pods to evict.
+
+`Allowances` computes which evictions PodDisruptionBudgets allow now; the API server decides in the
+end. Source: the eviction subresource of kube-apiserver, and k8s.io/api policy/v1.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from core.config.settings import Config
 from core.eligibility.drainability import disruption_cost
 from core.eligibility.emptiness import occupying
 from core.engine.maintenance_gate import Beginning, may_begin
-from core.engine.no_schedule import Against
+from core.engine.no_schedule import NoScheduleBlockers
 from core.engine.plan import Plan
-from core.eviction.budgets import Allowances
 from core.eviction.pods import Owner, leaves, owner_of, why_never, why_waited_for
-from core.eviction.reasons import COMES_BACK, NOT_NO_SCHEDULE, UNSETTLED
+from core.eviction.reasons import (
+    BUDGET_TOO_LARGE,
+    COMES_BACK,
+    NEVER_ALLOWED,
+    NOT_NO_SCHEDULE,
+    NOT_NOW,
+    TWO_BUDGETS,
+    UNSETTLED,
+)
 from core.marks.mark import Mark, mark_of, marked_since
 from core.marks.taints import desired_taints, no_schedule_taint
-from core.model.cluster import Cluster
+from core.model.cluster import Cluster, DisruptionBudget
 from core.model.node import Effect, Taint
 from core.model.node_lifecycle import why_leaving
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
-from core.placement.matching import tolerates
+from core.placement.matching import Finder, tolerates
+
+BUDGETS_NAMED_MAX: Final = 3
+"""Maximum number of PodDisruptionBudgets in a message; users can create any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +48,7 @@ class EvictionInput:
     plan: Plan
     """The plan for this cluster."""
     config: Config
-    no_schedule_blockers: Against
+    no_schedule_blockers: NoScheduleBlockers
     watched_seconds: int
     """Time for which this leader has observed the cluster, in seconds."""
     now_seconds: int
@@ -48,6 +62,80 @@ class TerminatingPods(NamedTuple):
     on_node: Counter[str]
     in_namespace: Counter[str]
     in_cluster: int
+
+
+class Allowances:
+    """The disruptions that PodDisruptionBudgets still allow; each planned eviction uses one up."""
+
+    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
+        self._by_selector: Finder[DisruptionBudget] = Finder()
+        self._budgets_of: dict[str, list[DisruptionBudget]] = {}
+        """Budgets of each pod that was looked up, by the pod's key."""
+        self._left: dict[str, int] = {}
+        """Number of disruptions that each budget still allows, by the budget's key."""
+        for budget in budgets:
+            self._by_selector.add((budget.selector,), budget)
+            self._left[budget.key] = budget.disruptions_allowed
+
+    def why_never(self, pod: Pod) -> Blocker | None:
+        """Return why the budgets can never allow an eviction of the pod, or None."""
+        budgets = self._budgets(pod)
+        for budget in budgets:
+            if budget.too_much:
+                message = f"budget {budget.name}: {budget.too_much}"
+                return Blocker(BUDGET_TOO_LARGE, message, pod.key)
+        if len(budgets) > 1:
+            names = ", ".join(sorted(budget.name for budget in budgets)[:BUDGETS_NAMED_MAX])
+            message = f"selected by {len(budgets)} budgets, such as {names}"
+            return Blocker(TWO_BUDGETS, message, pod.key)
+        for budget in budgets:
+            requires_all = not budget.outdated and budget.expected <= budget.healthy_min
+            if requires_all and budget.disruptions_allowed <= 0 and not _is_free(budget, pod):
+                return Blocker(NEVER_ALLOWED, _counts(budget), pod.key)
+        return None
+
+    def why_not(self, pod: Pod) -> Blocker | None:
+        """Return why the budgets allow no eviction of the pod now, or None.
+
+        The evictions planned before in this reconciliation count.
+        """
+        if (never := self.why_never(pod)) is not None:
+            return never
+        for budget in self._budgets(pod):
+            if _is_free(budget, pod):
+                continue
+            if budget.outdated:
+                message = f"the status of budget {budget.name} describes an earlier spec"
+                return Blocker(NOT_NOW, message, pod.key)
+            if self._left[budget.key] <= 0:
+                return Blocker(NOT_NOW, _counts(budget), pod.key)
+        return None
+
+    def take(self, pod: Pod) -> None:
+        """Count the planned eviction of a pod."""
+        for budget in self._budgets(pod):
+            if not _is_free(budget, pod):
+                self._left[budget.key] -= 1
+
+    def _budgets(self, pod: Pod) -> list[DisruptionBudget]:
+        budgets = self._budgets_of.get(pod.key)
+        if budgets is None:
+            budgets = self._budgets_of[pod.key] = self._by_selector.matching(pod)
+        return budgets
+
+
+def _is_free(budget: DisruptionBudget, pod: Pod) -> bool:
+    """Return whether the pod is not Ready, and its eviction uses up none of the budget."""
+    if pod.ready:
+        return False
+    return budget.unhealthy_free or 0 < budget.healthy_min <= budget.healthy
+
+
+def _counts(budget: DisruptionBudget) -> str:
+    return (
+        f"budget {budget.name} allows {max(0, budget.disruptions_allowed)} disruptions: "
+        f"{budget.healthy} of {budget.expected} pods are Ready, {budget.healthy_min} must be Ready"
+    )
 
 
 class EvictionContext:

@@ -24,9 +24,8 @@ from core.eviction.state import (
 )
 from core.marks.mark import Mark, mark_of
 from core.model.humanize import plural
-from core.model.pod import Pod
+from core.model.pod import STATEFUL_SET, Pod
 from core.model.reason import Blocker
-from core.model.workload import STATEFUL_SET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

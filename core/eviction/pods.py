@@ -5,9 +5,8 @@ from typing import Final, NamedTuple
 from core.eligibility import drainability
 from core.eviction.reasons import COMPLETES, OF_JOB, OWN
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import JOB, Pod
 from core.model.reason import Blocker
-from core.model.workload import JOB
 
 NEVER: Final = frozenset(
     {

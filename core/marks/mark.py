@@ -37,10 +37,6 @@ PROTECTED_WHILE_UNMARKED: Final = "unmarked"
 """Scale-down protection of an unmarked node.
 
 It ends when the node is released to the autoscaler, or when it is not empty any more."""
-OPT_OUT_ANNOTATIONS: Final = frozenset(
-    {KEEP_ANNOTATION, REMOVAL_DISABLED, DO_NOT_DISRUPT_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION}
-)
-"""All annotations that `opt_out_annotation` reads."""
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
 _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1,40}}))?")
 

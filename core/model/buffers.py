@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from core.model.constraints import without_volumes
-from core.model.pod import TEMPLATE_LABEL, Pod
-from core.model.workload import REPLICA_SET
+from core.model.pod import REPLICA_SET, TEMPLATE_LABEL, Pod
 
 BUFFER: Final = "CapacityBuffer"
 """Owner kind of the placeholder pods of a buffer; no other pods have this owner kind."""

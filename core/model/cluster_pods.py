@@ -1,7 +1,7 @@
 """The pods of a cluster, and a list of the few pods that must be completed for a Cluster.
 
-Decoded pods are completed in steps: core.cluster.schedulers, core.cluster.default_spread,
-core.cluster.assumptions, and `build_cluster` (core.cluster.volumes). Most steps change only few
+Decoded pods are completed in steps: core.cluster.read_options, core.cluster.default_spread,
+core.cluster.assumptions, and `build_cluster` (core.cluster.build). Most steps change only few
 pods, such as pods with volumes or a nominated node. To search all pods for them in each
 reconciliation takes a hundred times as long as to update a list of them with each change of a pod.
 """

@@ -15,8 +15,28 @@ from dataclasses import replace
 from typing import Final
 
 from core.model.node import Effect, Node, Taint
-from core.model.startup_taints import says_starting
+from core.model.now import Now
 
+STARTING_TAINTS: Final = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "karpenter.sh/unregistered",
+        "node.cluster.x-k8s.io/uninitialized",
+        "node.gardener.cloud/critical-components-not-ready",
+        "cni.istio.io/not-ready",
+    }
+)
+AGENT: Final = "/agent-not-ready"
+"""Suffix of the taints that wait for a node agent: Cilium's, and those of CSI drivers."""
+STARTING_PREFIXES: Final = (
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",  # its name before
+    "readiness.k8s.io/",
+)
+START_SECONDS_MAX: Final = 900
+"""Age in seconds up to which a node counts as starting; autoscalers give up on a machine then."""
 DELETING_TAINTS: Final = frozenset(
     {
         "ToBeDeletedByClusterAutoscaler",
@@ -81,6 +101,23 @@ def name_leaving_taints(
         if (own := tuple(taint.key for taint in node.taints if taint.key in wanted))
     }
     return [found[id(node)][1] if id(node) in found else node for node in nodes], found
+
+
+def says_starting(key: str) -> bool:
+    """Return whether taints with this key mean that the node is starting."""
+    return key in STARTING_TAINTS or key.startswith(STARTING_PREFIXES) or key.endswith(AGENT)
+
+
+def is_young(node: Node, now: Now) -> bool:
+    """Return whether the node is young enough to be starting, by its creation time alone."""
+    made = node.created_seconds
+    return made is not None and now.before(made + START_SECONDS_MAX)
+
+
+def started(node: Node) -> Node:
+    """Return the node without its startup taints; the same object if it has none."""
+    taints = tuple(taint for taint in node.taints if not says_starting(taint.key))
+    return node if len(taints) == len(node.taints) else replace(node, taints=taints)
 
 
 def is_transient_taint(node: Node, taint: Taint) -> bool:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.model.pod import Pod
+from core.model.pod import REPLICA_SET, Pod
 from core.model.resources import Resources
-from core.model.workload import REPLICA_SET
 
 ROLLING_UPDATE: Final = "RollingUpdate"
 MANAGER: Final = "kube-ebb"

@@ -1,8 +1,11 @@
-"""Group pods with equal requests and node constraints, first by object and then by value."""
+"""Group pods with equal requests and node constraints, and sort the groups in packing order.
+
+The order is part of the specification (core.placement.packer).
+"""
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,17 +14,24 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.sorted_objects import BY_NAMESPACE_AND_NAME
 from core.placement.bits import bits_of
+from core.placement.free_space import FreeSpace
+from core.placement.node_classes import NodeClasses
+from core.placement.node_order import NodeOrder, dominant_share
 from core.placement.reaches import Groups
+from core.placement.vectors import Vectors, lane_minimum
+
+AdmittingNodes = Callable[[NodeConstraints], list[int]]
+"""Returns the ids of the nodes that admit pods with given constraints, in first-fit order."""
 
 
 class NodesForConstraints:
-    """Nodes, by node id, for all pods with equal node constraints."""
+    """The nodes, by node id, for all pods with equal node constraints."""
 
     def __init__(self, admitting: list[int], candidates: list[int]) -> None:
         """Store the nodes in first-fit order.
 
-        *admitting*: nodes that the constraints admit. *candidates*: those of them that initially
-        have room for the smallest pod with these constraints.
+        *admitting*: nodes that the constraints admit. *candidates*: the admitting nodes that
+        initially have room for the smallest pod with these constraints.
         """
         self.admitting, self.candidates = admitting, candidates
 
@@ -58,28 +68,66 @@ def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
     return list(groups.values())
 
 
-def templates(groups: Groups) -> list[NodeConstraints]:
-    """Return the distinct node constraints, in an order that is independent of the pods' order."""
-    return sorted({members[0].node_constraints for members in groups}, key=repr)
+def packing_order(
+    groups: Groups,
+    *,
+    vectors: Vectors,
+    space: FreeSpace,
+    node_order: NodeOrder,
+    total_capacity: Resources,
+    admitting: AdmittingNodes | None = None,
+) -> tuple[list[Pod], list[EquivalenceGroup]]:
+    """Return the pods of the groups in packing order, and the equivalence group of each pod.
+
+    Pods with the largest dominant share of *total_capacity* come first (thesis 4.7.1).
+    *admitting*: None means that the filters of core.placement.filters decide.
+    """
+    # Sorted, so that the numbers do not depend on the order of the pods.
+    distinct = sorted({members[0].node_constraints for members in groups}, key=repr)
+    numbers = {node_constraints: number for number, node_constraints in enumerate(distinct)}
+    members_of = _group_by_value(groups, numbers)
+    ranked = sorted(
+        (-dominant_share(requests, total_capacity), -vectors.of(requests), number, requests)
+        for requests, number in members_of
+    )
+    smallest: dict[int, int] = {}
+    for _, negative_vector, number, _ in ranked:
+        vector = -negative_vector
+        smallest[number] = lane_minimum(smallest.get(number, vector), vector, space.guard)
+    nodes_of = admitting or NodeClasses(node_order.nodes, numbers).allowing
+    nodes: dict[int, NodesForConstraints] = {}
+    for node_constraints, number in numbers.items():
+        ids = nodes_of(node_constraints)
+        nodes[number] = NodesForConstraints(ids, _with_room(ids, smallest[number], space))
+    pods: list[Pod] = []
+    group_of: list[EquivalenceGroup] = []
+    for _, negative_vector, number, requests in ranked:
+        members = members_of[requests, number]
+        pods += members
+        group_of += [EquivalenceGroup(-negative_vector, nodes[number])] * len(members)
+    return pods, group_of
 
 
-def group_by_value(
+def _with_room(nodes: Iterable[int], request: int, space: FreeSpace) -> list[int]:
+    guard, free = space.guard, space.free
+    return [node for node in nodes if free[node] - request & guard == guard]
+
+
+def _group_by_value(
     groups: Groups, numbers: Mapping[NodeConstraints, int]
 ) -> dict[tuple[Resources, int], Sequence[Pod]]:
     """Merge groups with equal requests and node constraints; sort each by namespace and name.
 
-    *numbers*: a number for each set of node constraints. Return the groups by requests and this
-    number.
+    The key is the requests and the number of the node constraints.
     """
-    found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
+    parts_of: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
     for members in groups:
         key = members[0].requests, numbers[members[0].node_constraints]
-        found.setdefault(key, []).append(members)
-    return {key: _merged(parts) for key, parts in found.items()}
-
-
-def _merged(parts: Sequence[Sequence[Pod]]) -> Sequence[Pod]:
-    """Merge groups that are sorted by namespace and name into one such list."""
-    if len(parts) == 1:
-        return parts[0]
-    return sorted((pod for members in parts for pod in members), key=BY_NAMESPACE_AND_NAME)
+        parts_of.setdefault(key, []).append(members)
+    return {
+        # A single part is sorted already.
+        key: parts[0]
+        if len(parts) == 1
+        else sorted((pod for members in parts for pod in members), key=BY_NAMESPACE_AND_NAME)
+        for key, parts in parts_of.items()
+    }

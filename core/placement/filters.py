@@ -16,7 +16,12 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from core.model.constraints import NodeConstraints, SelectorTerm, VolumeTopology
+from core.model.constraints import (
+    NodeConstraints,
+    Requirement,
+    SelectorTerm,
+    VolumeTopology,
+)
 from core.model.node import Effect, Node, Taint
 from core.placement.matching import is_blocking, matches_requirement, tolerates
 from core.placement.node_index import NAME_FIELD, NodeIndex
@@ -39,6 +44,8 @@ NAME: Final[NodeField] = ("name", "")
 TAINTS: Final[NodeField] = ("taints", "")
 UNSCHEDULABLE: Final[NodeField] = ("unschedulable", "")
 DECLARED_FEATURES: Final[NodeField] = ("features", "")
+NamedPart = tuple[str, NodeConstraints]
+"""A text such as `zone=a`, and node constraints with only the constraint that it describes."""
 
 
 def value_of(node: Node, field: NodeField) -> object:
@@ -53,7 +60,8 @@ class Filter(ABC):
     """One kind of reason for which a node refuses a pod.
 
     To add a filter, write a subclass, add an instance to FILTERS, and extend the generators of
-    tests/core/placement/test_node_index.py so that the filter refuses a generated node.
+    tests/core/placement/test_node_index.py so that the filter refuses a generated node. All else
+    is derived from FILTERS: reaches and their names, classes of equal nodes, indexes.
     """
 
     @property
@@ -77,6 +85,14 @@ class Filter(ABC):
         """Return the nodes of the index that `admits` accepts, one bit for each (see bits).
 
         The cost must not grow with nodes times requirements: a pod may have a thousand of them.
+        """
+
+    @abstractmethod
+    def parts(self, node_constraints: NodeConstraints) -> Iterable[NamedPart]:
+        """Return each single constraint that this filter reads, with its text.
+
+        The texts name the reach of pods with these constraints (core.placement.reaches). Return
+        nothing for constraints that define no reach: of volumes, and tolerations.
         """
 
 
@@ -114,6 +130,10 @@ class VolumeFilter(Filter):
             nodes &= self.nodes_of_volume(index, volume)
         return nodes
 
+    def parts(self, _: NodeConstraints) -> Iterable[NamedPart]:
+        """Return nothing, because volumes define no reach."""
+        return ()
+
 
 class NodeUnschedulable(Filter):
     """Refuse cordoned nodes, unless the pod tolerates the taint that represents the cordon."""
@@ -130,6 +150,9 @@ class NodeUnschedulable(Filter):
         return (
             index.all if _tolerates_cordon(node_constraints) else index.all ^ index.unschedulable
         )
+
+    def parts(self, _: NodeConstraints) -> Iterable[NamedPart]:
+        return ()
 
 
 def _tolerates_cordon(node_constraints: NodeConstraints) -> bool:
@@ -156,6 +179,9 @@ class TaintToleration(Filter):
     def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         return index.taints.tolerated(node_constraints.tolerations)
 
+    def parts(self, _: NodeConstraints) -> Iterable[NamedPart]:
+        return ()
+
 
 class MatchNodeSelector(Filter):
     """Refuse nodes without the labels of the pod's nodeSelector and of its operating system.
@@ -179,6 +205,12 @@ class MatchNodeSelector(Filter):
             nodes &= index.label(key).one_of((value,))
         return nodes
 
+    def parts(self, node_constraints: NodeConstraints) -> Iterable[NamedPart]:
+        return (
+            (f"{key}={value}", NodeConstraints(node_selector=((key, value),)))
+            for key, value in node_constraints.labels
+        )
+
 
 class NodeAffinity(Filter):
     """Refuse nodes that match no term of the pod's required node affinity, if it has any."""
@@ -197,6 +229,11 @@ class NodeAffinity(Filter):
             if node_constraints.affinity is None
             else _nodes_of_any(index, node_constraints.affinity)
         )
+
+    def parts(self, node_constraints: NodeConstraints) -> Iterable[NamedPart]:
+        terms = node_constraints.affinity
+        if terms is not None:
+            yield " or ".join(map(_term_text, terms)), NodeConstraints(affinity=terms)
 
 
 class VolumeNodeAffinity(VolumeFilter):
@@ -225,6 +262,25 @@ def _matches_term(node: Node, term: SelectorTerm) -> bool:
     return all(matches_requirement(one, node.labels) for one in term.labels) and all(
         matches_requirement(one, fields) for one in term.fields
     )
+
+
+def _term_text(term: SelectorTerm) -> str:
+    return " and ".join(map(_requirement_text, (*term.labels, *term.fields)))
+
+
+def _requirement_text(requirement: Requirement) -> str:
+    key, values = requirement.key, "|".join(requirement.values)
+    match requirement.operator:
+        case "In" if len(requirement.values) == 1:
+            return f"{key}={values}"
+        case "Exists":
+            return f"has {key}"
+        case "DoesNotExist":
+            return f"no {key}"
+        case "NotIn":
+            return f"{key} not in {values}"
+        case other:
+            return f"{key} {other.lower()} {values}"
 
 
 def _fields_of(terms: Iterable[SelectorTerm]) -> Iterable[NodeField]:
@@ -298,8 +354,18 @@ class NodeDeclaredFeatures(Filter):
     def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         nodes = index.all
         for feature in node_constraints.features:
-            nodes &= index.declared_features.one_of((feature,))
+            nodes &= index.by(_features).one_of((feature,))
         return nodes
+
+    def parts(self, node_constraints: NodeConstraints) -> Iterable[NamedPart]:
+        return (
+            (f"declares {name}", NodeConstraints(features=(name,)))
+            for name in node_constraints.features
+        )
+
+
+def _features(node: Node) -> Iterable[str]:
+    return node.features
 
 
 class ExtendedResources(Filter):
@@ -319,23 +385,31 @@ class ExtendedResources(Filter):
     def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
         nodes = index.all
         for name in node_constraints.extended:
-            nodes &= index.extended_resources.one_of((name,))
+            nodes &= index.by(_extended_resources).one_of((name,))
         return nodes
+
+    def parts(self, node_constraints: NodeConstraints) -> Iterable[NamedPart]:
+        return (
+            (f"requests {name}", NodeConstraints(extended=(name,)))
+            for name in node_constraints.extended
+        )
+
+
+def _extended_resources(node: Node) -> Iterable[str]:
+    return (name for name, units in node.allocatable.extended if units > 0)
 
 
 Filters = tuple[Filter, ...]
 TAINT_TOLERATION: Final = TaintToleration()
 LABEL_FILTERS: Final[Filters] = (MatchNodeSelector(), NodeAffinity())
-NODE_DECLARED_FEATURES: Final = NodeDeclaredFeatures()
-EXTENDED_RESOURCES: Final = ExtendedResources()
 FILTERS: Final[Filters] = (
     NodeUnschedulable(),
     TAINT_TOLERATION,
     *LABEL_FILTERS,
     VolumeNodeAffinity(),
     VolumeZone(),
-    NODE_DECLARED_FEATURES,
-    EXTENDED_RESOURCES,
+    NodeDeclaredFeatures(),
+    ExtendedResources(),
 )
 """All filters, in the order of kube-scheduler's default profile."""
 VOLUME_FILTERS: Final = tuple(one for one in FILTERS if isinstance(one, VolumeFilter))

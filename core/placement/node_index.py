@@ -6,7 +6,7 @@ requirements.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Final
@@ -159,6 +159,7 @@ class NodeIndex:
         self._keys = set[str]().union(*(node.labels for node in nodes))
         self._labels: dict[str, ValueIndex] = {}
         self._absent = ValueIndex(len(nodes), ())
+        self._by_function: dict[Callable[[Node], Iterable[str]], ValueIndex] = {}
 
     def label(self, key: str) -> ValueIndex:
         """Return the index of the nodes by their value of the label."""
@@ -187,22 +188,16 @@ class NodeIndex:
         places = (n for n, one in enumerate(self._nodes) if one.unschedulable)
         return bits_of(len(self._nodes), places)
 
-    @cached_property
-    def declared_features(self) -> ValueIndex:
-        """Return the index of the nodes by the features that their kubelet declares."""
-        declared = ((n, name) for n, one in enumerate(self._nodes) for name in one.features)
-        return ValueIndex(len(self._nodes), declared)
+    def by(self, values: Callable[[Node], Iterable[str]]) -> ValueIndex:
+        """Return the index of the nodes by the values that the function reads from a node.
 
-    @cached_property
-    def extended_resources(self) -> ValueIndex:
-        """Return the index of the nodes by the extended resources that they offer."""
-        offered = (
-            (n, name)
-            for n, one in enumerate(self._nodes)
-            for name, units in one.allocatable.extended
-            if units > 0
-        )
-        return ValueIndex(len(self._nodes), offered)
+        Pass a module-level function, never a lambda: the index is kept for each function.
+        """
+        index = self._by_function.get(values)
+        if index is None:
+            pairs = ((n, value) for n, node in enumerate(self._nodes) for value in values(node))
+            index = self._by_function[values] = ValueIndex(len(self._nodes), pairs)
+        return index
 
     @cached_property
     def _names(self) -> ValueIndex:

@@ -12,25 +12,26 @@ search for nodes with room (core.placement.node_search), which checks no full no
 """
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from core.model.cluster import Cluster
-from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.placement.bits import bits_of
-from core.placement.equivalence_groups import EquivalenceGroup, group_by_identity
+from core.placement.equivalence_groups import (
+    AdmittingNodes,
+    EquivalenceGroup,
+    group_by_identity,
+    packing_order,
+)
 from core.placement.filters import FILTERS
 from core.placement.free_space import FreeSpace
 from core.placement.inter_pod import PodTopology
-from core.placement.node_classes import NodeClasses
 from core.placement.node_order import NodeOrder
 from core.placement.node_search import NodeSearch, Searches
-from core.placement.parts import PackingOrder, pods_by_node
 from core.placement.reaches import Groups
 from core.placement.tallies import Group
 from core.placement.usable_capacity import NOTHING, Amount
@@ -46,15 +47,6 @@ NOT_REFUSED: Final[tuple[int, set[str]]] = (-1, set())
 """Entry of `_PlacementState.refusals` for pods that were not refused yet."""
 NOT_LOOKED_UP: Final = {"not looked up"}
 """Set in place of the names of the refusing rules, when only their existence matters."""
-AdmittingNodes = Callable[[NodeConstraints], list[int]]
-"""Returns the ids of the nodes that admit pods with given constraints, in first-fit order."""
-
-
-def _admitting(
-    node_order: NodeOrder, all_constraints: Mapping[NodeConstraints, int]
-) -> AdmittingNodes:
-    """Return a function that evaluates the filters for all nodes and given constraints."""
-    return NodeClasses(node_order.nodes, all_constraints).allowing
 
 
 @dataclass(slots=True)
@@ -145,17 +137,27 @@ class Packer:
         groups = [*movable, *group_by_identity(placeholders)]
         vectors = Vectors((members[0].requests for members in groups), node_order.nodes)
         self.space = FreeSpace.of(vectors, node_order)
-        self.pods, self._group_of = PackingOrder.of(
+        self.pods, self._group_of = packing_order(
             groups,
-            vectors,
-            self.space,
-            (lambda _: admitting) if admitting else partial(_admitting, node_order),
-            total_capacity or Resources.total(node.allocatable for node in node_order.nodes),
+            vectors=vectors,
+            space=self.space,
+            node_order=node_order,
+            total_capacity=total_capacity
+            or Resources.total(node.allocatable for node in node_order.nodes),
+            admitting=admitting,
         )
         self.nodes, self.node_ids = node_order.nodes, node_order.ids
-        self.on, self.pending = pods_by_node(self.pods, node_order)
-        own = set(map(id, placeholders))
-        self.placeholders = frozenset(n for n in self.pending if id(self.pods[n]) in own)
+        self.on: list[list[int]] = [[] for _ in self.nodes]
+        self.pending: list[int] = []
+        for number, pod in enumerate(self.pods):
+            if pod.node is None:
+                self.pending.append(number)
+            else:
+                self.on[self.node_ids[pod.node]].append(number)
+        placeholder_objects = set(map(id, placeholders))
+        self.placeholders = frozenset(
+            number for number in self.pending if id(self.pods[number]) in placeholder_objects
+        )
         self.placeholder_nodes: dict[int, int] = {}
         """Id of the node on which each placeholder has room, by id of the placeholder."""
         self._last_searches = Searches(self.space)

@@ -14,16 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from core.model.constraints import NodeConstraints, Requirement, SelectorTerm, without_volumes
+from core.model.constraints import NodeConstraints, without_volumes
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import is_transient_taint
 from core.model.pod import Pod
-from core.placement.filters import (
-    EXTENDED_RESOURCES,
-    LABEL_FILTERS,
-    NODE_DECLARED_FEATURES,
-    TAINT_TOLERATION,
-)
+from core.placement.filters import FILTERS, TAINT_TOLERATION
 from core.placement.matching import is_blocking
 from core.placement.node_classes import NodeClasses
 from core.placement.node_index import Taints
@@ -35,9 +30,6 @@ NAME_CHARACTERS_MAX: Final = 60
 BETWEEN: Final = ", "
 GENERAL: Final = "general"
 """Name of the reach of pods without node constraints."""
-
-SHOWN_FILTERS: Final = (*LABEL_FILTERS, NODE_DECLARED_FEATURES, EXTENDED_RESOURCES)
-"""Filters whose constraints name a reach, besides taints."""
 
 _Set = tuple[str, tuple[int, ...]]
 """Text of the constraints and nodes of a reach that has no name yet."""
@@ -250,51 +242,17 @@ class _Shown:
     def parts(self, node_constraints: NodeConstraints) -> list[str]:
         """Return a text for each excluding constraint, and for each tolerated taint of a node."""
         parts = [
-            f"{key}={value}"
-            for key, value in node_constraints.labels
-            if not self._anywhere(NodeConstraints(node_selector=((key, value),)))
+            text
+            for one in FILTERS
+            for text, single in one.parts(node_constraints)
+            if not self._classes.allows(single, self._real, (one,))
         ]
-        affinity = node_constraints.affinity
-        if affinity is not None and not self._anywhere(NodeConstraints(affinity=affinity)):
-            parts.append(" or ".join(map(_term, affinity)))
-        parts += (
-            f"declares {name}"
-            for name in node_constraints.features
-            if not self._anywhere(NodeConstraints(features=(name,)))
-        )
-        parts += (
-            f"requests {name}"
-            for name in node_constraints.extended
-            if not self._anywhere(NodeConstraints(extended=(name,)))
-        )
         covered = sorted(set(self._by_name.covered(node_constraints.tolerations)), key=_taint)
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
-
-    def _anywhere(self, asked: NodeConstraints) -> bool:
-        return self._classes.allows(asked, self._real, SHOWN_FILTERS)
 
 
 def _taint(taint: Taint) -> str:
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-
-
-def _term(term: SelectorTerm) -> str:
-    return " and ".join([*map(_requirement, term.labels), *map(_requirement, term.fields)])
-
-
-def _requirement(asked: Requirement) -> str:
-    key, values = asked.key, "|".join(asked.values)
-    match asked.operator:
-        case "In" if len(asked.values) == 1:
-            return f"{key}={values}"
-        case "Exists":
-            return f"has {key}"
-        case "DoesNotExist":
-            return f"no {key}"
-        case "NotIn":
-            return f"{key} not in {values}"
-        case other:
-            return f"{key} {other.lower()} {values}"
 
 
 def _short(key: str) -> str:

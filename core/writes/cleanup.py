@@ -19,7 +19,7 @@ def cleanup_write(node: Node, taint_key: str) -> Write[Node] | None:
     left = tuple(taint for taint in node.taints if taint.key != taint_key)
     tainted = ["taint"] if left != node.taints else []
     labels = sorted(key for key in node.labels if key.startswith(OUR_PREFIXES))
-    fields = {"labels": labels, "annotations": ours(node)}
+    fields = {"labels": labels, "annotations": annotation_keys_of_ebb(node)}
     removed = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
     note = ", ".join([*labels, *fields["annotations"], *tainted])
     return (
@@ -27,7 +27,7 @@ def cleanup_write(node: Node, taint_key: str) -> Write[Node] | None:
     )
 
 
-def ours(node: Node) -> list[str]:
+def annotation_keys_of_ebb(node: Node) -> list[str]:
     """Return the keys of Ebb's annotations on the Node, sorted; never a person's opt-out.
 
     The annotation that protects from scale-down is included only if Ebb has set it.

@@ -20,8 +20,7 @@ from core.marks.mark import mark_of, marked_since
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.node import Node
-from core.model.pod import Pod
-from core.model.workload import goes_by_cost
+from core.model.pod import Pod, goes_by_cost
 from core.writes.write import CostKind, Keys, Write
 
 COST_MIN: Final = -100_000_000

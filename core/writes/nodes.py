@@ -8,7 +8,7 @@ being deleted. These rules follow from the behavior of Cluster Autoscaler. core.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode, Scope
@@ -52,7 +52,7 @@ from core.model.node import Node, Taint
 from core.model.node_lifecycle import being_deleted, why_leaving
 from core.model.now import Now
 from core.model.reason import Blocker
-from core.writes.cleanup import ours
+from core.writes.cleanup import annotation_keys_of_ebb
 from core.writes.life_cycle import LAST, TABLE, Event, Transition, states
 from core.writes.write import URGENT, Keys, Write, WriteKind
 
@@ -74,7 +74,7 @@ class LeaderObservations:
 
     seconds: int
     """Time for which it has observed, in seconds."""
-    no_schedule_blockers: no_schedule.Against
+    no_schedule_blockers: no_schedule.NoScheduleBlockers
     """Reasons against a NoSchedule mark, by marked node."""
     no_schedule: frozenset[str] = frozenset()
     """Nodes that are being drained; their mark must be NoSchedule regardless of its age."""
@@ -108,9 +108,11 @@ def decide(
     """
     if watch is None:
         watch = LeaderObservations(
-            WATCH_SECONDS, no_schedule.reasons_against(ClusterSnapshot(cluster, config))
+            WATCH_SECONDS, no_schedule.blockers_by_node(ClusterSnapshot(cluster, config))
         )
-    planner = NodePatchPlanner(cluster, plan, config, _Moment(now_seconds, owner, watch))
+    planner = NodePatchPlanner(
+        cluster, plan, config, now_seconds=now_seconds, owner=owner, watch=watch
+    )
     writes = [write for node in cluster.nodes for write in planner.of(node)]
     # In the plan's order, the marks written so far always form a valid plan.
     marks = _of(WriteKind.MARK, writes, lambda write: planner.order[write.key])
@@ -142,20 +144,22 @@ def _place(write: Write[Node]) -> tuple[int, bool, str]:
     return place, mark_of(write.before.labels) is not Mark.NO_SCHEDULE, write.key
 
 
-class _Moment(NamedTuple):
-    """The time of a reconciliation, its leader, and the leader's observations."""
-
-    now_seconds: int
-    owner: str
-    watch: LeaderObservations
-
-
 class NodePatchPlanner:
     """Plan the writes of one reconciliation, node by node."""
 
-    def __init__(self, cluster: Cluster, plan: Plan, config: Config, moment: _Moment) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        config: Config,
+        *,
+        now_seconds: int,
+        owner: str,
+        watch: LeaderObservations,
+    ) -> None:
+        """*owner*: name of the leader, which the details of a mark contain."""
         self._config, self._observe = config, config.mode is Mode.OBSERVE
-        self._now, self._owner, self._watch = moment
+        self._now, self._owner, self._watch = now_seconds, owner, watch
         self._policy = plan.policy
         self._refused = isinstance(may_begin(config, Now(self._now)), Refusal)
         self.order = {removal.node: removal.order for removal in plan.removals}
@@ -323,7 +327,7 @@ class NodePatchPlanner:
         if details is None or not self._dated(details):
             yield Event.INVALID_DETAILS
         elif (
-            no_schedule.wanted(self._against(node), after, self._age(details))
+            no_schedule.wanted_mark(self._against(node), after, self._age(details))
             is Mark.PREFER_NO_SCHEDULE
         ):
             softened = mark_of(node.labels) is Mark.NO_SCHEDULE
@@ -571,7 +575,7 @@ def _without_protection(node: Node) -> dict[str, str | None]:
 
 def _without_ours(node: Node) -> dict[str, str | None]:
     """Return the annotations that remove those of Ebb from a leaving node, except its backoff."""
-    return dict.fromkeys(one for one in ours(node) if one != BACKOFF_ANNOTATION)
+    return dict.fromkeys(one for one in annotation_keys_of_ebb(node) if one != BACKOFF_ANNOTATION)
 
 
 def _reasons(blockers: Iterable[Blocker]) -> str:

@@ -79,7 +79,7 @@ class Kind(Generic[Wire_, Model_]):
     make: Callable[[Wire_], Model_]
     """Converts an object from its wire format to the model; errors name the field."""
     field: str
-    """Name of the argument for the objects: of core.cluster.volumes.build_cluster, or, for
+    """Name of the argument for the objects: of core.cluster.build.build_cluster, or, for
     SURGE_KINDS, of core.moves.listed.surge_objects."""
     namespaced: bool = False
     nickname: str = ""

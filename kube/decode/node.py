@@ -20,10 +20,9 @@ from core.marks.wellknown import (
 )
 from core.model.constraints import ASKED_FEATURES
 from core.model.errors import InvalidInputError
-from core.model.node import Node, Taint
+from core.model.node import Node, Taint, is_virtual
 from core.model.requests import resources
 from core.model.resources import ATTACHABLE
-from core.model.virtual import is_virtual
 from kube.decode import pod_limits
 from kube.decode.field_decoding import (
     NULL,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from core.cluster.schedulers import KNOWN, SCHEDULER_FIELD
+from core.cluster.read_options import KNOWN_SCHEDULERS, SCHEDULER_FIELD
 from core.model.constraints import (
     HOST_USERS,
     NO_DISRUPTION_FACTS,
@@ -22,6 +22,7 @@ from core.model.constraints import (
 from core.model.errors import InvalidInputError
 from core.model.pod import (
     CLAIMS_FIELD,
+    DAEMON_SET,
     DEFAULT_SCHEDULER,
     DEVICES_FIELD,
     SCHEDULER_CHARS_MAX,
@@ -29,7 +30,6 @@ from core.model.pod import (
     VOLUMES_FIELD,
     Pod,
 )
-from core.model.workload import DAEMON_SET
 from kube.decode import pod_limits, templates
 from kube.decode.byte_lru import ByteBoundedCache
 from kube.decode.disruption_facts import disruption_facts_of
@@ -346,6 +346,6 @@ def _unsupported(
         unsupported += (CLAIMS_FIELD,)
     if PRESENT_LIST.decode(spec.resource_claims, "spec.resourceClaims"):
         unsupported += (DEVICES_FIELD,)
-    if spec.scheduler_name and spec.scheduler_name not in KNOWN:
+    if spec.scheduler_name and spec.scheduler_name not in KNOWN_SCHEDULERS:
         unsupported += (SCHEDULER_FIELD,)
     return unsupported

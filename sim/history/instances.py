@@ -17,10 +17,9 @@ from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
 from core.model.errors import InvalidInputError
 from core.model.node import Node
-from core.model.pod import Pod
+from core.model.pod import REPLICA_SET, Pod
 from core.model.quantity import parse_quantity, whole
 from core.model.resources import Resources
-from core.model.workload import REPLICA_SET
 from runtime.files import read_dump
 from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime, check
 from sim.history.load import load_of

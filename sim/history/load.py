@@ -14,8 +14,7 @@ from core.model.constraints import NO_DISRUPTION_FACTS, DisruptionFacts, names_n
 from core.model.errors import InvalidInputError
 from core.model.humanize import plural
 from core.model.node import Node
-from core.model.pod import Pod
-from core.model.workload import REPLICA_SET
+from core.model.pod import REPLICA_SET, Pod
 from core.placement.filters import first_failing_filter
 from sim.costs import price_of
 from sim.history.cluster_history import ClusterHistory, PodLifetime

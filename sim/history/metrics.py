@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from core.eligibility.node_eligibility import CONTROL_PLANE_LABELS
 from core.engine.zones import ZONE_LABEL
 from core.model.constraints import HOST_LABEL, Toleration
-from core.model.node import Taint
-from core.model.virtual import VIRTUAL_LABELS, VIRTUAL_ROLE_LABEL
+from core.model.node import VIRTUAL_LABELS, VIRTUAL_ROLE_LABEL, Taint
 
 REQUESTS: Final = "kube_pod_container_resource_requests"
 INFO: Final = "kube_pod_info"

@@ -17,11 +17,9 @@ import msgspec
 
 from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
-from core.model.node import Node, Taint
-from core.model.pod import Pod
+from core.model.node import Node, Taint, is_virtual
+from core.model.pod import DAEMON_SET, Pod
 from core.model.requests import Container, PodParts, pod_requests, resources
-from core.model.virtual import is_virtual
-from core.model.workload import DAEMON_SET
 from kube.decode.field_decoding import decode_json, read_amounts
 from runtime import files
 from sim.history.cluster_history import (

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from core.model.node import Node
-from core.model.pod import Pod
-from core.model.workload import JOB
+from core.model.pod import JOB, Pod
 from sim import trace
 from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime, check
 

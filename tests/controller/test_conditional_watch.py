@@ -73,7 +73,7 @@ class Made:
 @asynccontextmanager
 async def kept(made: Made) -> AsyncIterator[Callable[[], Any]]:
     """Keep the watch; the yielded function waits for its next two steps."""
-    task = asyncio.create_task(made.watch.keep())
+    task = asyncio.create_task(made.watch.run())
 
     async def looked() -> None:
         await asyncio.sleep(2.5)
@@ -160,7 +160,7 @@ async def test_program_ends_when_the_watch_has_an_unexpected_fault() -> None:
     watch = ConditionalWatch(made.sink, broken, lambda: True, access, forbidden="forbidden")
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(5):
-            await watch.keep()
+            await watch.run()
 
 
 @in_virtual_time

@@ -10,7 +10,7 @@ from controller.config_reload import ACCEPTED, REFUSED, ConfigReload
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from controller.view import ClusterView
-from core.cluster.schedulers import SCHEDULER_FIELD
+from core.cluster.read_options import SCHEDULER_FIELD
 from core.config.settings import Config, Mode
 from core.model.node import Node
 from core.model.pod import Pod

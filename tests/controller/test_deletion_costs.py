@@ -8,7 +8,7 @@ import pytest
 
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
 from controller.metrics import Metrics, WriteResult
-from controller.reconciler import PodActions, Reconciler
+from controller.reconciler import Reconciler
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
@@ -408,18 +408,20 @@ async def test_pass_ends_with_deletion_costs_of_marks() -> None:
         pods, metrics, AccessReview(pods.may, FakeClock(), "patch pods")
     )
     controller = Reconciler(
-        config, nodes, owner="me", metrics=metrics, pod_actions=PodActions(deletion_costs)
+        config, nodes, owner="me", metrics=metrics, deletion_costs=deletion_costs
     )
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
-    assert (await controller.tick(cluster, NOW)).costs == (), "the permission is not known yet"
-    report = await controller.tick(cluster, NOW)
+    assert (await controller.reconcile(cluster, NOW)).costs == (), (
+        "the permission is not known yet"
+    )
+    report = await controller.reconcile(cluster, NOW)
     assert [write.key for write in report.costs] == ["d/m0000", "d/m0001"]
     assert report.failed == 0
     assert sorted(pods.written) == ["d/m0000", "d/m0001"]
     nodes.down = {"m"}
     pods.put(pod("m0003", "m", 100, 100))
     guarded = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
-    assert (await controller.tick(guarded, NOW)).failed == 1
+    assert (await controller.reconcile(guarded, NOW)).failed == 1
     assert "d/m0003" in pods.written, "costs depend on existing marks, not on writes that fail"
     pods.rejected = {"d/m0002"}
     pods.put(pod("m0002", "m", 100, 100))
@@ -427,4 +429,4 @@ async def test_pass_ends_with_deletion_costs_of_marks() -> None:
     cluster = replace(
         cluster, nodes=(replace(cluster.nodes[0], labels={MARK_LABEL: "PreferNoSchedule"}),)
     )
-    assert (await controller.tick(cluster, NOW)).failed >= 1
+    assert (await controller.reconcile(cluster, NOW)).failed >= 1

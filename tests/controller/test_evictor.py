@@ -9,7 +9,7 @@ import pytest
 
 from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
-from controller.reconciler import PodActions, Reconciler
+from controller.reconciler import Reconciler
 from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
 from core.config.schedule import Window
@@ -108,7 +108,7 @@ class World:
             owner="me",
             metrics=self.metrics,
             record_event=lambda _, reason, note: self.told.append((reason, note)),
-            pod_actions=PodActions(evictor=self.evictor),
+            evictor=self.evictor,
         )
 
     def move(self, pod: Pod) -> None:
@@ -116,7 +116,7 @@ class World:
         again = f"{pod.name}x"
         self.pods[again] = replace(pod, name=again, uid=again, node="n2")
 
-    async def tick(self, seconds: int = 1) -> None:
+    async def reconcile(self, seconds: int = 1) -> None:
         self.clock.seconds += seconds
         nodes = [self.nodes.node(name) for name in self.nodes.nodes]
         cluster = Cluster.of(nodes, self.pods.values())
@@ -124,14 +124,14 @@ class World:
         sight = NO_LIVE_VIEW._replace(halted=lambda: self.halted)
         await self.controller.carry_out(report, sight)
 
-    async def ticks(self, count: int, seconds: int = 1) -> None:
+    async def reconcile_times(self, count: int, seconds: int = 1) -> None:
         for _ in range(count):
-            await self.tick(seconds)
+            await self.reconcile(seconds)
 
     async def until_draining(self) -> None:
         """Run passes until the mark is NoSchedule and the leader has almost observed enough."""
-        await self.ticks(3)
-        await self.tick(OBSERVE_SECONDS - 4)
+        await self.reconcile_times(3)
+        await self.reconcile(OBSERVE_SECONDS - 4)
         assert self.mark == "NoSchedule"
         assert self.api.requested == []
 
@@ -156,11 +156,11 @@ def make_pod(name: str, on: str) -> Pod:
 async def test_marked_node_becomes_no_schedule_and_is_drained_in_batches() -> None:
     world = World()
     await world.until_draining()
-    await world.tick(3)
+    await world.reconcile(3)
     assert sorted(world.api.requested) == ["p0", "p1"]
-    await world.tick()
+    await world.reconcile()
     assert sorted(world.api.requested) == ["p0", "p1", "p2"]
-    await world.ticks(3)
+    await world.reconcile_times(3)
     assert world.evictions("evicted") == 3
     assert world.mark == "NoSchedule", "no pod returns before the node is deleted"
     assert [one for one in world.told if one[0] == "PodEvicted"] == [
@@ -173,7 +173,7 @@ async def test_node_is_drained_when_interval_exceeds_timeout(
     interval: int,
 ) -> None:
     world = World()
-    await world.ticks(6, interval)
+    await world.reconcile_times(6, interval)
     assert (world.api.requested, world.mark) == (["p0", "p1", "p2"], "NoSchedule")
 
 
@@ -196,12 +196,12 @@ async def test_failed_eviction_is_retried_after_its_own_pause(
     world = World(pods=1)
     await world.until_draining()
     world.api.answers["p0"] = answer
-    await world.tick(3)
+    await world.reconcile(3)
     assert world.evictions(answer.result) == 1
     wait = round(seconds * 1.5)  # the jitter
-    await world.tick(wait - 1)
+    await world.reconcile(wait - 1)
     assert world.api.requested == ["p0"]
-    await world.tick(1)
+    await world.reconcile(1)
     assert world.api.requested == ["p0", "p0"]
     refused = [note for reason, note in world.told if reason == "PodEvictionRefused"]
     assert refused == [f"cannot evict d/p0: {answer.why}"] * events
@@ -214,7 +214,7 @@ async def test_drain_fails_with_reason_when_eviction_is_always_refused(
     world = World(pods=1)
     await world.until_draining()
     world.api.answers["p0"] = EvictionAnswer(outcome, "a webhook denied it")
-    await world.ticks(60, 5)
+    await world.reconcile_times(60, 5)
     assert world.mark is None
     assert world.n1.annotations[BACKOFF_ANNOTATION].endswith(" evict-refused")
     (note,) = [note for reason, note in world.told if reason == "NodeUnmarked"]
@@ -229,9 +229,9 @@ async def test_node_whose_no_schedule_write_fails_blocks_no_other() -> None:
     world = World(pods=1)
     world.nodes.nodes["n3"], world.nodes.versions["n3"] = node_json("n3"), 1
     world.pods["q"] = make_pod("q", "n3")
-    await world.ticks(2)
+    await world.reconcile_times(2)
     world.nodes.down.add("n1")
-    await world.ticks(20, 10)
+    await world.reconcile_times(20, 10)
     assert (world.api.requested, world.mark) == (["q"], "PreferNoSchedule")
 
 
@@ -245,7 +245,7 @@ async def test_drain_continues_when_pod_is_already_gone() -> None:
             world.move(world.pods["p0"])
 
     world.api.before = leaves
-    await world.ticks(6)
+    await world.reconcile_times(6)
     assert world.api.requested == ["p0", "p1", "p2"]
     assert world.evictions("gone") == 1
     assert world.evictions("evicted") == 2
@@ -254,7 +254,7 @@ async def test_drain_continues_when_pod_is_already_gone() -> None:
 async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> None:
     world = World()
     world.api.right = False
-    await world.ticks(10, 20)
+    await world.reconcile_times(10, 20)
     assert (world.api.requested, world.mark, world.forbidden) == (
         [],
         "PreferNoSchedule",
@@ -268,8 +268,8 @@ async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> No
     )
     world.metrics.is_leading = lambda: True
     world.api.right = True
-    await world.tick(ANSWER_SECONDS)
-    await world.ticks(3)
+    await world.reconcile(ANSWER_SECONDS)
+    await world.reconcile_times(3)
     assert world.api.requested == ["p0", "p1", "p2"]
     assert world.metrics.registry.get_sample_value(gauge) == 0
     assert world.forbidden == [FORBIDDEN]
@@ -278,7 +278,7 @@ async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> No
 async def test_no_pod_is_evicted_while_permission_is_unknown() -> None:
     world = World()
     world.api.right = None
-    await world.ticks(5, 20)
+    await world.reconcile_times(5, 20)
     assert (world.api.requested, world.mark, world.forbidden) == ([], "PreferNoSchedule", [])
 
 
@@ -287,27 +287,27 @@ async def test_no_review_or_eviction_is_sent_unless_eviction_is_enabled(
     changes: dict[str, Any],
 ) -> None:
     world = World(replace(CONFIG, **changes) if changes else Config(mode=Mode.ENFORCE))
-    await world.ticks(5, 20)
+    await world.reconcile_times(5, 20)
     assert (world.api.requested, world.api.reviews) == ([], 0)
 
 
 async def test_drain_stops_and_mark_is_softened_when_eviction_is_disabled() -> None:
     world = World()
     await world.until_draining()
-    await world.tick(3)
+    await world.reconcile(3)
     world.controller.config = replace(CONFIG, eviction=Eviction.DISABLED)
-    await world.ticks(4)
+    await world.reconcile_times(4)
     assert (world.mark, len(world.api.requested)) == ("PreferNoSchedule", 2)
 
 
 async def test_pods_that_arrived_under_soft_mark_are_not_returned_pods() -> None:
     world = World()
     await world.until_draining()
-    await world.tick(3)
+    await world.reconcile(3)
     await world.controller.set_prefer_no_schedule([world.n1])
     assert (world.mark, len(world.api.requested)) == ("PreferNoSchedule", 2)
     world.pods["new"] = make_pod("new", "n1")
-    await world.ticks(4)
+    await world.reconcile_times(4)
     assert world.mark == "NoSchedule"
     assert sorted(world.api.requested) == ["new", "p0", "p1", "p2"]
 
@@ -320,8 +320,8 @@ async def test_eviction_stops_when_leadership_is_lost() -> None:
         world.halted = "this replica does not lead any more"
 
     world.api.before = lost
-    await world.tick(3)
-    await world.ticks(3)
+    await world.reconcile(3)
+    await world.reconcile_times(3)
     assert len(world.api.requested) == 1
 
 
@@ -329,24 +329,24 @@ async def test_overtaking_pass_evicts_no_pods() -> None:
     world = World()
     await world.until_draining()
     world.api.hold = asyncio.Event()
-    first = asyncio.create_task(world.tick(3))
+    first = asyncio.create_task(world.reconcile(3))
     await world.api.all_requested.wait()
-    await world.tick()
+    await world.reconcile()
     assert len(world.api.requested) == CONFIG.drain.max_on_node
     world.api.hold.set()
     await first
-    await world.ticks(3)
+    await world.reconcile_times(3)
     assert sorted(world.api.requested) == ["p0", "p1", "p2"]
 
 
 async def test_new_leader_observes_again_before_it_evicts() -> None:
     world = World()
     await world.until_draining()
-    await world.tick(3)
+    await world.reconcile(3)
     world.controller.begin()
-    await world.ticks(4)
+    await world.reconcile_times(4)
     assert len(world.api.requested) == 2
-    await world.tick(OBSERVE_SECONDS)
+    await world.reconcile(OBSERVE_SECONDS)
     assert len(world.api.requested) == 3
 
 
@@ -364,12 +364,12 @@ async def test_new_replica_keeps_no_schedule_mark_unless_it_is_blocked(
 ) -> None:
     world = World(pods=5)
     await world.until_draining()
-    await world.tick(3)
+    await world.reconcile(3)
     world.pods["agent"] = replace(make_pod("agent", "n1"), **agent)
     world.api.right = right
     world.start()
     gauge = len(world.told)
-    await world.ticks(2, 10)
+    await world.reconcile_times(2, 10)
     assert world.mark == mark
     kinds = {reason for reason, _ in world.told[gauge:]} - {"PodEvicted"}
     assert kinds == ({"PreferNoScheduleSet"} if mark == "PreferNoSchedule" else set())
@@ -382,7 +382,7 @@ async def test_node_whose_write_fails_does_not_block_evictions_of_another() -> N
     world.nodes.nodes["n3"], world.nodes.versions["n3"] = left_over, 1
     world.nodes.down.add("n3")
     await world.until_draining()
-    await world.ticks(3, 3)
+    await world.reconcile_times(3, 3)
     assert len(world.api.requested) == 3
     assert ("patch", "n3") in world.nodes.log
 
@@ -399,8 +399,8 @@ async def test_no_pod_is_evicted_after_permit_has_ended() -> None:
     world.clock.seconds = NOW + 60
     await world.controller.carry_out(report, NO_LIVE_VIEW)
     assert world.api.requested == []
-    await world.ticks(3)
+    await world.reconcile_times(3)
     assert (world.api.requested, world.mark) == ([], "NoSchedule"), "marks stay"
     world.clock.seconds = NOW + 3600
-    await world.ticks(2)
+    await world.reconcile_times(2)
     assert world.api.requested == ["p0"]

@@ -28,7 +28,7 @@ class Jumping(World):
         for _ in range(seconds // 10):
             self.machine.goes_on(10)
             self.now = self.clock.unix_seconds()
-            found += self.kinds(await self.tick())
+            found += self.kinds(await self.reconcile())
         return found
 
 

@@ -21,7 +21,7 @@ from controller.metrics import Metrics
 from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
 from controller.writers import WRITERS_MAX
-from core.cluster.schedulers import KNOWN, SCHEDULER_FIELD
+from core.cluster.read_options import KNOWN_SCHEDULERS, SCHEDULER_FIELD
 from core.config.programs import ControllerConfig
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
@@ -29,8 +29,7 @@ from core.marks.mark import Mark, protection_of
 from core.marks.wellknown import DO_NOT_DISRUPT_ANNOTATION, KARPENTER_LABEL, MARK_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
-from core.model.pod import Pod
-from core.model.workload import DAEMON_SET
+from core.model.pod import DAEMON_SET, Pod
 from kube.decode.kinds import KINDS, NODES, PODS, AnyKind
 from tests.support.admission import merge, node_json
 from tests.support.builders import UNLIMITED, marked, pod
@@ -127,7 +126,11 @@ async def test_changed_schedulers_apply_from_next_pass() -> None:
     for one in list(world.view.pods.values()):
         theirs = replace(one, scheduler="own", unsupported=(SCHEDULER_FIELD,))
         world.view.changed(PODS, theirs)
-    for schedulers, marks in ((KNOWN, 0), ((*KNOWN, "own"), len(NAMES) - 1), (KNOWN, 0)):
+    for schedulers, marks in (
+        (KNOWN_SCHEDULERS, 0),
+        ((*KNOWN_SCHEDULERS, "own"), len(NAMES) - 1),
+        (KNOWN_SCHEDULERS, 0),
+    ):
         world.controller.config = replace(CONFIG, schedulers=schedulers)
         await world.until_due()
         await world.loop.step()

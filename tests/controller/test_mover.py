@@ -538,7 +538,7 @@ async def test_plan_knows_moving_replica_sets(world: World) -> None:
 
 async def test_task_reacts_to_changes_and_due_steps(world: World) -> None:
     world.deployments.create("web", "n1")
-    running = asyncio.create_task(world.mover.keep(lambda: None))
+    running = asyncio.create_task(world.mover.run(lambda: None))
     try:
         async with asyncio.timeout(20):
             while world.outcomes() != {"moved": 1}:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from controller.notices import Notices
+from controller.loop import Notices
 from core.config.budgets import Budget, Budgets, NodeRequirement, Operator, Pool
 from core.config.prices import MinSavings
 from core.config.settings import Config

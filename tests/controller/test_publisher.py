@@ -366,7 +366,7 @@ async def test_turn_follows_pass_at_once() -> None:
         async def carry_out(self, change: BufferChange) -> None:
             await changes.put(change)
 
-    keeping = asyncio.create_task(Publisher(RecordingStore(), engine).keep(lambda: None))
+    keeping = asyncio.create_task(Publisher(RecordingStore(), engine).run(lambda: None))
     try:
         await asyncio.sleep(0)  # the first turn finds no pass
         engine.look(0, 0)

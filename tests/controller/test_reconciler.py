@@ -50,14 +50,14 @@ class World:
         self.controller = Reconciler(self.config, self.api, owner="me", metrics=self.metrics)
         self.now = NOW
 
-    async def tick(self, seconds: int = 0) -> ReconcileReport:
+    async def reconcile(self, seconds: int = 0) -> ReconcileReport:
         self.now += seconds
         nodes = [self.api.node(name) for name in self.api.nodes]
-        return await self.controller.tick(Cluster.of(nodes, self.pods), self.now)
+        return await self.controller.reconcile(Cluster.of(nodes, self.pods), self.now)
 
     async def until_marked(self) -> ReconcileReport:
-        await self.tick()
-        return await self.tick(DELAY + 1)
+        await self.reconcile()
+        return await self.reconcile(DELAY + 1)
 
     def metadata(self, name: str = "n1") -> Json:
         found: Json = self.api.nodes[name]["metadata"]
@@ -80,8 +80,8 @@ def make_pod(name: str, node: str | None, cpu_millis: int = 500) -> Pod:
 
 async def test_node_is_not_marked_before_unneeded_time_ends() -> None:
     world = World()
-    await world.tick()
-    report = await world.tick(DELAY)
+    await world.reconcile()
+    report = await world.reconcile(DELAY)
     assert "n1" in report.found.state.candidates
     assert report.writes == ()
     assert world.api.log == []
@@ -105,7 +105,7 @@ async def test_mark_and_taint_are_stored_in_one_write() -> None:
 async def test_second_pass_writes_nothing() -> None:
     world = World()
     await world.until_marked()
-    report = await world.tick(10)
+    report = await world.reconcile(10)
     assert report.writes == ()
 
 
@@ -123,14 +123,14 @@ async def test_taint_is_written_by_controller_when_webhook_is_down() -> None:
     assert world.api.log == [("patch", "n1"), ("taints", "n1")]
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
     assert report.failed == 0
-    assert (await world.tick(10)).writes == ()
+    assert (await world.reconcile(10)).writes == ()
 
 
 async def test_taint_is_restored_when_someone_removes_it() -> None:
     world = World()
     await world.until_marked()
     world.api.nodes["n1"]["spec"]["taints"] = []
-    report = await world.tick(10)
+    report = await world.reconcile(10)
     assert world.kinds(report) == [("repair_taints", "n1")]
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
 
@@ -178,7 +178,7 @@ async def test_failed_mark_ends_batch_and_next_pass_marks_other_nodes() -> None:
     assert [write.key for write in report.writes] == ["n4", "n5", "n1"]
     assert report.failed == 1
     assert world.api.log == [("patch", "n4")]
-    report = await world.tick(1)
+    report = await world.reconcile(1)
     written = {write.key for write in report.writes}
     assert written >= {"n5", "n1"}
     assert "n4" not in written
@@ -191,7 +191,7 @@ async def test_throttled_mark_is_written_in_next_pass() -> None:
     world.api.throttles = 1
     report = await world.until_marked()
     assert report.failed == 1
-    assert world.kinds(await world.tick(1)) == [("mark", "n1")]
+    assert world.kinds(await world.reconcile(1)) == [("mark", "n1")]
     assert world.metadata()["labels"] == {MARK_LABEL: "PreferNoSchedule"}
 
 
@@ -210,13 +210,13 @@ async def test_no_schedule_mark_that_cannot_be_removed_blocks_no_other_node(
     )
     world.api.down = {"n4"}
     for _ in range(4):
-        report = await world.tick(DELAY)
+        report = await world.reconcile(DELAY)
         assert report.failed == 1, "the release is tried each time"
     assert [write for write in world.api.log if write != ("patch", "n4")] == [
         ("patch", name) for name in marked
     ]
     world.api.down = set()
-    await world.tick(1)
+    await world.reconcile(1)
     assert MARK_LABEL not in world.metadata("n4")["labels"]
 
 
@@ -228,7 +228,7 @@ async def test_infeasible_mark_is_released_and_node_protected_temporarily(
     await world.until_marked()
     world.api.webhook_up = webhook_up
     world.pods += [make_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
-    report = await world.tick(10)
+    report = await world.reconcile(10)
     until = str(world.now + GUARD_SECONDS)
     assert world.kinds(report) == [("release_mark", "n1")]
     assert world.taints() == []
@@ -236,8 +236,8 @@ async def test_infeasible_mark_is_released_and_node_protected_temporarily(
     left = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: until}
     assert world.metadata()["annotations"] == left
 
-    assert (await world.tick(GUARD_SECONDS - 1)).writes == ()
-    await world.tick(1)
+    assert (await world.reconcile(GUARD_SECONDS - 1)).writes == ()
+    await world.reconcile(1)
     assert world.metadata()["annotations"] == {}
 
 
@@ -245,18 +245,18 @@ async def test_empty_node_is_released_and_protected_again_when_pod_arrives() -> 
     world = World()
     await world.until_marked()
     first = world.pods.pop(0)
-    assert world.kinds(await world.tick(10)) == [("remove_protection", "n1")]
+    assert world.kinds(await world.reconcile(10)) == [("remove_protection", "n1")]
     assert world.metadata()["annotations"].keys() == {DETAILS_ANNOTATION}
-    assert (await world.tick(10)).writes == ()
+    assert (await world.reconcile(10)).writes == ()
     world.pods.append(first)
-    assert world.kinds(await world.tick(1)) == [("protect", "n1")]
+    assert world.kinds(await world.reconcile(1)) == [("protect", "n1")]
     assert world.metadata()["annotations"][SCALE_DOWN_DISABLED_ANNOTATION] == "true"
 
 
 async def test_mark_is_released_at_its_deadline() -> None:
     world = World()
     await world.until_marked()
-    report = await world.tick(world.config.deadline_seconds)
+    report = await world.reconcile(world.config.deadline_seconds)
     assert world.kinds(report) == [("release_mark", "n1")]
 
 
@@ -273,7 +273,7 @@ async def test_mark_is_released_when_node_is_opted_out() -> None:
     world = World()
     await world.until_marked()
     world.change(annotations=world.metadata()["annotations"] | {KEEP_ANNOTATION: "true"})
-    report = await world.tick(10)
+    report = await world.reconcile(10)
     assert ("release_mark", "n1") in world.kinds(report)
     assert world.metadata()["annotations"][KEEP_ANNOTATION] == "true"
 
@@ -284,7 +284,7 @@ async def test_foreign_protection_remains_after_release() -> None:
     annotations = world.metadata()["annotations"]
     del annotations[PROTECTION_ANNOTATION]
     world.pods.pop(0)
-    report = await world.tick(10)
+    report = await world.reconcile(10)
     assert world.kinds(report) == [("release_mark", "n1")]
     assert world.metadata()["annotations"] == {SCALE_DOWN_DISABLED_ANNOTATION: "true"}
 
@@ -295,7 +295,7 @@ async def test_node_that_is_being_deleted_is_not_written() -> None:
     world.api.nodes["n1"]["spec"] |= {"taints": [TO_BE_DELETED], "unschedulable": True}
     world.pods += [make_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     world.api.log.clear()
-    report = await world.tick(world.config.deadline_seconds)
+    report = await world.reconcile(world.config.deadline_seconds)
     assert [write for write in report.writes if write.key == "n1"] == []
     assert [entry for entry in world.api.log if entry[1] == "n1"] == []
     assert world.taints() == [TO_BE_DELETED]
@@ -304,7 +304,7 @@ async def test_node_that_is_being_deleted_is_not_written() -> None:
 async def test_metrics_count_writes_and_marked_nodes() -> None:
     world = World()
     await world.until_marked()
-    await world.tick(10)
+    await world.reconcile(10)
     text = world.metrics.text().decode()
     assert 'ebb_node_writes_total{operation="mark",result="success"} 1.0' in text
     assert 'ebb_marked_nodes{effect="PreferNoSchedule"} 1.0' in text
@@ -313,7 +313,7 @@ async def test_metrics_count_writes_and_marked_nodes() -> None:
 
 async def test_reach_metrics_are_removed_with_reach() -> None:
     world = World()
-    await world.tick()
+    await world.reconcile()
     text = world.metrics.text().decode()
     assert 'ebb_reach_nodes{reach="general"} 3.0' in text
     shares = [line for line in text.splitlines() if line.startswith("ebb_reach_")]
@@ -321,16 +321,16 @@ async def test_reach_metrics_are_removed_with_reach() -> None:
     assert cpu.startswith('ebb_reach_requests_ratio{reach="general",resource="cpu"} 0.3')
     assert 'ebb_reach_threshold_ratio{reach="general",resource="memory"} 0.8' in shares
     world.pods = []
-    await world.tick()
+    await world.reconcile()
     assert "reach=" not in world.metrics.text().decode()
 
 
 async def test_only_figures_of_current_policy_are_exported() -> None:
     world = World()
-    await world.tick()
+    await world.reconcile()
     assert "\nebb_excess_nodes " not in world.metrics.text().decode()
     world.controller.config = replace(world.config, policy="ExcessNodes")
-    await world.tick(1)
+    await world.reconcile(1)
     text = world.metrics.text().decode()
     assert "\nebb_excess_nodes 1.875" in text  # 7,500m of 12,000m are free, a node has 4,000m
     assert "ebb_reach_nodes{" not in text
@@ -350,6 +350,6 @@ async def test_number_of_exported_reaches_is_bounded() -> None:
         world.pods.append(
             replace(make_pod(f"q{number}", f"of-{number}a"), node_constraints=node_constraints)
         )
-    report = await world.tick()
+    report = await world.reconcile()
     assert len(report.found.plan.reaches) > count
     assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.taint_key import KEEP_SECONDS, KEY_ANNOTATION, TaintKey
+from controller.taint_key import CHECK_SECONDS, KEY_ANNOTATION, TaintKey
 from core.model.errors import InvalidInputError, UnavailableError
 from kube.stores.lease import Lease
 from kube.target import NAMESPACE
@@ -101,10 +101,10 @@ async def test_recording_waits_until_key_is_written() -> None:
 async def test_leader_records_key_again_when_it_was_removed() -> None:
     """`ebb cleanup --taint-key` removes it, maybe while a controller runs with that key."""
     leases = store(NEW)
-    keeping = asyncio.create_task(TaintKey(Door(leases), NEW, NAMESPACE).keep())
+    keeping = asyncio.create_task(TaintKey(Door(leases), NEW, NAMESPACE).run())
     assert leases.lease is not None
     leases.lease = replace(leases.lease, annotations={})
-    await asyncio.sleep(2 * KEEP_SECONDS)
+    await asyncio.sleep(2 * CHECK_SECONDS)
     assert recorded(leases) == NEW
     leases.lease = replace(leases.lease, annotations={KEY_ANNOTATION: OLD})
     with pytest.raises(InvalidInputError):

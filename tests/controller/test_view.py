@@ -28,9 +28,8 @@ from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, Disk, Disrupti
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
-from core.model.pod import CLAIMS_FIELD, Pod
+from core.model.pod import CLAIMS_FIELD, DAEMON_SET, Pod
 from core.model.resources import Resources
-from core.model.workload import DAEMON_SET
 from core.moves.listed import ListedDeployment, ListedReplicaSet
 from kube.decode.kinds import (
     BUDGETS,

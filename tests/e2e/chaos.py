@@ -42,7 +42,10 @@ def _play(town: Town, rounds: int, seconds: float) -> int:
                 print(fault)
                 return 1
             held = ", ".join(f"{one.ebb.program.rss_bytes() >> 20}" for one in town.programs)
-            print(f"{trouble.__name__:<32}{took:6.1f} s to next pass; MiB {held}", flush=True)
+            print(
+                f"{trouble.__name__:<32}{took:6.1f} s to next reconciliation; MiB {held}",
+                flush=True,
+            )
     print(f"seed {town.seed}: {rounds} x {len(TROUBLES)} faults, {len(town.crowd.known)} pods")
     return 0
 

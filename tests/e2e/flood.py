@@ -38,13 +38,13 @@ def flooding(connect: Callable[[], Connection]) -> Iterator[Flood]:
                     flood.answered += 1
                     key.data.send()
 
-    def guarded() -> None:
+    def report_failures() -> None:
         try:
             run()
         except Exception as fault:  # noqa: BLE001 the test reports it
             flood.fault = fault
 
-    thread = threading.Thread(target=guarded, daemon=True)
+    thread = threading.Thread(target=report_failures, daemon=True)
     thread.start()
     try:
         yield flood

@@ -46,7 +46,7 @@ def test_node_group_keeps_its_minimum_size(api: Api) -> None:
         for name in "abc":
             api.merge(f"{NODES}/{name}", {"metadata": {"labels": {LABEL: "pool1"}}})
         api.create(PODS, pod("p", node_name="a"))
-        # Marks from before the label was set are released; then no node is marked any more.
+        # Nodes that were marked before the label was set are unmarked; then no node is marked.
         api.wait(NODES, lambda found: not marks(found))
         time.sleep(STILL_SECONDS)
         assert marks({one["metadata"]["name"]: one for one in api.get(NODES)["items"]}) == 0

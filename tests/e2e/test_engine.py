@@ -1,4 +1,4 @@
-"""The controller's writes: mark, protection, taint, repair without a webhook, release."""
+"""The controller's writes: mark, protection, taint, repair without a webhook, unmarking."""
 
 import json
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_controller_writes_mark_taint_and_protection_in_one_revision(
     assert "taints" not in json.dumps(written["requestObject"])
 
 
-def test_node_is_released_with_other_taints_unchanged_when_load_rises(api: Api) -> None:
+def test_node_is_unmarked_with_other_taints_unchanged_when_load_rises(api: Api) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b"))
@@ -119,14 +119,14 @@ def test_protection_is_removed_when_node_is_empty_and_restored_when_pod_arrives(
     api.create(PODS, pod("p", node_name="a"))
     name = one_marked(api)["metadata"]["name"]
 
-    def guarded(found: Json) -> bool:
+    def protected(found: Json) -> bool:
         return SCALE_DOWN_DISABLED_ANNOTATION in found["metadata"]["annotations"]
 
-    api.wait(NODES, lambda found: not guarded(found[name]))
+    api.wait(NODES, lambda found: not protected(found[name]))
     api.create(PODS, pod("late", node_name=name, cpu="100m"))
-    api.wait(NODES, lambda found: guarded(found[name]))
+    api.wait(NODES, lambda found: protected(found[name]))
     api.delete(f"{PODS}/late", gracePeriodSeconds=0)
-    api.wait(NODES, lambda found: not guarded(found[name]))
+    api.wait(NODES, lambda found: not protected(found[name]))
 
 
 def test_controller_does_not_write_node_that_autoscaler_deletes(plane: Plane, api: Api) -> None:
@@ -145,7 +145,7 @@ def test_controller_does_not_write_node_that_autoscaler_deletes(plane: Plane, ap
 
 
 def test_controller_does_not_write_node_with_deletion_timestamp(plane: Plane, api: Api) -> None:
-    """For example Karpenter's nodes have a finalizer while they are drained."""
+    """For example Karpenter's nodes have a finalizer while Karpenter empties them."""
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     name = one_marked(api)["metadata"]["name"]

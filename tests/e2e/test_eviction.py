@@ -1,4 +1,4 @@
-"""Eviction on a real control plane: budgets, a drain of 20 pods, and a killed leader."""
+"""Eviction on a real control plane: budgets, 20 evicted pods, and a killed leader."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.config.settings import Mode
-from core.eviction.budgets import Allowances
+from core.eviction.context import Allowances
 from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.pod import Pod
 from kube.client import Client
@@ -179,8 +179,11 @@ def test_controller_reports_one_event_and_evicts_nothing_without_permission(
     ebb = start()
     until(lambda: ebb.metric("ebb_eviction_forbidden") == 1, "it says so")
     api.wait(NODES, lambda found: mark_of(found["a"]) == "PreferNoSchedule")
-    passes = ebb.metric("ebb_reconcile_duration_seconds_count")
-    until(lambda: ebb.metric("ebb_reconcile_duration_seconds_count") > passes + 3, "passes follow")
+    reconciliations = ebb.metric("ebb_reconcile_duration_seconds_count")
+    until(
+        lambda: ebb.metric("ebb_reconcile_duration_seconds_count") > reconciliations + 3,
+        "reconciliations follow",
+    )
     told = [one for one in api.get(EVENTS)["items"] if one["reason"] == "EvictionForbidden"]
     assert len(told) == 1
     assert told[0]["type"] == "Warning"
@@ -191,7 +194,7 @@ def test_controller_reports_one_event_and_evicts_nothing_without_permission(
     ebb.stop(signal.SIGKILL)
 
 
-def test_drain_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
+def test_eviction_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
     plane: Plane, pods: Api, leader: Ebb, install: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())
@@ -208,7 +211,7 @@ def test_drain_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
     assert taints(failed["a"]) == []
     times, _, why = failed["a"]["metadata"]["annotations"][BACKOFF_ANNOTATION].split()
     assert (times, why) == ("1", "evict-budget-never")
-    assert evictions(plane, offset) == {}, "nobody was disturbed for a drain that fails"
+    assert evictions(plane, offset) == {}, "nobody was disturbed for an eviction that fails"
     assert by_node(listed(api)) == {"a": 21}
     assert leader.metric('ebb_drain_failures_total{reason="evict-budget-never"}') == 1
     until(
@@ -224,13 +227,13 @@ def test_drain_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
     api.merge(f"{NODES}/a", {"metadata": {"annotations": {BACKOFF_ANNOTATION: None}}})
     begun, least = time.monotonic(), 20
 
-    def drained(found: Mapping[str, Json]) -> bool:
+    def emptied(found: Mapping[str, Json]) -> bool:
         nonlocal least
         alive = [one for one in found.values() if of(one, "web") and ready(one)]
         least = min(least, len(alive))
         return by_node(found) == {"b": 20}
 
-    api.wait(PODS, drained, 60)
+    api.wait(PODS, emptied, 60)
     with capsys.disabled():
         print(f"\n20 pods: {time.monotonic() - begun:.0f} s, {least} Ready at least")
     assert least >= 15
@@ -242,7 +245,7 @@ def test_drain_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
     assert {one for one in rights if one[1].startswith("pods/")} == {RIGHT}
 
 
-def test_next_leader_finishes_drain_when_leader_is_killed(
+def test_next_leader_finishes_eviction_when_leader_is_killed(
     plane: Plane, pods: Api, leader: Ebb, start: Start
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())

@@ -70,8 +70,8 @@ def test_checks_after_installation_succeed(plane: Plane, api: Api) -> None:
 def test_mode_observe_removes_everything_that_ebb_wrote(plane: Plane, api: Api) -> None:
     add_nodes(api, "a", "b")
     mark(api, "a")
-    guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
-    api.merge(f"{NODES}/a", {"metadata": {"annotations": guard}, "spec": {"taints": [TAINT]}})
+    protection = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+    api.merge(f"{NODES}/a", {"metadata": {"annotations": protection}, "spec": {"taints": [TAINT]}})
     assert TAINT_KEY in said(plane, block(TRACES))
     with installed(
         plane, scaleDownProtection={"afterRelease": "0s"}, controller={"interval": "1s"}
@@ -90,7 +90,7 @@ def test_mode_observe_removes_everything_that_ebb_wrote(plane: Plane, api: Api) 
 def test_manual_removal_commands_remove_everything_that_ebb_wrote(
     plane: Plane, api: Api, value: str
 ) -> None:
-    add_nodes(api, "marked", "guarded", "held", "theirs", "forged")
+    add_nodes(api, "marked", "protected", "unmarked", "theirs", "forged")
     annotations = {
         SCALE_DOWN_DISABLED_ANNOTATION: "true",
         PROTECTION_ANNOTATION: "marked",
@@ -101,16 +101,18 @@ def test_manual_removal_commands_remove_everything_that_ebb_wrote(
         f"{NODES}/marked",
         {"metadata": {"annotations": annotations}, "spec": {"taints": [THEIRS, TAINT]}},
     )
-    api.merge(f"{NODES}/guarded", {"metadata": {"annotations": annotations}})
-    held = {
+    api.merge(f"{NODES}/protected", {"metadata": {"annotations": annotations}})
+    unmarked = {
         DO_NOT_DISRUPT_ANNOTATION: "true",
         PROTECTION_ANNOTATION: f"unmarked {DO_NOT_DISRUPT_ANNOTATION}",
         RESERVE_ANNOTATION: "for one pod",
     }
-    api.merge(f"{NODES}/held", {"metadata": {"annotations": held}})
+    api.merge(f"{NODES}/unmarked", {"metadata": {"annotations": unmarked}})
     theirs = {SCALE_DOWN_DISABLED_ANNOTATION: "true", DO_NOT_DISRUPT_ANNOTATION: "true"}
     api.merge(f"{NODES}/theirs", {"metadata": {"annotations": theirs}})
-    forged = f"held\ntheirs held {DO_NOT_DISRUPT_ANNOTATION}"  # a kubelet may write this value
+    forged = (
+        f"unmarked\ntheirs unmarked {DO_NOT_DISRUPT_ANNOTATION}"  # a kubelet may write this value
+    )
     api.merge(f"{NODES}/forged", {"metadata": {"annotations": {PROTECTION_ANNOTATION: forged}}})
     costs = {
         "plain": {},
@@ -135,6 +137,6 @@ def test_manual_removal_commands_remove_everything_that_ebb_wrote(
     found = {one["metadata"]["name"]: one for one in api.get(NODES)["items"]}
     assert taints(found["marked"]) == [THEIRS]
     assert SCALE_DOWN_DISABLED_ANNOTATION not in found["marked"]["metadata"]["annotations"]
-    assert SCALE_DOWN_DISABLED_ANNOTATION not in found["guarded"]["metadata"]["annotations"]
-    assert DO_NOT_DISRUPT_ANNOTATION not in found["held"]["metadata"]["annotations"]
+    assert SCALE_DOWN_DISABLED_ANNOTATION not in found["protected"]["metadata"]["annotations"]
+    assert DO_NOT_DISRUPT_ANNOTATION not in found["unmarked"]["metadata"]["annotations"]
     assert theirs.items() <= found["theirs"]["metadata"]["annotations"].items()

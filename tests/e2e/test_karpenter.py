@@ -1,4 +1,4 @@
-"""Karpenter, a real autoscaler, removes the nodes that Ebb releases to it, and no others."""
+"""Karpenter, a real autoscaler, removes the nodes whose scale-down Ebb allows, and no others."""
 
 from collections.abc import Iterator, Mapping
 
@@ -78,12 +78,12 @@ def blocked(events: Mapping[str, Json]) -> set[str]:
     }
 
 
-def guarded(found: Json) -> bool:
+def protected(found: Json) -> bool:
     return DO_NOT_DISRUPT_ANNOTATION in found["metadata"]["annotations"]
 
 
-def handed_over(found: Json) -> bool:
-    return is_marked(found) and not guarded(found)
+def scale_down_allowed(found: Json) -> bool:
+    return is_marked(found) and not protected(found)
 
 
 def initialized(found: Json) -> bool:
@@ -100,7 +100,7 @@ def accepted(buffer: Json) -> bool:
     return any((c["type"], c["status"]) == ("ReadyForProvisioning", "True") for c in conditions)
 
 
-def test_karpenter_removes_only_nodes_released_to_it(plane: Plane, pool: Api) -> None:
+def test_karpenter_removes_only_nodes_whose_scale_down_is_allowed(plane: Plane, pool: Api) -> None:
     before = evictions(pool)
     full, used, *empty = add_empty(pool, 4)
     pool.create(PODS, pod("p", node_name=full, cpu="3"))
@@ -111,13 +111,13 @@ def test_karpenter_removes_only_nodes_released_to_it(plane: Plane, pool: Api) ->
     budgets = {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s", "minNodes": 3}
     with installed(plane, mode=Mode.ENFORCE, usability="none", budgets=budgets):
         found = pool.wait(NODES, lambda found: sum(is_marked(found[one]) for one in empty) == 1)
-        (handed,) = [one for one in empty if is_marked(found[one])]
-        (kept,) = {*empty} - {handed}
+        (allowed,) = [one for one in empty if is_marked(found[one])]
+        (kept,) = {*empty} - {allowed}
         set_pool(pool, "0s")
-        going = taken(pool, handed)
+        going = taken(pool, allowed)
         assert all(FINALIZER in one["metadata"]["finalizers"] for one in going)
         assert all(is_marked(one) for one in going), "left alone as it goes"
-        pool.wait(NODES, lambda found: guarded(found[kept]))
+        pool.wait(NODES, lambda found: protected(found[kept]))
         pool.wait(EVENTS, lambda found: kept in blocked(found), seconds=TOLD_SECONDS)
         assert all(map(stays, pool.get(NODES)["items"]))
     assert len(pool.get(NODES)["items"]) == 3
@@ -133,17 +133,17 @@ def test_karpenter_does_not_remove_empty_node_reserved_for_buffer(plane: Plane, 
     pool.create(BUFFERS, {**BUFFER, **web, "spec": spec})
     pool.wait(BUFFERS, lambda found: accepted(found["web"]))
     with installed(plane, mode=Mode.ENFORCE, usability="none"):
-        found = pool.wait(NODES, lambda found: sum(map(handed_over, found.values())) == 1)
-        (gone,) = [name for name in empty if handed_over(found[name])]
+        found = pool.wait(NODES, lambda found: sum(map(scale_down_allowed, found.values())) == 1)
+        (gone,) = [name for name in empty if scale_down_allowed(found[name])]
         (kept,) = {*empty} - {gone}
         set_pool(pool, "0s")
         taken(pool, gone)
-        found = pool.wait(NODES, lambda found: guarded(found[kept]))
+        found = pool.wait(NODES, lambda found: protected(found[kept]))
         assert not is_marked(found[kept])
         assert stays(found[kept])
         set_pool(pool)
         pool.delete(f"{BUFFERS}/web")
-        pool.wait(NODES, lambda found: handed_over(found[kept]))
+        pool.wait(NODES, lambda found: scale_down_allowed(found[kept]))
 
 
 def test_karpenter_adds_node_for_published_buffer_before_pods_are_pending(

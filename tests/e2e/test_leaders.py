@@ -129,7 +129,7 @@ def test_paused_leader_does_not_lead_when_it_resumes(controllers: Pair) -> None:
         assert leads(other)
 
 
-def test_controller_runs_with_new_taint_key_after_release_of_old_key(
+def test_controller_runs_with_new_taint_key_after_cleanup_of_old_key(
     plane: Plane, api: Api
 ) -> None:
     def has(found: Mapping[str, Json], key: str) -> bool:
@@ -151,7 +151,7 @@ def test_controller_runs_with_new_taint_key_after_release_of_old_key(
         assert controller.ebb.stop() == 2
         assert f"--taint-key {TAINT_KEY}" in controller.ebb.program.tail()
         asked = ("cleanup", "--all", "--yes", "--taint-key", TAINT_KEY)
-        done = ebb(*asked, "--kubeconfig", str(plane.kubeconfig("release")))
+        done = ebb(*asked, "--kubeconfig", str(plane.kubeconfig("cleanup")))
         assert (done.returncode, done.stderr) == (0, b"")
         assert recorded() is None
         api.wait(NODES, lambda found: not has(found, TAINT_KEY))

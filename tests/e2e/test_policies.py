@@ -14,8 +14,8 @@ from tests.e2e.install import LEASE, apply, config, ending, point, port_of, remo
 from tests.e2e.objects import NODES, PODS, add_nodes, mark, node, pod, ready
 from tests.e2e.plane import Ebb, Plane, until
 
-PASSES = 2
-"""Passes after the last mark, to see that no other mark follows."""
+RECONCILIATIONS = 2
+"""Reconciliations after the last mark, to see that no other mark follows."""
 Start = Callable[..., Ebb]
 
 
@@ -58,14 +58,14 @@ def marked(nodes: dict[str, Json]) -> list[str]:
 
 
 def settled(controller: Ebb, api: Api, count: int) -> list[str]:
-    """Wait until *count* nodes are marked; return the marked nodes after some more passes."""
+    """Wait until *count* nodes are marked; return the marked nodes some reconciliations later."""
     api.wait(NODES, lambda nodes: len(marked(dict(nodes))) >= count)
-    enough = passes(controller) + PASSES
-    until(lambda: passes(controller) >= enough, f"{PASSES} passes")
+    enough = reconciliations(controller) + RECONCILIATIONS
+    until(lambda: reconciliations(controller) >= enough, f"{RECONCILIATIONS} reconciliations")
     return marked({one["metadata"]["name"]: one for one in api.get(NODES)["items"]})
 
 
-def passes(controller: Ebb) -> float:
+def reconciliations(controller: Ebb) -> float:
     results = ("evaluated", "skipped")
     return sum(controller.metric(f'ebb_reconcile_total{{result="{one}"}}') for one in results)
 
@@ -114,7 +114,7 @@ def test_underutilizedcount_marks_0_nodes_when_7_are_required(start: Start, api:
     assert settled(counted(api, start, required=7), api, 0) == []
 
 
-def test_marks_are_released_when_pool_is_disabled(start: Start, api: Api) -> None:
+def test_nodes_are_unmarked_when_pool_is_disabled(start: Start, api: Api) -> None:
     add_nodes(api, "g", labels={POOL: "main"})
     mark(api, "g")
     counted(api, start, enabled=False)

@@ -58,8 +58,11 @@ def test_mark_remains_prefer_noschedule_when_noschedule_would_cause_preemption(
     how: dict[str, Any] = {"usability": "none", "thresholds": whole, "noScheduleAfter": "1s"}
     with installed(plane, mode=Mode.ENFORCE, **how) as programs:
         full.wait(NODES, lambda found: mark(found["b"]))
-        passes = programs.controller.metric("ebb_reconcile_duration_seconds_count")
-        while programs.controller.metric("ebb_reconcile_duration_seconds_count") < passes + 5:
+        reconciliations = programs.controller.metric("ebb_reconcile_duration_seconds_count")
+        while (
+            programs.controller.metric("ebb_reconcile_duration_seconds_count")
+            < reconciliations + 5
+        ):
             time.sleep(0.2)
         assert mark(full.get(f"{NODES}/b")) == "PreferNoSchedule"
         scheduler = plane.scheduler()

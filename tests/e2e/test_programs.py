@@ -24,9 +24,9 @@ from tests.e2e.test_engine import is_marked, our_taints
 from webhook.app import MUTATE_PATH
 
 LEASE_SECONDS = 6
-FLOODED_PASSES = 8
-"""Passes under load, a second each: longer than the duration of the Lease."""
-PASSES = "ebb_reconcile_duration_seconds_count"
+FLOODED_RECONCILIATIONS = 8
+"""Reconciliations under load, a second each: longer than the duration of the Lease."""
+RECONCILIATIONS = "ebb_reconcile_duration_seconds_count"
 REPAIRS = 'ebb_node_writes_total{operation="repair_taints",result="success"}'
 PATCHED = 'ebb_webhook_reviews_total{result="patched"}'
 SCORED = 'ebb_extender_prioritize_requests_total{result="scored"}'
@@ -59,7 +59,7 @@ def all_tainted(found: Mapping[str, Json], count: int) -> bool:
     return len(marked) == count and all(map(our_taints, marked))
 
 
-def drained(api: Api, count: int) -> list[str]:
+def tainted(api: Api, count: int) -> list[str]:
     """Add nodes, one of them with a pod; return the names of the others when they are marked."""
     names = [f"n{number}" for number in range(count + 1)]
     add_nodes(api, *names)
@@ -93,7 +93,7 @@ def test_controller_marks_and_extender_scores_when_webhook_is_killed(
 ) -> None:
     three.webhook.stop(signal.SIGKILL)
     before = three.controller.metric(REPAIRS)
-    drained(api, 2)
+    tainted(api, 2)
     assert three.controller.metric(REPAIRS) > before, "the controller writes the taints"
     wait_for_pods_on(api, "n0")
     assert three.extender.metric(SCORED) >= 1
@@ -103,7 +103,7 @@ def test_controller_marks_and_extender_scores_when_webhook_is_killed(
 def test_webhook_taints_and_extender_scores_when_controller_is_killed(
     api: Api, three: Three
 ) -> None:
-    marked = drained(api, 2)
+    marked = tainted(api, 2)
     three.controller.stop(signal.SIGKILL)
     assert taints(mark(api, "n0")) == [TAINT]
     assert taints(api.merge(f"{NODES}/n0", {"spec": {"taints": None}})) == [TAINT]
@@ -120,7 +120,7 @@ def test_scheduler_binds_and_controller_marks_when_extender_is_killed(
 ) -> None:
     three.extender.stop(signal.SIGKILL)
     before = three.webhook.metric(PATCHED), three.controller.metric(REPAIRS)
-    drained(api, 2)
+    tainted(api, 2)
     assert three.webhook.metric(PATCHED) >= before[0] + 2
     assert three.controller.metric(REPAIRS) == before[1], "the webhook adds the taints"
     assert placed(api, "late")
@@ -151,11 +151,14 @@ def test_controller_retains_lease_when_port_is_flooded(
 ) -> None:
     controller = three.controller
     until(lambda: controller.metric("ebb_leader") == 1, "the controller leads")
-    before, seen = api.get(LEASE)["spec"], controller.metric(PASSES)
+    before, seen = api.get(LEASE)["spec"], controller.metric(RECONCILIATIONS)
     logged = len(controller.program.log.read_text())
     with flooding(partial(connect, three, api)) as flood:
-        drained(api, 2)
-        until(lambda: controller.metric(PASSES) >= seen + FLOODED_PASSES, "passes go on")
+        tainted(api, 2)
+        until(
+            lambda: controller.metric(RECONCILIATIONS) >= seen + FLOODED_RECONCILIATIONS,
+            "reconciliations go on",
+        )
         assert flood.fault is None
     with capsys.disabled():
         print(f"\n{flood.answered:,} requests were answered meanwhile")

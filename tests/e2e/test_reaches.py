@@ -56,7 +56,7 @@ def refused(found: Json) -> bool:
 
 
 def grow(api: Api, count: int, waited: set[str]) -> dict[str, Json]:
-    """Create the next pod; return the nodes when it is bound and enough marks are released.
+    """Create the next pod; return the nodes when it is bound and enough nodes are unmarked.
 
     *waited* collects the names of all pods that the scheduler has rejected meanwhile.
     """

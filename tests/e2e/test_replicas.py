@@ -123,7 +123,7 @@ def test_second_replica_becomes_leader_and_marks_remain_when_leader_is_stopped(
     if how is signal.SIGTERM:
         assert "released the Lease" in leader.program.log.read_text()
     assert api.get(LEASE)["spec"]["leaseTransitions"] >= 1
-    time.sleep(2)  # two passes of the new leader, in which nothing should happen
+    time.sleep(2)  # two reconciliations of the new leader, in which nothing should happen
     after = api.get(f"{NODES}/{name}")["metadata"]
     assert after["labels"][MARK_LABEL] == "PreferNoSchedule"
     assert after["annotations"] == before["annotations"]
@@ -136,10 +136,12 @@ def test_only_leader_reconciles(api: Api, controllers: tuple[Ebb, ...]) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     one_marked(api)
-    passes = "ebb_reconcile_duration_seconds_count"
-    # The mark is written during the pass, and the pass is counted at its end.
-    until(lambda: leader.metric(passes) > 0, "the leader's first pass has ended")
-    assert other.metric(passes) == 0
+    reconciliations = "ebb_reconcile_duration_seconds_count"
+    # The mark is written during the reconciliation, which is counted at its end.
+    until(
+        lambda: leader.metric(reconciliations) > 0, "the leader's first reconciliation has ended"
+    )
+    assert other.metric(reconciliations) == 0
 
 
 class Stream:
@@ -189,7 +191,7 @@ def test_ca_rotation_fails_no_webhook_call(
     first = api.get(SECRET)["data"]["ca.crt"]
     bundle = registered(api)
     before = failed_open(plane)
-    add_nodes(api, "n", "other")  # with a second node, the controller does not release the mark
+    add_nodes(api, "n", "other")  # with a second node, the controller does not unmark the first
     mark(api, "n")
     with Stream(plane, "n") as stream:
         api.merge(SECRET, {"metadata": {"annotations": {ROTATE_ANNOTATION: "now"}}})

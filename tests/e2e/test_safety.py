@@ -1,4 +1,4 @@
-"""A live controller: released marks, actions of an autoscaler, reload, and `ebb cleanup`."""
+"""A live controller: unmarked nodes, actions of an autoscaler, reload, and `ebb cleanup`."""
 
 import signal
 import time
@@ -59,19 +59,19 @@ def bound(found: Json) -> str:
     return name
 
 
-def two_hard(api: Api) -> list[str]:
+def two_no_schedule(api: Api) -> list[str]:
     """Return the two of three nodes that have the NoSchedule taint."""
     add_nodes(api, "a", "b", "c")
     for name, cpu in (("a", "1"), ("b", "500m"), ("c", "500m")):
         api.create(PODS, pod(f"on-{name}", node_name=name, cpu=cpu))
 
     def reached(found: Any) -> bool:
-        hard = [
+        marked = [
             one
             for one in found.values()
             if mark(one) == "NoSchedule" and NO_SCHEDULE in effects(one)
         ]
-        return len(hard) == 2
+        return len(marked) == 2
 
     found = api.wait(NODES, reached)
     return sorted(name for name, one in found.items() if mark(one))
@@ -81,21 +81,21 @@ def effects(found: Json) -> list[tuple[str, str]]:
     return [(taint["key"], taint["effect"]) for taint in taints(found)]
 
 
-def test_one_noschedule_node_is_released_when_pod_fits_only_there(
+def test_one_noschedule_node_is_unmarked_when_pod_fits_only_there(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hard = two_hard(api)
+    marked = two_no_schedule(api)
     with scheduling(plane):
         created = time.monotonic()
         api.create(PODS, pod("burst", cpu="3200m"))
-        found = api.wait(NODES, lambda found: any(not mark(found[name]) for name in hard))
+        found = api.wait(NODES, lambda found: any(not mark(found[name]) for name in marked))
         seconds = time.monotonic() - created
         pods = api.wait(PODS, lambda found: bound(found["burst"]))
     with capsys.disabled():
-        print(f"\npod created to node released: {seconds:.2f} s")
-    (released,) = [name for name in hard if not mark(found[name])]
-    assert bound(pods["burst"]) == released
-    (stays,) = [name for name in hard if name != released]
+        print(f"\npod created to node unmarked: {seconds:.2f} s")
+    (unmarked,) = [name for name in marked if not mark(found[name])]
+    assert bound(pods["burst"]) == unmarked
+    (stays,) = [name for name in marked if name != unmarked]
     assert mark(api.get(f"{NODES}/{stays}")) == "NoSchedule"
 
 
@@ -159,19 +159,19 @@ def test_controller_reloads_changed_configuration_and_rejects_invalid(
     assert controller.metric("ebb_config_last_reload_successful") == 1
 
 
-def test_release_all_removes_everything_when_programs_are_paused(
+def test_cleanup_removes_everything_when_programs_are_paused(
     plane: Plane, api: Api, programs: Programs
 ) -> None:
-    two_hard(api)
+    two_no_schedule(api)
     api.merge(f"{NODES}/a", {"metadata": {"annotations": {"theirs": "x"}}})
     for stopped in programs:  # the controller would mark the nodes again
         stopped.program.send(signal.SIGSTOP)
     try:
         done = ebb(
-            "cleanup", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("admin-release"))
+            "cleanup", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("admin-cleanup"))
         )
         assert (done.returncode, done.stderr) == (0, b"")
-        assert done.stdout.splitlines()[-1] == b"2 nodes and 0 pods released"
+        assert done.stdout.splitlines()[-1] == b"2 nodes and 0 pods cleaned up"
         nodes = api.get(NODES)["items"]
         assert [ours(found) for found in nodes] == [[], [], []]
         assert annotations(nodes[0])["theirs"] == "x"

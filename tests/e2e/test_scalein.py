@@ -236,7 +236,7 @@ def test_rollout_deletes_old_pods_of_marked_nodes_first(api: Api, start: Start) 
     assert set(before) - set(after) == on_marked
 
 
-def test_release_removes_only_deletion_costs_of_ebb(
+def test_cleanup_removes_only_deletion_costs_of_ebb(
     plane: Plane, api: Api, folder: Path, start: Start
 ) -> None:
     offset = len(plane.audit.read_bytes())

@@ -27,13 +27,13 @@ from tests.e2e.replica import Replica
 from tests.e2e.test_safety import mark
 
 BUSY_SECONDS = 3.0
-"""Maximum time until the last mark, and until all marks are released.
+"""Maximum time until the last mark, and until all nodes are unmarked.
 
 The budget is one second; a loaded machine needs longer, and calls in progress are completed.
 Marking all nodes would take far longer.
 """
 AFTER_SECONDS = 6.0
-"""Time after the change during which marks and releases are observed."""
+"""Time after the change during which marks and their removals are observed."""
 NUMBERS = itertools.count()
 REFUSED = {
     "status": {
@@ -63,7 +63,7 @@ def replica(plane: Plane) -> Iterator[Replica]:
 
 
 class Marks:
-    """Records when nodes are marked and released, from its creation on."""
+    """Records when nodes are marked and unmarked, from its creation on."""
 
     def __init__(self, api: Api) -> None:
         listed = api.get(NODES)
@@ -91,7 +91,7 @@ class Marks:
         self._watching.join()
 
     def since(self, moment: float) -> tuple[list[float], list[float]]:
-        """Return the seconds after *moment* at which marks were set and released."""
+        """Return the seconds after *moment* at which marks were set and removed."""
         got, lost = (
             sorted(round(at - moment, 2) for at in times.values() if at > moment)
             for times in (self.got, self.lost)
@@ -116,7 +116,7 @@ def turning(api: Api, pods: int, cpu: str) -> Iterator[tuple[Marks, float]]:
     marks.ended()
 
 
-def test_marking_stops_and_marks_are_released_when_pods_become_unschedulable(
+def test_marking_stops_and_nodes_are_unmarked_when_pods_become_unschedulable(
     replica: Replica, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each call takes half a second, so marking all nodes would take half a minute."""
@@ -131,7 +131,7 @@ def test_marking_stops_and_marks_are_released_when_pods_become_unschedulable(
     with capsys.disabled():
         print(
             f"\ncalls of {SLOW_SECONDS} s: {len(marks.before)} of 130 nodes were marked when 120 "
-            f"pods turned; marked after that: {got} s; released: {lost} s"
+            f"pods turned; marked after that: {got} s; unmarked: {lost} s"
         )
     assert max(got, default=0.0) < BUSY_SECONDS
     assert len(lost) == len(marks.before) + len(got)

@@ -195,7 +195,8 @@ def test_nothing_is_moved_when_surge_is_disabled(plane: Plane, cluster: Api, sta
     controller = start(surge={"mode": "disabled"})
     until(lambda: is_marked(cluster), "node a is marked")
     until(
-        lambda: controller.metric('ebb_reconcile_total{result="skipped"}') > 2, "three more passes"
+        lambda: controller.metric('ebb_reconcile_total{result="skipped"}') > 2,
+        "three more reconciliations",
     )
     asked = {resource for _, resource, _ in rights_of(asked_by(plane, CONTROLLER_ACCOUNT, offset))}
     assert asked.isdisjoint({"deployments", "deployments/scale", "replicasets", "resourcequotas"})
@@ -342,7 +343,7 @@ def test_moves_end_when_surge_is_disabled_halfway(
         assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
 
 
-def test_move_ends_when_node_is_released_halfway(plane: Plane, cluster: Api, start: Start) -> None:
+def test_move_ends_when_node_is_unmarked_halfway(plane: Plane, cluster: Api, start: Start) -> None:
     deploy(cluster, minReadySeconds=10)
     with never_below(plane, 1):
         controller = start()
@@ -397,15 +398,15 @@ def version(found: Json) -> str:
     return text
 
 
-def test_release_restores_replicas_of_killed_controller(
+def test_cleanup_restores_replicas_of_killed_controller(
     plane: Plane, cluster: Api, start: Start
 ) -> None:
     deploy(cluster, minReadySeconds=20)
     with never_below(plane, 1):
         killed_when(start(), lambda: replicas(cluster) == 2)
-        done = ebb("cleanup", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("release")))
+        done = ebb("cleanup", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("cleanup")))
         assert done.returncode == 0, done.stderr
-        told = b"deployment default/web  released: replicas of a surge move set back from 2 to 1"
+        told = b"deployment default/web  cleaned up: replicas of a surge move set back from 2 to 1"
         assert told in done.stdout
         assert (replicas(cluster), data(cluster)) == (1, {})
         assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]

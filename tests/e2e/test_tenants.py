@@ -26,7 +26,7 @@ from tests.e2e.objects import NODES, PODS, add_nodes, clear, pod
 from tests.e2e.plane import Plane, until
 
 GOES_ON_SECONDS = 5.0
-PASSES = "ebb_reconcile_duration_seconds_count"
+RECONCILIATIONS = "ebb_reconcile_duration_seconds_count"
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 RSS_MAX_BYTES = 256 * 1024**2
 VERDICTS = {"going": "PreferNoSchedule", "kept": None, "opted-out": None}
@@ -177,8 +177,12 @@ def carry_out(ground: Ground, attack: Attack) -> bool:
 def goes_on(ground: Ground, what: str) -> None:
     """Check that all programs still work. Raises: AssertionError."""
     controller = ground.programs.controller
-    seen = controller.metric(PASSES)
-    until(lambda: controller.metric(PASSES) >= seen + 2, f"passes after {what}", GOES_ON_SECONDS)
+    seen = controller.metric(RECONCILIATIONS)
+    until(
+        lambda: controller.metric(RECONCILIATIONS) >= seen + 2,
+        f"reconciliations after {what}",
+        GOES_ON_SECONDS,
+    )
     assert controller.metric("ebb_leader") == 1
     assert ground.verdicts() == VERDICTS
     ground.dry_runs()

@@ -15,7 +15,7 @@ from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, pod
 from tests.e2e.plane import LOOPBACK, Plane
 from tests.e2e.stub import served
-from tests.e2e.test_safety import EVENTS, NO_SCHEDULE, bound, effects, mark, two_hard
+from tests.e2e.test_safety import EVENTS, NO_SCHEDULE, bound, effects, mark, two_no_schedule
 
 THEIR_SCHEDULER = "theirs"
 BOUND_SECONDS = 20.0
@@ -106,7 +106,7 @@ def made(api: Api) -> Iterator[None]:
 KINDS = [late_claim, device, other_scheduler, namespace_selector, inline_disk]
 
 
-def softened(api: Api, name: str, reason: str = "PreferNoScheduleSet") -> bool:
+def has_event(api: Api, name: str, reason: str = "PreferNoScheduleSet") -> bool:
     return any(
         event["reason"] == reason and event["regarding"]["name"] == name
         for event in api.get(EVENTS)["items"]
@@ -121,24 +121,24 @@ def test_noschedule_is_lifted_when_pending_pod_cannot_be_evaluated(
     kind: Callable[[Api, str], Json],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first, other = two_hard(api)
+    first, other = two_no_schedule(api)
     scheduler = plane.scheduler(also=[THEIR_SCHEDULER])
     try:
         wanted = kind(api, first)
         created = time.monotonic()
         api.create(PODS, wanted)
         api.wait(NODES, lambda found: mark(found[first]) != "NoSchedule")
-        soft = time.monotonic() - created
+        changed = time.monotonic() - created
         found = api.wait(PODS, lambda found: bound(found["odd"]), BOUND_SECONDS)
         seconds = time.monotonic() - created
     finally:
         plane.end(scheduler, signal.SIGKILL)
     with capsys.disabled():
-        print(f"\n{kind.__name__}: softened after {soft:.2f} s, bound after {seconds:.2f} s")
+        print(f"\n{kind.__name__}: changed after {changed:.2f} s, bound after {seconds:.2f} s")
     assert bound(found["odd"]) == first
     # Ebb reads Namespaces, so it places this pod and needs its node.
     known = kind is namespace_selector
-    assert softened(api, first, "NodeUnmarked" if known else "PreferNoScheduleSet")
+    assert has_event(api, first, "NodeUnmarked" if known else "PreferNoScheduleSet")
     if kind not in (late_claim, device):  # here Ebb does not know which node is feasible
         assert NO_SCHEDULE in effects(api.get(f"{NODES}/{other}"))
 
@@ -175,8 +175,8 @@ def test_noschedule_is_lifted_when_scheduler_rejects_pod_for_unknown_reason(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """For Ebb the pod fits on the unmarked node; the scheduler's extender rejects it there."""
-    hard = two_hard(api)
-    with refusing("odd", set(hard)) as stanza:
+    marked = two_no_schedule(api)
+    with refusing("odd", set(marked)) as stanza:
         scheduler = plane.scheduler(stanza)
         try:
             created = time.monotonic()
@@ -187,5 +187,5 @@ def test_noschedule_is_lifted_when_scheduler_rejects_pod_for_unknown_reason(
             plane.end(scheduler, signal.SIGKILL)
     with capsys.disabled():
         print(f"\nrefused: bound after {seconds:.2f} s")
-    assert bound(found["odd"]) in hard
-    assert softened(api, bound(found["odd"]))
+    assert bound(found["odd"]) in marked
+    assert has_event(api, bound(found["odd"]))

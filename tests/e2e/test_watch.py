@@ -71,7 +71,7 @@ def test_controller_does_not_act_on_stale_view_when_watch_is_cut(
     add_nodes(api, "a", "b", "c")
     for name in "abc":
         api.create(PODS, pod(f"on-{name}", node_name=name, cpu="3"))
-    until(lambda: passes(controller) > 2, "passes that find nothing to do")
+    until(lambda: reconciliations(controller) > 2, "reconciliations that find nothing to do")
     assert not marks(api.wait(NODES, lambda found: len(found) == 3))
     wire.cut()
     # Pods are deleted and recreated while the watch is cut; a stale view would act on it.
@@ -81,14 +81,14 @@ def test_controller_does_not_act_on_stale_view_when_watch_is_cut(
     api.create(PODS, pod("again-b", node_name="b", cpu="3"))
     before = our_marks(plane)
     wire.mend()
-    seen = passes(controller)
-    until(lambda: passes(controller) > seen + 2, "passes on the new view", 90)
+    seen = reconciliations(controller)
+    until(lambda: reconciliations(controller) > seen + 2, "reconciliations on the new view", 90)
     assert our_marks(plane) == before
     api.delete(f"{PODS}/again-a", gracePeriodSeconds=0)
     assert one_marked(api) == "a", "and the view is right again"
 
 
-def passes(controller: Ebb) -> float:
+def reconciliations(controller: Ebb) -> float:
     return controller.metric("ebb_reconcile_duration_seconds_count")
 
 

@@ -35,7 +35,7 @@ from tests.e2e.scheduling import stanza
 from tests.support.kube_json import cluster_from_dumps
 
 NODE_COUNT: Final = 8
-PASSES: Final = "ebb_reconcile_duration_seconds_count"
+RECONCILIATIONS: Final = "ebb_reconcile_duration_seconds_count"
 JUDGES_SECONDS: Final = 60.0
 RSS_MAX_BYTES: Final = {
     "controller": 192 * 1024**2,
@@ -76,8 +76,8 @@ class Town:
         self.crowd = Crowd(plane.api_as(plane.admin), seed)
         self.two_leaders: list[str] = []
         self._watching = threading.Event()
-        self._guard = threading.Thread(target=self._watch_leaders, daemon=True)
-        self._guard.start()
+        self._watcher = threading.Thread(target=self._watch_leaders, daemon=True)
+        self._watcher.start()
         for one in self.programs:
             one.ebb.wait_ready()
         add_nodes(self.api, *(f"n{number}" for number in range(NODE_COUNT)))
@@ -88,7 +88,7 @@ class Town:
         """Stop the load and all programs."""
         self.crowd.end()
         self._watching.set()
-        self._guard.join(30)
+        self._watcher.join(30)
         for one in self.programs:
             if one.ebb.program in self.plane.programs:
                 one.ebb.stop(signal.SIGKILL)
@@ -121,7 +121,7 @@ class Town:
         )
 
     def fill(self) -> None:
-        """Fill the nodes so that none is removable, and wait until all marks are released."""
+        """Fill the nodes so that none is removable, and wait until all nodes are unmarked."""
         for number in range(NODE_COUNT):
             name = f"n{number}"
             self.api.create(PODS, pod(f"full-{name}", node_name=name, cpu="2900m"))
@@ -133,12 +133,12 @@ class Town:
             self.api.delete(f"{PODS}/full-n{number}", gracePeriodSeconds=0)
 
     def settled(self, what: str) -> float:
-        """Wait until all invariants hold; return the seconds until a leader's first pass.
+        """Wait until all invariants hold; return the seconds until a leader's reconciliation.
 
         Raises: AssertionError, with the violated invariants.
         """
         begun, wrong = time.monotonic(), ["not checked yet"]
-        until(self._judging(), f"seed {self.seed}: a pass after {what}", JUDGES_SECONDS)
+        until(self._judging(), f"seed {self.seed}: a reconciliation after {what}", JUDGES_SECONDS)
         took = time.monotonic() - begun
 
         def sound() -> bool:
@@ -155,11 +155,13 @@ class Town:
         return took
 
     def _judging(self) -> Callable[[], bool]:
-        """Return a function that checks for a finished pass of a leader since its first call."""
+        """Return a function that checks whether a leader has reconciled since its first call."""
         seen: dict[str, float] = {}
 
         def judges() -> bool:
-            counts = {one.name: one.ebb.metric(PASSES) for one in self.controllers if leads(one)}
+            counts = {
+                one.name: one.ebb.metric(RECONCILIATIONS) for one in self.controllers if leads(one)
+            }
             for name, count in counts.items():
                 seen[name] = min(seen.get(name, count), count)
             return any(count > seen[name] for name, count in counts.items())
@@ -230,16 +232,16 @@ def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:
         yield f"{node.name}: taints {node.taints}"
     ours = [key for key in OURS if key in {*node.labels, *node.annotations}]
     occupied = any(pod.node == node.name and not pod.stays_with_node for pod in cluster.pods)
-    guard = protection_of(node)
+    protection = protection_of(node)
     if mark_of(node.labels) is None:
-        if guard and guard.until == PROTECTED_WHILE_UNMARKED and not occupied:
+        if protection and protection.until == PROTECTED_WHILE_UNMARKED and not occupied:
             ours.remove(PROTECTION_ANNOTATION)
         if ours:
             yield f"{node.name}: {ours} on an unmarked node"
         return
     if decode_details(node.annotations) is None:
         yield f"{node.name}: mark without details"
-    if occupied is not bool(guard):
+    if occupied is not bool(protection):
         yield f"{node.name}: has pods: {occupied}, protected: {not occupied}"
 
 

@@ -324,7 +324,7 @@ ON_NODES = (
 ON_PODS = (f'    {COST_OURS_ANNOTATION}: "-5"',)
 THEIRS = (
     f'    {KEEP_ANNOTATION}: "true"',
-    *(f'    {guard}: "true"' for guard in PROTECTION_KEYS),
+    *(f'    {key}: "true"' for key in PROTECTION_KEYS),
     f'    {COST_ANNOTATION}: "-5"',
     "    kubernetes.io/hostname: kube-ebb.example",
 )

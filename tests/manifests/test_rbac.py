@@ -193,25 +193,25 @@ def test_no_role_allows_secrets_when_cert_manager_is_used() -> None:
 @pytest.mark.parametrize("name", EVERYTHING, ids=lambda name: name or "base")
 def test_eviction_is_allowed_only_with_eviction_component(name: str) -> None:
     roles = of_kind(render(name), "Role", "ClusterRole")
-    held = {
+    allowed = {
         role["metadata"]["name"]
         for role in roles
         for _, resource, _, verbs in rules(role)
         if resource == "pods/eviction" or (resource == "pods" and "delete" in verbs)
     }
-    assert held == ({"ebb-controller-eviction"} if name == "eviction" else set())
+    assert allowed == ({"ebb-controller-eviction"} if name == "eviction" else set())
 
 
 @pytest.mark.parametrize("name", EVERYTHING, ids=lambda name: name or "base")
 def test_replicas_may_be_written_only_with_surge_component(name: str) -> None:
     roles = of_kind(render(name), "Role", "ClusterRole")
-    held = {
+    allowed = {
         role["metadata"]["name"]
         for role in roles
         for group, resource, _, verbs in rules(role)
         if group == "apps" and set(verbs) - set(FOLLOW)
     }
-    assert held == ({"ebb-controller-surge"} if name in ("surge", "managed") else set())
+    assert allowed == ({"ebb-controller-surge"} if name in ("surge", "managed") else set())
 
 
 def test_records_of_moves_remain_when_component_is_applied_again() -> None:

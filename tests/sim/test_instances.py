@@ -7,7 +7,7 @@ import pytest
 
 from core.config.document import parse
 from core.model.errors import InvalidInputError
-from core.model.workload import REPLICA_SET
+from core.model.pod import REPLICA_SET
 from sim.history import instances
 from sim.history.load import load_of
 from sim.simulated_load import DAY_MS, HOUR_MS, TYPE_LABEL

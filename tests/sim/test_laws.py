@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
-from core.cluster.devices import offered, without_claimed
+from core.cluster.build import offered, without_claimed
 from core.cluster.read_options import READ_DEFAULTS
 from core.config.budgets import BackoffConfig, Budget, Budgets, Limit, Pool
 from core.config.programs import SCORE_NAMES, ExtenderConfig
@@ -75,7 +75,7 @@ def leader(config: Config, writer: Standing | NodeApi) -> Reconciler:
 
 async def tick(standing: Standing, controller: Reconciler, now: int) -> ReconcileReport:
     standing.now = now
-    report = await controller.tick(standing.cluster, now)
+    report = await controller.reconcile(standing.cluster, now)
     assert report.failed == 0
     return report
 
@@ -234,7 +234,7 @@ class Released:
             self.controller = leader(self.config, self.api)
         self.passes += 1
         nodes = [self.api.node(name) for name in self.api.nodes]
-        report = await self.controller.tick(Cluster.of(nodes, self.pods), self.now)
+        report = await self.controller.reconcile(Cluster.of(nodes, self.pods), self.now)
         assert report.failed == 0
         return report
 
@@ -403,7 +403,7 @@ async def test_passes_do_not_depend_on_order_of_events(
         reports = []
         for standing, controller in zip(both, leaders, strict=True):
             cluster = standing.cluster if standing is both[0] else told(standing.cluster, chance)
-            reports.append(await controller.tick(cluster, now))
+            reports.append(await controller.reconcile(cluster, now))
         assert reports[0] == reports[1]
     assert both[0].cluster == both[1].cluster
 

@@ -53,12 +53,12 @@ async def test_mark_is_released_in_same_pass_when_load_of_reach_rises() -> None:
     standing = Standing(Cluster.of([*general, *idle], pods))
     controller = leader(config, standing)
     for seconds in (0, 61):
-        await controller.tick(standing.cluster, NOW + seconds)
+        await controller.reconcile(standing.cluster, NOW + seconds)
     assert share(standing, len(pods) - 1) == Fraction(6, 8)
     for count in range(12, 40):
         pods.append(pod(f"p{count:02}", emptiest(pods), 500, 100))
         standing.cluster = Cluster.of(standing.cluster.nodes, pods)
-        report = await controller.tick(standing.cluster, NOW + 62 + count)
+        report = await controller.reconcile(standing.cluster, NOW + 62 + count)
         assert report.failed == 0
         assert share(standing, len(pods) - 1) <= Fraction(85, 100)
     assert share(standing, len(pods) - 1) == Fraction(20, 24)
@@ -87,7 +87,7 @@ async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
         controller = leader(config, standing)
         for step in range(3):
             before = standing.cluster
-            await controller.tick(before, NOW + step)
+            await controller.reconcile(before, NOW + step)
             plain = Reference(before, config, due=frozenset(), clock=NOW + step).run().removals
             expected = {name for name, _ in plain}
             marked = {n.name for n in standing.cluster.nodes if is_marked(n) and not leaving(n)}

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from core.model.node import Node
-from core.model.pod import Pod
+from core.model.pod import JOB, REPLICA_SET, Pod
 from core.model.resources import Resources
-from core.model.workload import JOB, REPLICA_SET
 from sim.autoscaler import ScaleDown
 from sim.cluster import Place
 from sim.scale_in import ScaleInOrder, deletion_costs

@@ -248,10 +248,10 @@ ALERTS: Final = (
         "15m",
         "warning",
         "an empty node waits for the autoscaler for {{ $value | humanizeDuration }}",
-        "Ebb has released an empty node, and the autoscaler has not removed it. The node costs "
-        "money.",
+        "Ebb allows the scale-down of an empty node, and the autoscaler has not removed it. The "
+        "node costs money.",
         (
-            (STATUS, "released nodes"),
+            (STATUS, "nodes whose scale-down is allowed"),
             ("kubectl describe node NODE", "Events of the autoscaler"),
             (
                 "kubectl -n kube-system get configmap cluster-autoscaler-status -o yaml",
@@ -292,7 +292,7 @@ ALERTS: Final = (
         "{{ $value | humanize }} nodes were marked again soon after their mark was removed",
         f"Nodes lose their mark and get it again within {AGAIN_SECONDS // 60} minutes, so Ebb "
         "follows the load too closely. Each change is a write, and pods move for nothing. "
-        "`ebb_mark_releases_total` counts the releases by reason. Events may be gone: the API "
+        "`ebb_mark_releases_total` counts the removals by reason. Events may be gone: the API "
         "server keeps them for an hour by default.",
         (
             (LOGS, "`writing a Node` with the operation `release_mark`, and its reason"),
@@ -477,7 +477,7 @@ ALERTS: Final = (
         "5m",
         "warning",
         "eviction is enabled, but RBAC does not allow it",
-        "No pod is evicted, and no node is drained.",
+        "No pod is evicted.",
         (("kubectl get clusterrole ebb-controller-eviction", "whether the component exists"),),
         "Add `manifests/components/eviction` to the overlay and apply it, or set "
         f"`eviction: disabled`. See {COMPONENTS}.",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core.cluster import tenant_limits, volumes
+from core.cluster import build, tenant_limits
 from core.cluster.tenant_limits import BUDGET
 from core.model.cluster import Cluster
 from core.model.cluster_pods import ClusterPods, SortedPods
@@ -24,7 +24,7 @@ def in_order_of(pods: Iterable[Pod], found: ClusterPods) -> list[Pod]:
 def build_cluster(nodes: Iterable[Node], pods: Iterable[Pod], **others: Any) -> Cluster:
     """Create a Cluster; objects of other kinds must be sorted."""
     by_name = sorted(nodes, key=lambda node: node.name)
-    return volumes.build_cluster(by_name, cluster_pods(*pods), **others)
+    return build.build_cluster(by_name, cluster_pods(*pods), **others)
 
 
 def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> list[Pod]:

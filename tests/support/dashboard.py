@@ -191,12 +191,14 @@ SAVED: Final = Row(
                     f"sum by (reason) ({other('karpenter_voluntary_disruption_eligible_nodes')})",
                     "Karpenter: {{reason}}",
                 ),
-                Query("sum(" + pool("ebb_nodes", 'state="released"') + ")", "Ebb: released"),
+                Query(
+                    "sum(" + pool("ebb_nodes", 'state="released"') + ")", "Ebb: scale-down allowed"
+                ),
             ),
         ),
     ),
 )
-HELD: Final = Row(
+BLOCKED: Final = Row(
     "What holds it back?",
     (
         Panel(
@@ -246,10 +248,10 @@ HELD: Final = Row(
             ),
         ),
         Panel(
-            "Age of the oldest mark and of the oldest released node",
+            "Age of the oldest mark, and how long ago scale-down was allowed",
             (
                 Query(age("ebb_oldest_mark_timestamp_seconds"), "mark"),
-                Query(age("ebb_oldest_released_node_timestamp_seconds"), "released"),
+                Query(age("ebb_oldest_released_node_timestamp_seconds"), "scale-down allowed"),
             ),
             "s",
         ),
@@ -387,7 +389,7 @@ HEALTHY: Final = Row(
         ),
     ),
 )
-ROWS: Final = (SAVED, HELD, WAITED, HEALTHY)
+ROWS: Final = (SAVED, BLOCKED, WAITED, HEALTHY)
 
 
 def queries() -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ STAGES: Final = (
         0,
         ("Protected from", "scale-down while it", "is reserved for", "expected pods."),
     ),
-    ("released", GREEN, 0, ("The protection ends.", "The mark remains.", "")),
+    ("unprotected", GREEN, 0, ("Ebb allows the", "scale-down of the", "node.")),
     ("removed", WHITE, 0, ("The autoscaler", "removes the node.", "")),
 )
 """State of a node, its color, its pods, and what happens in it."""
@@ -150,7 +150,7 @@ def _node_life() -> str:
 
 
 def _back(boxes: list[Box]) -> Iterator[str]:
-    """Draw the way back from marked, empty and released nodes, above the boxes."""
+    """Draw the way back from marked, empty and unprotected nodes, above the boxes."""
     start, end, y = boxes[3].middle[0], boxes[0].middle[0], 28
     path = f"M{start:g} 50V{y}H{end:g}" + "".join(
         f"M{box.middle[0]:g} 50V{y}" for box in boxes[1:3]

@@ -21,8 +21,7 @@ from core.model.constraints import (
     Toleration,
 )
 from core.model.node import Node, Taint
-from core.model.pod import CLAIMS_FIELD, DEVICES_FIELD, TOPOLOGY_FIELD, Pod
-from core.model.workload import DAEMON_SET, JOB
+from core.model.pod import CLAIMS_FIELD, DAEMON_SET, DEVICES_FIELD, JOB, TOPOLOGY_FIELD, Pod
 from core.policies.all import POLICIES
 from core.policies.ported.node_utilization import NodeUtilization
 from core.policies.ported.underutilized_count import CountedPools, UnderutilizedCount

@@ -7,7 +7,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from core.cluster.namespaces import ANTI_AFFINITY_FIELD, Namespace
-from core.cluster.schedulers import SCHEDULER_FIELD
+from core.cluster.read_options import SCHEDULER_FIELD
 from core.cluster.volumes import Claim, CsiNode, Volume
 from core.model.constraints import (
     OS_LABEL,

@@ -9,12 +9,14 @@ from tests.support.drawing import GREEN, ORANGE, PALE, YELLOW, Box, numbered, re
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "life-cycle.md"
 PICTURE: Final = PAGE.with_suffix(".svg")
-HEAD: Final = """# The life cycle of a mark
+UNMARK: Final = Transition.UNMARK.title.capitalize()
+ALLOW: Final = Transition.ALLOW_SCALE_DOWN.title.capitalize()
+HEAD: Final = f"""# The life cycle of a mark
 
 `make fix` generates this page from the table in `core/writes/life_cycle.py`.
 
 A Node is unmarked, marked PreferNoSchedule, or marked NoSchedule. In addition it can be protected
-from scale-down or released to the autoscaler, and it can be backing off. The
+from scale-down, or its scale-down can be allowed, and it can be backing off. The
 [glossary](glossary.md) explains these terms.
 
 The second table lists the states of a Node, and the third the events on it. In each
@@ -24,13 +26,12 @@ states, Ebb makes the write of the first one only. In states that are not listed
 effect. After the write of an event in **bold**, Ebb writes nothing else on the Node in this
 reconciliation. If a Node is *being deleted*, no other event occurs.
 
-- *Release the mark* means: remove the mark and its details from the Node, and protect the node
+- *{UNMARK}* means: remove the mark and its details from the Node, and protect the node
   from scale-down for `scaleDownProtection.afterRelease`. If someone else has removed the mark, Ebb
   does the rest.
 - *Set an end of the protection* means: the protection ends `scaleDownProtection.afterRelease` from
   now.
-- *Release to the autoscaler* means: remove the protection, so that the autoscaler may remove the
-  node.
+- *{ALLOW}* means: remove the protection, so that the autoscaler may remove the node.
 - *Someone else* is any user or program except Ebb.
 - The *details* are the annotation with the times and the reason of the mark.
 - The reasons with a code `no-schedule-...` are in [reasons.md](reasons.md), which says how long
@@ -38,8 +39,9 @@ reconciliation. If a Node is *being deleted*, no other event occurs.
 
 Each arrow of the picture shows how events change one state. The first table has the events of each
 arrow, with the write in parentheses. The other states of the Node remain, with one exception: when
-the mark is removed, the states *protected* and *released to the autoscaler* end too. Events that
-do not change the state have no arrow. In green states the node is protected from scale-down.
+the mark is removed, the states *{MarkState.PROTECTED.title}* and
+*{MarkState.SCALE_DOWN_ALLOWED.title}* end too. Events that do not change the state have no arrow.
+In green states the node is protected from scale-down.
 
 ![The states as boxes, and the numbered arrows of the first table](life-cycle.svg)
 """

@@ -16,6 +16,7 @@ from controller.writers import EVENT_REASONS
 from core.engine.plan import REACHES_SHOWN
 from core.moves.records import MoveOutcome
 from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
+from core.writes.life_cycle import Transition
 from core.writes.write import WriteKind
 from runtime.metrics import MetricCollector, stability_of
 from webhook import certs
@@ -93,7 +94,7 @@ OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
     MoveOutcome.REFUSED: "the API server rejected the new pod",
     MoveOutcome.MISPLACED: "the new pod was scheduled to a marked node",
     MoveOutcome.POD_GONE: "the pod terminated by itself",
-    MoveOutcome.NODE_UNMARKED: "the mark of the node was released",
+    MoveOutcome.NODE_UNMARKED: "the node was unmarked",
     MoveOutcome.PENDING_PODS: "other pods were unschedulable",
     MoveOutcome.ROLLOUT: "a rollout began",
     MoveOutcome.STOPPED: "surge moves were disabled",
@@ -108,8 +109,9 @@ LABELS: Final[Mapping[str, str]] = {
     "code": "HTTP status of the answer; `error`: no answer",
     "effect": "effect of the taint of a mark",
     "operation": "what a write does, as in [the life cycle of a mark](life-cycle.md). "
-    "`mark` includes *restore the details* and *extend the deadline*; `release_mark` includes "
-    "every removal of a mark; `remove_protection` includes *release to the autoscaler*",
+    f"`mark` includes *{Transition.RESTORE_DETAILS.title}* and "
+    f"*{Transition.EXTEND_DEADLINE.title}*; `release_mark` includes every removal of a mark; "
+    f"`remove_protection` includes *{Transition.ALLOW_SCALE_DOWN.title}*",
     "outcome": "how a surge move ended: "
     + "; ".join(f"`{one}`: {meaning}" for one, meaning in OUTCOMES.items()),
     "pool": "name of a pool in `pools`; for the metrics `ebb_underutilized_count_*`, in "
@@ -129,8 +131,8 @@ LABELS: Final[Mapping[str, str]] = {
     "exists; `refused`: the API server refused the eviction, for example because of a "
     "PodDisruptionBudget; `error`: no answer",
     "state": "state of a node in the latest plan: `leaving`: another program is deleting or "
-    "draining it; `released`: marked, and released to the autoscaler; `reserved`: empty, and kept "
-    "for expected pods; `marked`: marked, and neither released nor reserved; `unschedulable`: not "
+    "draining it; `released`: marked, and its scale-down is allowed; `reserved`: empty, and kept "
+    "for expected pods; `marked`: any other marked node; `unschedulable`: not "
     "marked, and cordoned or not Ready; `removable`: not marked, and the plan can remove it; "
     "`needed`: any other node",
     "unit": "`core` or `byte`",
@@ -142,12 +144,12 @@ EVENTS: Final[Mapping[StrEnum, str]] = {
     WriteKind.MARK: "The node was marked; the note has the reason.",
     WriteKind.SET_NO_SCHEDULE: "The taint of the mark is NoSchedule now.",
     WriteKind.SET_PREFER_NO_SCHEDULE: "The taint of the mark is PreferNoSchedule again.",
-    WriteKind.UNMARK: "The mark was removed; the note has the reason. After a failed drain, "
+    WriteKind.UNMARK: "The mark was removed; the note has the reason. After a failed eviction, "
     "the note also names the pod that could not be evicted, if there is one.",
-    WriteKind.PROTECT: "The autoscaler must not remove the node until Ebb releases it to the "
-    "autoscaler, or until some time after the mark was removed.",
+    WriteKind.PROTECT: "The autoscaler must not remove the node until Ebb allows its scale-down, "
+    "or until some time after the mark was removed.",
     WriteKind.PROTECT_UNMARKED: "The autoscaler must not remove the unmarked node until Ebb "
-    "releases it to the autoscaler.",
+    "allows its scale-down.",
     WriteKind.REMOVE_PROTECTION: "The autoscaler may remove the node.",
     WriteKind.ALLOW_DRIFT: "Karpenter may replace the marked node, because it has reported the "
     "node as drifted for an hour.",

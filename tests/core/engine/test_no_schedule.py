@@ -11,17 +11,17 @@ from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.no_schedule import (
-    LOOKS_MAX,
     NO_SCHEDULE_AFFINITY,
     NO_SCHEDULE_DAEMONSET,
     NO_SCHEDULE_PREEMPTION,
     NO_SCHEDULE_SPREAD,
     NO_SCHEDULE_WAITING,
     PAUSE_SECONDS,
+    PREEMPTION_CHECKS_MAX,
     SHAPES_MAX,
     RecentReasons,
-    reasons_against,
-    wanted,
+    blockers_by_node,
+    wanted_mark,
 )
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
@@ -98,7 +98,7 @@ def nodes() -> list[Node]:
 def test_daemon_sets_and_spread_block_no_schedule(
     others: list[Pod], against: dict[str, list[str]]
 ) -> None:
-    found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), others), Config()))
+    found = blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), others), Config()))
     assert {name: [one.code for one in why] for name, why in found.items()} == against
 
 
@@ -132,7 +132,7 @@ def test_daemon_set_blocks_no_schedule_when_it_has_no_pod_on_the_node(
     daemon_sets: list[DaemonSet], others: list[Pod], against: dict[str, list[str]]
 ) -> None:
     cluster = replace(Cluster.of(nodes(), others), daemon_sets=tuple(daemon_sets))
-    found = reasons_against(ClusterSnapshot(cluster, Config()))
+    found = blockers_by_node(ClusterSnapshot(cluster, Config()))
     assert {name: [one.code for one in why] for name, why in found.items()} == against
 
 
@@ -140,7 +140,7 @@ def test_daemon_set_does_not_block_when_another_taint_rejects_its_pods() -> None
     one, two, three = nodes()
     one = replace(one, taints=(*one.taints, Taint("gpu", "", Effect.NO_SCHEDULE)))
     cluster = replace(Cluster.of([one, two, three], []), daemon_sets=(daemon_set(),))
-    found = reasons_against(ClusterSnapshot(cluster, Config()))
+    found = blockers_by_node(ClusterSnapshot(cluster, Config()))
     assert {name: len(why) for name, why in found.items()} == {"n0": 0, "n2": 1}
 
 
@@ -181,7 +181,7 @@ HERE_ALONE = NodeConstraints(volumes=(ON_0,))
 def test_affinity_blocks_no_schedule_when_only_marked_node_satisfies_it(
     pods: list[Pod], against: dict[str, list[Reason]]
 ) -> None:
-    found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), pods), Config()))
+    found = blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), pods), Config()))
     assert {name: [one.reason for one in why] for name, why in found.items()} == against
 
 
@@ -220,12 +220,12 @@ def test_affinity_of_each_pod_shape_is_checked_for_new_pod(
     made = [*nodes(), not_ready, node("n4", labels={"host": "4", "zone": "a"})]
     made = [replace(n, labels={**n.labels, **more.get(n.name, {})}) for n in made]
     named = [replace(pod, name=f"{pod.name}-{number}") for number, pod in enumerate(pods)]
-    found = reasons_against(ClusterSnapshot(Cluster.of(made, named), Config()))
+    found = blockers_by_node(ClusterSnapshot(Cluster.of(made, named), Config()))
     assert {name: [one.reason for one in why] for name, why in found.items()} == against
 
 
 def test_blocker_names_pod_with_affinity() -> None:
-    (found,) = reasons_against(ClusterSnapshot(Cluster.of(nodes(), [CLIENT, CACHE]), Config()))[
+    (found,) = blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), [CLIENT, CACHE]), Config()))[
         "n0"
     ]
     reported = "a pod like d/client has affinity to pods that run on no unmarked node"
@@ -237,7 +237,7 @@ def test_all_marks_remain_soft_when_there_are_too_many_affinity_shapes(
     kinds: int, against: int
 ) -> None:
     pods = [near("host", of=f"cache-{n}", name=f"client-{n}") for n in range(kinds)]
-    found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), pods), Config()))
+    found = blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), pods), Config()))
     assert [one.reason for why in found.values() for one in why] == [
         NO_SCHEDULE_AFFINITY
     ] * against
@@ -267,14 +267,14 @@ def test_spread_blocks_no_schedule_when_only_marked_node_serves_domain(
 ) -> None:
     """Zone b has a marked node and another one; pods that need green nodes can use neither."""
     here = replace(node("other", labels={"zone": "b"}), **other)
-    found = reasons_against(ClusterSnapshot(Cluster.of([*nodes(), here], pods), Config()))["n2"]
+    found = blockers_by_node(ClusterSnapshot(Cluster.of([*nodes(), here], pods), Config()))["n2"]
     assert [one.reason for one in found] == ([NO_SCHEDULE_SPREAD] if against else [])
 
 
 def test_node_marked_in_this_pass_gives_no_room() -> None:
     snapshot = ClusterSnapshot(small(ranked("p", 500)), Config())
-    assert not any(reasons_against(snapshot).values())
-    assert all(reasons_against(snapshot, new={"open"}).values())
+    assert not any(blockers_by_node(snapshot).values())
+    assert all(blockers_by_node(snapshot, to_mark={"open"}).values())
     assert all(reconcile.no_schedule_blockers(snapshot, {}, Now(1), to_mark={"open"}).values())
 
 
@@ -311,7 +311,7 @@ def test_each_spread_pod_shape_blocks_its_domains(pods: list[Pod], *, turned: bo
     Equal constraints are one object, as for decoded pods.
     """
     both = [replace(one, name=str(n)) for n, one in enumerate(pods[::-1] if turned else pods)]
-    found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), both), Config()))
+    found = blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), both), Config()))
     assert {name: [blocker.code for blocker in why] for name, why in found.items()} == {
         "n0": [],
         "n2": ["no-schedule-spread"],
@@ -327,7 +327,7 @@ def test_all_marks_remain_soft_when_there_are_too_many_spread_shapes() -> None:
         ]
 
     few, many = (
-        reasons_against(ClusterSnapshot(Cluster.of(nodes(), pods(number)), Config()))
+        blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), pods(number)), Config()))
         for number in (SHAPES_MAX, SHAPES_MAX + 1)
     )
     assert not any(few.values())
@@ -338,7 +338,7 @@ def test_toleration_must_match_taint_value() -> None:
     """The value of the taint is the time of the mark: 1."""
     for value, speaks in (("1", False), ("2", True)):
         node_constraints = NodeConstraints(tolerations=(Toleration(TAINT_KEY, "Equal", value),))
-        found = reasons_against(
+        found = blockers_by_node(
             ClusterSnapshot(
                 Cluster.of(nodes(), [replace(DAEMON, node_constraints=node_constraints)]), Config()
             )
@@ -356,9 +356,9 @@ def test_toleration_must_match_taint_value() -> None:
     ],
 )
 def test_no_schedule_needs_configuration_and_age(after: int | None, age: int, mark: Mark) -> None:
-    assert wanted((), after, age) is mark
-    against = reasons_against(ClusterSnapshot(Cluster.of(nodes(), [DAEMON]), Config()))["n0"]
-    assert wanted(against, after, age) is Mark.PREFER_NO_SCHEDULE
+    assert wanted_mark((), after, age) is mark
+    against = blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), [DAEMON]), Config()))["n0"]
+    assert wanted_mark(against, after, age) is Mark.PREFER_NO_SCHEDULE
 
 
 def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
@@ -422,7 +422,7 @@ HUGE = Resources(5, 5, 0, 1, (("gpu", 9),))
 def test_preemption_blocks_no_schedule_when_pod_fits_only_marked_nodes(
     others: list[Pod], against: list[str]
 ) -> None:
-    found = reasons_against(ClusterSnapshot(small(*others), Config()))
+    found = blockers_by_node(ClusterSnapshot(small(*others), Config()))
     reported = [
         n for n, why in found.items() if "no-schedule-preemption" in [one.code for one in why]
     ]
@@ -440,7 +440,7 @@ def test_preemption_is_checked_for_pods_of_each_device_count() -> None:
         for name, many in (("second", 2), ("first", 1))
     ]
     busy = pod("busy", "open", 3000, 100)
-    found = reasons_against(
+    found = blockers_by_node(
         ClusterSnapshot(Cluster.of([*nodes, node("open")], [busy, *asks]), Config())
     )
     reported = {name: [one.reason for one in why] for name, why in found.items()}
@@ -452,14 +452,14 @@ def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
     large = [ranked("a", 60_000, node="big"), ranked("b", 20_000, node="middle")]
     more = [node("big", 64_000), marked(node("middle", 32_000), Mark.PREFER_NO_SCHEDULE, 1)]
     found = small(*large, ranked("web", 600), used=3400)
-    reported = reasons_against(
+    reported = blockers_by_node(
         ClusterSnapshot(Cluster.of([*found.nodes, *more], found.pods), Config())
     )
     assert {name: [one.pod for one in why] for name, why in reported.items() if why} == {
         "middle": ["d/b"]
     }
     full = pod("full", "big", 4000, 100)
-    reported = reasons_against(
+    reported = blockers_by_node(
         ClusterSnapshot(Cluster.of([*found.nodes, *more], [*found.pods, full]), Config())
     )
     assert {name: [one.pod for one in why] for name, why in reported.items() if why} == {
@@ -476,17 +476,19 @@ def test_remaining_marks_remain_soft_when_there_are_too_many_pod_sizes() -> None
         *(marked(one, Mark.PREFER_NO_SCHEDULE, 1) for one in nodes),
         node("open", 20_000, 20_000),
     ]
-    sizes = [replace(pod(f"p{n}", None, 20 + n, 20), priority=1) for n in range(LOOKS_MAX)]
-    for many, against in ((LOOKS_MAX // 3, []), (LOOKS_MAX, ["a", "b"])):
+    sizes = [
+        replace(pod(f"p{n}", None, 20 + n, 20), priority=1) for n in range(PREEMPTION_CHECKS_MAX)
+    ]
+    for many, against in ((PREEMPTION_CHECKS_MAX // 3, []), (PREEMPTION_CHECKS_MAX, ["a", "b"])):
         pods = [pod("low", None, 1, 1), *sizes[:many]]
-        found = reasons_against(ClusterSnapshot(Cluster.of(nodes, pods), Config()))
+        found = blockers_by_node(ClusterSnapshot(Cluster.of(nodes, pods), Config()))
         assert [name for name, why in found.items() if why] == against
 
 
 def test_largest_pod_of_each_resource_is_checked() -> None:
     """The pod with the most memory counts as well as the pod with the most CPU."""
     pods = [ranked("cpu", 400, node=None), replace(pod("memory", None, 1, 7950), priority=1)]
-    found = reasons_against(ClusterSnapshot(small(*pods, used=0), Config()))
+    found = blockers_by_node(ClusterSnapshot(small(*pods, used=0), Config()))
     assert {name: [one.pod for one in why] for name, why in found.items()} == {
         "green": ["d/memory"],
         "small": ["d/memory"],
@@ -500,9 +502,9 @@ def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> Non
         )
         for n in range(SHAPES_MAX + 1)
     ]
-    found = reasons_against(ClusterSnapshot(small(*pods), Config()))
+    found = blockers_by_node(ClusterSnapshot(small(*pods), Config()))
     assert all(why for why in found.values())
-    assert not any(reasons_against(ClusterSnapshot(small(*pods[1:]), Config())).values())
+    assert not any(blockers_by_node(ClusterSnapshot(small(*pods[1:]), Config())).values())
 
 
 @pytest.mark.parametrize(
@@ -516,22 +518,22 @@ def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> Non
     ],
 )
 def test_stuck_pod_softens_marks_that_may_block_it(waits: Pod, against: list[str]) -> None:
-    found = reasons_against(ClusterSnapshot(small(waits), Config()), [(waits, "it waits")])
+    found = blockers_by_node(ClusterSnapshot(small(waits), Config()), [(waits, "it waits")])
     reported = {name: [(one.code, one.pod) for one in why] for name, why in found.items() if why}
     assert reported == {name: [("no-schedule-waiting", "d/p")] for name in against}
 
 
 def test_all_marks_remain_soft_when_there_are_too_many_stuck_pods() -> None:
     stuck = [(pod(f"p{n}", None, 5000 + n, 100), "it waits") for n in range(SHAPES_MAX + 1)]
-    assert all(reasons_against(ClusterSnapshot(small(), Config()), stuck).values())
-    assert not any(reasons_against(ClusterSnapshot(small(), Config()), stuck[1:]).values())
+    assert all(blockers_by_node(ClusterSnapshot(small(), Config()), stuck).values())
+    assert not any(blockers_by_node(ClusterSnapshot(small(), Config()), stuck[1:]).values())
 
 
 def test_reason_is_retained_for_pause_when_it_disappears() -> None:
     waits = pod("p", None, 500, 100, node_constraints=GREEN)
     cluster = small(waits)
-    blockers = reasons_against(ClusterSnapshot(cluster, Config()), [(waits, "it waits")])
-    freed = reasons_against(ClusterSnapshot(cluster, Config()))
+    blockers = blockers_by_node(ClusterSnapshot(cluster, Config()), [(waits, "it waits")])
+    freed = blockers_by_node(ClusterSnapshot(cluster, Config()))
     recent = RecentReasons().observe(blockers, Now(100))
     assert recent.merged_with(blockers) == blockers
     for later in (100, 101, 100 + PAUSE_SECONDS - 1):
@@ -554,7 +556,7 @@ def test_recent_reason_is_forgotten_when_node_has_no_mark() -> None:
 def test_blocker_names_pod_and_reason() -> None:
     """An earlier pod without a DaemonSet does not hide the DaemonSet pod."""
     two = [pod("a", "n0", 10, 10), DAEMON, spread("zone")]
-    assert reasons_against(ClusterSnapshot(Cluster.of(nodes(), two), Config())) == {
+    assert blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), two), Config())) == {
         "n0": (
             Blocker(
                 NO_SCHEDULE_DAEMONSET,
@@ -577,7 +579,7 @@ def test_blocker_names_pod_and_reason() -> None:
         ranked("q", 501),
         ranked("r", 502),
     ]
-    assert reasons_against(ClusterSnapshot(small(*pods), Config())) == {
+    assert blockers_by_node(ClusterSnapshot(small(*pods), Config())) == {
         "green": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/p {would}", "d/p"),),
         "small": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/r {would}", "d/r"),),
     }
@@ -587,7 +589,7 @@ def test_blocker_names_one_stuck_pod_and_own_taints_are_ignored() -> None:
     taint = Taint("example.com/ours", "1", Effect.NO_SCHEDULE)
     one = replace(marked(node("n"), Mark.NO_SCHEDULE, 1), taints=(taint,))
     stuck = [(pod(name, None, 1000 + place, 10), "waits") for place, name in enumerate("pq")]
-    found = reasons_against(
+    found = blockers_by_node(
         ClusterSnapshot(Cluster.of([one], []), Config(taint_key="example.com/ours")), stuck
     )
     assert found == {"n": (Blocker(NO_SCHEDULE_WAITING, "waits", "d/p"),)}
@@ -610,7 +612,7 @@ def many(cpu: int) -> list[Pod]:
 def test_node_constraints_up_to_limit_are_all_checked(cpu: int, against: list[str]) -> None:
     assert [
         name
-        for name, why in reasons_against(ClusterSnapshot(small(*many(cpu)), Config())).items()
+        for name, why in blockers_by_node(ClusterSnapshot(small(*many(cpu)), Config())).items()
         if why
     ] == against
 
@@ -632,5 +634,5 @@ def test_node_constraints_up_to_limit_are_all_checked(cpu: int, against: list[st
 def test_unschedulable_node_gives_no_room(changed: dict[str, Any], against: list[str]) -> None:
     found = small(ranked("p", 100, node=None))
     nodes = [replace(one, **changed) if one.name == "open" else one for one in found.nodes]
-    reported = reasons_against(ClusterSnapshot(Cluster.of(nodes, found.pods), Config()))
+    reported = blockers_by_node(ClusterSnapshot(Cluster.of(nodes, found.pods), Config()))
     assert [name for name, why in reported.items() if why] == against

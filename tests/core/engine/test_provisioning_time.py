@@ -15,10 +15,10 @@ from core.engine.unschedulable import WAITING_PODS_MAX
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
 from core.model.node import Node
+from core.model.node_lifecycle import START_SECONDS_MAX
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.model.startup_taints import START_SECONDS_MAX
 from core.placement.reaches import REACHES_MAX
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 

@@ -48,11 +48,11 @@ from core.model.constraints import (
 )
 from core.model.humanize import timestamp
 from core.model.node import Node, Taint
+from core.model.node_lifecycle import START_SECONDS_MAX
 from core.model.now import Now
 from core.model.pod import CLAIMS_FIELD, Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
-from core.model.startup_taints import START_SECONDS_MAX
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import WriteKind
 from tests.support.builders import GREEN, UNLIMITED, marked, node, pod

@@ -22,8 +22,7 @@ from core.eligibility.drainability import (
 )
 from core.engine import reconcile
 from core.eviction import planner
-from core.eviction.budgets import Allowances
-from core.eviction.context import EvictionContext, EvictionInput
+from core.eviction.context import Allowances, EvictionContext, EvictionInput
 from core.eviction.planner import EvictionDecision, plan_evictions
 from core.eviction.pods import Owner, why_never
 from core.eviction.state import OBSERVE_SECONDS, EvictionState

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.cluster.assumptions import assume
+from core.cluster.build import build_cluster
 from core.cluster.default_spread import DefaultSpread, with_default_spread
-from core.cluster.schedulers import KNOWN, judged_by
+from core.cluster.read_options import KNOWN_SCHEDULERS, judged_by
 from core.cluster.tenant_limits import within_budget
-from core.cluster.volumes import build_cluster
 from core.model.cluster import Cluster
 from core.model.cluster_pods import ClusterPods, SortedPods, is_special
 from core.model.node import Node
@@ -62,7 +62,9 @@ def cluster_of(pods: ClusterPods, nodes: list[Node], schedulers: Collection[str]
     return build_cluster(nodes, pods, **others)
 
 
-@pytest.mark.parametrize("schedulers", [KNOWN, (*KNOWN, "volcano"), KNOWN[:1], ()])
+@pytest.mark.parametrize(
+    "schedulers", [KNOWN_SCHEDULERS, (*KNOWN_SCHEDULERS, "volcano"), KNOWN_SCHEDULERS[:1], ()]
+)
 @pytest.mark.parametrize("nodes", [[], [node("n")], [one for of, one in OBJECTS if of is NODES]])
 @given(PODS_BY_NAME)
 def test_cluster_is_the_same_when_all_pods_are_searched(

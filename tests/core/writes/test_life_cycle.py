@@ -39,7 +39,6 @@ from core.writes.nodes import (
     WATCH_SECONDS,
     LeaderObservations,
     NodePatchPlanner,
-    _Moment,
     decide,
 )
 from core.writes.write import Write, WriteKind, applied, split
@@ -181,8 +180,14 @@ class World:
         )
 
     def events(self) -> list[Event]:
-        moment = _Moment(self.now, "me", self.watch)
-        maker = NodePatchPlanner(self.cluster, self.plan, self.config, moment)
+        maker = NodePatchPlanner(
+            self.cluster,
+            self.plan,
+            self.config,
+            now_seconds=self.now,
+            owner="me",
+            watch=self.watch,
+        )
         return list(maker._events(self.node))
 
     def apply_writes(self) -> "World":

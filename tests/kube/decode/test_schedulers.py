@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.cluster.read_options import READ_DEFAULTS, ReadOptions
-from core.cluster.schedulers import KNOWN, SCHEDULER_FIELD
+from core.cluster.read_options import KNOWN_SCHEDULERS, READ_DEFAULTS, SCHEDULER_FIELD, ReadOptions
 from core.config.settings import Config
 from core.engine.pod_index import PodIndex
 from core.model.constraints import ClaimUse, DisruptionFacts
@@ -18,7 +17,7 @@ from kube.inventory import Inventory
 from tests.support import builders, kube_json
 
 OWN = "bin-packing"
-OTHERS = (*KNOWN, OWN, "volcano")
+OTHERS = (*KNOWN_SCHEDULERS, OWN, "volcano")
 
 
 def scheduled_by(scheduler: str | None, **changes: object) -> Pod:
@@ -34,7 +33,7 @@ def snapshot_pod(one: Pod, *schedulers: str) -> Pod:
 
 
 @pytest.mark.parametrize("scheduler", [None, "", *OTHERS])
-@pytest.mark.parametrize("known", [KNOWN, (*KNOWN, OWN), (OWN,), ()])
+@pytest.mark.parametrize("known", [KNOWN_SCHEDULERS, (*KNOWN_SCHEDULERS, OWN), (OWN,), ()])
 def test_pod_is_evaluable_when_its_scheduler_is_configured(
     scheduler: str | None, known: Sequence[str]
 ) -> None:
@@ -107,7 +106,7 @@ def test_updated_pod_index_equals_rebuilt_one(
     for known, number in snapshots:
         changed = pods[number] = replace(pods[number], priority=pods[number].priority + 1)
         inventory.changed(PODS, changed)
-        cluster = inventory.snapshot(ReadOptions((*KNOWN, *sorted(known))))()
+        cluster = inventory.snapshot(ReadOptions((*KNOWN_SCHEDULERS, *sorted(known))))()
         pod_index = pod_index.updated(cluster)
         rebuilt = PodIndex.of(cluster)
         assert (pod_index.groups, list(pod_index.unevaluable)) == (

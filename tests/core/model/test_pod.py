@@ -2,8 +2,7 @@
 
 import pytest
 
-from core.model.pod import Pod
-from core.model.workload import Workload, workload_of
+from core.model.pod import Pod, Workload, workload_of
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
     )
     controller = Reconciler(config, standing, owner="me", metrics=Metrics())
     for now in range(10, 60, 10):
-        await controller.tick(standing.cluster, now)
+        await controller.reconcile(standing.cluster, now)
         nodes, pods = standing.cluster.nodes, standing.cluster.pods
         hard = [
             one for one in nodes if mark_of(one.labels) is Mark.NO_SCHEDULE and not leaving(one)

@@ -46,7 +46,7 @@ class Pool:
         """Run a pass and return the nodes to be protected."""
         nodes = self.standing.cluster.nodes
         self.standing.cluster = Cluster.of(nodes, [*BUSY, *pods])
-        report = await self._leader.tick(self.standing.cluster, now)
+        report = await self._leader.reconcile(self.standing.cluster, now)
         self.writes.update(write.kind.value for write in report.writes)
         return report.found.plan.protected
 
