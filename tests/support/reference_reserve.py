@@ -235,11 +235,11 @@ def whose(pod: Pod) -> tuple[str, ...]:
 
 
 def protected(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
-    """Return the protected empty nodes: needed now, or needed again after a recent release."""
+    """Return the protected empty nodes: needed now, or needed again a short time ago."""
     if not config.budgets.reserve.lookback_seconds:
         return set()
     back: dict[str, tuple[int, int]] = {}
-    """How often a node was needed after its release to the autoscaler, and when last."""
+    """How often a node was needed after its scale-down was allowed, and when last."""
     empties: list[Node] = []
     found: set[str] = set()
     for many, (now, cluster) in enumerate(snapshots, 1):
