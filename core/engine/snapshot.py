@@ -145,7 +145,7 @@ class ClusterSnapshot:
         )
 
     @cached_property
-    def of_node(self) -> Mapping[str, Sequence[Blocker]]:
+    def blockers(self) -> Mapping[str, Sequence[Blocker]]:
         """Return by node the reasons against its removal that lie in the node or in its pods."""
         by_node = {node.name: node_blockers(node) for node in self.cluster.nodes}
         for name, verdict in self.scalability.items():

@@ -84,10 +84,10 @@ class Zones:
                 zone_class = ZoneClass(traits, zone, schedulable, counts)
                 self.of_node |= dict.fromkeys(nodes, zone_class)
         for number, members in enumerate(self._sets):
-            for zone_class, count in Counter(map(self.of_node.get, members)).items():
-                if zone_class is not None:
-                    counts = self._counts[number, zone_class.traits]
-                    counts[zone_class.zone] += count * zone_class.schedulable
+            for member_class, count in Counter(map(self.of_node.get, members)).items():
+                if member_class is not None:
+                    counts = self._counts[number, member_class.traits]
+                    counts[member_class.zone] += count * member_class.schedulable
 
     def _by_facts(self, node_ids: Iterable[int]) -> Mapping[_NodeFacts, list[int]]:
         snapshot = self._snapshot
