@@ -49,7 +49,10 @@ class Limit(NamedTuple):
     share: Fraction | None = None
 
     def of(self, nodes: int) -> int:
-        """Return the limit for so many nodes: a share is rounded down, but to at least 1."""
+        """Return the limit as a number of nodes if *nodes* exist.
+
+        A share is rounded down, but to at least 1.
+        """
         if self.share is None:
             return self.number or 0
         return max(1, nodes * self.share.numerator // self.share.denominator)
@@ -136,9 +139,9 @@ class NodeRequirement:
     """Values of the label; only for `In` and `NotIn`, which need at least one."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels match."""
-        asked = Requirement(self.key, self.operator.value, self.values)
-        return matches_requirement(asked, labels)
+        """Return whether the labels of a node meet the requirement."""
+        requirement = Requirement(self.key, self.operator.value, self.values)
+        return matches_requirement(requirement, labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,14 +175,17 @@ class Pool:
         An empty selector matches every node.
         """
         return all(labels.get(key) == value for key, value in self.node_selector) and all(
-            one.matches(labels) for one in self.match_expressions
+            requirement.matches(labels) for requirement in self.match_expressions
         )
 
     @property
     def label_keys(self) -> frozenset[str]:
         """Return the keys of the labels that the selectors read."""
         return frozenset(
-            (*(key for key, _ in self.node_selector), *(one.key for one in self.match_expressions))
+            (
+                *(key for key, _ in self.node_selector),
+                *(requirement.key for requirement in self.match_expressions),
+            )
         )
 
 
@@ -204,7 +210,10 @@ class BackoffConfig:
     """Maximum backoff, at least `first`."""
 
     def seconds(self, times: int) -> int:
-        """Return the backoff after so many failures: it doubles each time, up to the maximum."""
+        """Return the backoff after the given number of failures, seconds.
+
+        It doubles with each failure, up to the maximum.
+        """
         return int(min(self.first_seconds * 2 ** min(times - 1, 32), self.max_seconds))
 
     def holds(self, until: int, now: Now) -> bool:
@@ -277,9 +286,8 @@ class Budgets:
     """Time window for peak demand. A node is marked only if its removal would have been possible
     at the busiest moment in the window."""
     mark_interval_seconds: Annotated[int, duration()] = 0
-    """Minimum time from a mark, or from the release of a node that missed its deadline, to the
-    next mark. With `0s`, Ebb can mark several nodes in one
-    reconciliation."""
+    """Minimum time from a mark to the next one. The removal of a mark whose node missed its
+    deadline counts like a mark. With `0s`, Ebb can mark several nodes in one reconciliation."""
     cooldown: Cooldown = Cooldown()
     """Times without new marks after the cluster has grown, or a pod became unschedulable."""
     backoff: Annotated[

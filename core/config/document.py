@@ -30,7 +30,7 @@ _NAME_ITSELF: Final = "[key]"
 
 
 def parse(document: object, source: str, policy: str | None = None) -> Config:
-    """Read a configuration; *policy* replaces the policy that it names.
+    """Read a configuration from a decoded YAML document; *policy* replaces the policy in it.
 
     A missing setting gets the default of the policy, or else its own default.
 
@@ -45,7 +45,7 @@ def parse(document: object, source: str, policy: str | None = None) -> Config:
             adapter().validate_python(_nested(document, grouped()), context=FileContext()).config
         )
     except ValidationError as refused:
-        faults = [_fault(one) for one in refused.errors(include_url=False)]
+        faults = [_fault(error) for error in refused.errors(include_url=False)]
         raise ConfigError(source, faults) from None
 
 
@@ -61,49 +61,51 @@ def _with_policy(document: Mapping[Any, Any], policy: str | None) -> object:
     given = dict(document) if policy is None else {**document, "policy": policy}
     name = given.get("policy")
     rule = POLICIES.get(name) if isinstance(name, str) else None
-    return _over(rule.defaults, given) if rule else given
+    return _merged(rule.defaults, given) if rule else given
 
 
-def _over(defaults: Mapping[str, Any], given: Any) -> Any:  # noqa: ANN401 YAML holds anything
+def _merged(defaults: Mapping[str, Any], given: Any) -> Any:  # noqa: ANN401 YAML holds anything
     """Merge the values of a file into defaults; null counts as missing."""
     if not isinstance(given, dict):
         return given
     written = {
-        name: _over(defaults[name], value) if isinstance(defaults.get(name), Mapping) else value
+        name: _merged(defaults[name], value) if isinstance(defaults.get(name), Mapping) else value
         for name, value in given.items()
         if not (value is None and name in defaults)
     }
     return {**defaults, **written}
 
 
-def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
+def _nested(given: Any, section_schema: Schema) -> Any:  # noqa: ANN401 YAML holds anything
     """Group the fields of a file as the settings do; unknown fields stay where they are."""
-    if isinstance(given, list) and "items" in one:
-        return [_nested(entry, one["items"]) for entry in given]
-    if isinstance(given, dict) and NAMED in one:
-        return {name: _nested(section, named_of(one)) for name, section in given.items()}
-    fields = fields_of(one)
+    if isinstance(given, list) and "items" in section_schema:
+        return [_nested(entry, section_schema["items"]) for entry in given]
+    if isinstance(given, dict) and NAMED in section_schema:
+        return {
+            name: _nested(section, named_of(section_schema)) for name, section in given.items()
+        }
+    fields = fields_of(section_schema)
     if not isinstance(given, dict) or not fields:
         return given
     remaining, values = dict(given), {}
     for name in sorted(fields, key=lambda name: "." not in name):
-        value = _taken(remaining, name, fields[name])
+        value = _pop_field(remaining, name, fields[name])
         if value is not None:
             values[name] = _nested(value, fields[name])
     return values | {_shown(name, fields): value for name, value in remaining.items()}
 
 
-def _taken(left: dict[str, Any], name: str, one: Schema) -> object:
+def _pop_field(remaining: dict[str, Any], name: str, field: Schema) -> object:
     """Remove and return the part of the file's mapping that belongs to a field."""
     if is_flattened(name):
-        return {own: left.pop(own) for own in fields_of(flattened(one)) if own in left}
+        return {own: remaining.pop(own) for own in fields_of(flattened(field)) if own in remaining}
     section, _, last = name.rpartition(".")
     if not section:
-        return left.pop(name, None)
-    if not isinstance(left.get(section), dict):
+        return remaining.pop(name, None)
+    if not isinstance(remaining.get(section), dict):
         return None
-    left[section] = dict(left[section])
-    return left[section].pop(last, None)
+    remaining[section] = dict(remaining[section])
+    return remaining[section].pop(last, None)
 
 
 def _shown(name: object, fields: Mapping[str, Schema]) -> str:
@@ -111,14 +113,16 @@ def _shown(name: object, fields: Mapping[str, Schema]) -> str:
     return str(name) if str(name).isprintable() and name not in fields else ascii(name)
 
 
-def _fault(one: ErrorDetails) -> str:
-    if one["type"] == _UNKNOWN:
-        return _unknown(*one["loc"])
-    path, field = _at(one["loc"])
-    given = None if one["type"] == "missing" or one["input"] is MISSING else one["input"]
+def _fault(error: ErrorDetails) -> str:
+    if error["type"] == _UNKNOWN:
+        return _unknown(*error["loc"])
+    path, field = _at(error["loc"])
+    given = None if error["type"] == "missing" or error["input"] is MISSING else error["input"]
     shown = "missing" if given is None else _written(given)
-    told = one["msg"] if one["type"] == "not_allowed" else allowed(field) + _meant(given, field)
-    return f"{path or 'document'}: {shown}; allowed: {told}"
+    values = (
+        error["msg"] if error["type"] == "not_allowed" else allowed(field) + _meant(given, field)
+    )
+    return f"{path or 'document'}: {shown}; allowed: {values}"
 
 
 def _written(given: object) -> str:
@@ -142,17 +146,17 @@ def _meant(given: object, field: Schema) -> str:
 
 def _at(location: tuple[int | str, ...]) -> tuple[str, Schema]:
     """Return the path in the file of a location in the settings, and the schema there."""
-    path, found, names = "", schema(), {}
+    path, field, names = "", schema(), {}
     for step in location:
-        if NAMED in found:
-            path, found, names = f"{path}.{_shown(step, {}):.80}", named_of(found), found[_NAMES]
+        if NAMED in field:
+            path, field, names = f"{path}.{_shown(step, {}):.80}", named_of(field), field[_NAMES]
             continue
         if isinstance(step, int):
-            path, found = f"{path}[{step}]", found["items"]
+            path, field = f"{path}[{step}]", field["items"]
             continue
         if step == _NAME_ITSELF:
-            found = names
+            field = names
         for name in step.split("."):
-            if name in fields_of(found):
-                path, found = f"{path}.{name}" if path else name, fields_of(found)[name]
-    return path, found
+            if name in fields_of(field):
+                path, field = f"{path}.{name}" if path else name, fields_of(field)[name]
+    return path, field

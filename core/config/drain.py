@@ -20,13 +20,13 @@ class Eviction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainConfig:
-    """How Ebb drains marked nodes; it drains one node at a time."""
+    """How Ebb evicts the pods of marked nodes, one node at a time."""
 
     after_seconds: Annotated[int, duration()] = 600
     """Time for which Ebb waits for a marked node to become empty before it evicts pods."""
     timeout_seconds: Annotated[int, duration(1)] = 600
-    """A drain without progress for this long has failed; the mark is removed, and the node is not
-    marked again until its backoff ends."""
+    """The eviction of a node's pods has failed after this time without progress. Then the mark of
+    the node is removed, and the node is not marked again until its backoff ends."""
     max_on_node: AtOnce = 5
     """Maximum number of pods of the node that are evicted and not yet replaced."""
     max_in_namespace: AtOnce = 3

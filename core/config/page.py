@@ -50,19 +50,24 @@ def _paths(given: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, obje
 
 
 def page() -> str:
-    """Return the page as Markdown."""
-    return HEAD + "".join(_row(one) for one in settings()) + POLICY_HEAD + "".join(_policies())
+    """Return docs/configuration.md, as Markdown."""
+    return (
+        HEAD
+        + "".join(_row(setting) for setting in settings())
+        + POLICY_HEAD
+        + "".join(_policies())
+    )
 
 
-def _row(one: Setting) -> str:
-    default = one.schema.get("default")
+def _row(setting: Setting) -> str:
+    default = setting.schema.get("default")
     plain = str(default).lower() if isinstance(default, bool) else default
     plain = f"[{', '.join(default)}]" if isinstance(default, list) else plain
     cells = (
-        f"`{one.path}`",
+        f"`{setting.path}`",
         "" if plain is None else f"`{plain}`",
-        allowed(one.schema).replace("|", "\\|"),
-        one.schema.get("description", "").replace("\n", " "),
-        ", ".join(one.restart),
+        allowed(setting.schema).replace("|", "\\|"),
+        setting.schema.get("description", "").replace("\n", " "),
+        ", ".join(setting.restart),
     )
     return f"| {' | '.join(cells)} |\n"

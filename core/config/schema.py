@@ -41,10 +41,10 @@ def adapter() -> TypeAdapter[Document]:
 @cache
 def grouped() -> Schema:
     """Return the schema of the grouped settings, without references and defaults."""
-    made = adapter().json_schema(schema_generator=_Generator)
-    found: Schema = _expanded(made, made.pop("$defs"))
-    del found["title"]
-    return found
+    generated = adapter().json_schema(schema_generator=_Generator)
+    fields: Schema = _expanded(generated, generated.pop("$defs"))
+    del fields["title"]
+    return fields
 
 
 @cache
@@ -58,23 +58,23 @@ def schema() -> Schema:
 
 def fields_of(one: Schema) -> Schema:
     """Return the fields of a mapping by name; empty for other types."""
-    found = (each["properties"] for each in (one, *one.get("oneOf", ())) if "properties" in each)
-    return next(found, {})
+    variants = (one, *one.get("oneOf", ()))
+    return next((each["properties"] for each in variants if "properties" in each), {})
 
 
 def named_of(one: Schema) -> Schema:
     """Return the schema of the sections in a mapping by name; empty for other types."""
-    found: Schema = one["additionalProperties"] if NAMED in one else {}
-    return found
+    section: Schema = one["additionalProperties"] if NAMED in one else {}
+    return section
 
 
 def written(config: Config) -> dict[str, Any]:
     """Return a configuration in the form of the file."""
     document = Document(api_version=API_VERSION, kind=KIND, config=config)
-    found: dict[str, Any] = _ungrouped(
+    fields: dict[str, Any] = _ungrouped(
         adapter().dump_python(document, mode="json", by_alias=True), grouped()
     )
-    return found
+    return fields
 
 
 def changed(config: Config, defaults: Config) -> dict[str, Any]:
@@ -82,21 +82,21 @@ def changed(config: Config, defaults: Config) -> dict[str, Any]:
 
     *defaults*: the configuration of a file with nothing but this policy.
     """
-    found = _difference(written(config), written(defaults))
-    return {"apiVersion": API_VERSION, "kind": KIND, "policy": config.policy, **found}
+    changes = _difference(written(config), written(defaults))
+    return {"apiVersion": API_VERSION, "kind": KIND, "policy": config.policy, **changes}
 
 
 def _difference(given: Schema, defaults: Schema) -> Schema:
     """Return the fields that differ; of a section that has defaults, its fields that differ."""
-    found: Schema = {}
+    changes: Schema = {}
     for name, value in given.items():
         default = defaults.get(name)
         if isinstance(value, dict) and isinstance(default, dict):
             if inner := _difference(value, default):
-                found[name] = inner
+                changes[name] = inner
         elif value != default:
-            found[name] = value
-    return found
+            changes[name] = value
+    return changes
 
 
 class Setting(NamedTuple):
@@ -125,8 +125,8 @@ def settings(
 
 
 def restart_needed(before: Config, after: Config) -> list[str]:
-    """Return the settings that differ and that the controller reads only when it starts."""
-    fixed = [one.path.split(".") for one in settings() if CONTROLLER in one.restart]
+    """Return the paths of the settings that differ and that the controller reads only at start."""
+    fixed = [setting.path.split(".") for setting in settings() if CONTROLLER in setting.restart]
     was, is_now = written(before), written(after)
     return [
         ".".join(path) for path in fixed if reduce(_at, path, was) != reduce(_at, path, is_now)
@@ -138,7 +138,7 @@ def _at(document: Any, name: str) -> Any:  # noqa: ANN401 JSON
 
 
 def allowed(one: Schema) -> str:
-    """Describe the allowed values of a setting for people."""
+    """Return a text that describes the allowed values of a setting, from its schema."""
     match one:
         case {"title": str(title)}:
             return title

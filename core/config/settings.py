@@ -116,7 +116,7 @@ class _Numbers:
 def _read_numbers(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
     inner = handler.generate_schema(_Numbers)
     return core_schema.no_info_after_validator_function(
-        lambda found: Usability(**asdict(found)),
+        lambda numbers: Usability(**asdict(numbers)),
         inner,
         serialization=core_schema.plain_serializer_function_ser_schema(
             lambda usability: _Numbers(**asdict(usability)), return_schema=inner
@@ -133,7 +133,7 @@ UsabilityForm = Annotated[
 
 
 class Scope(StrEnum):
-    """Nodes that are protected from scale-down until Ebb releases them to the autoscaler."""
+    """Nodes that are protected from scale-down until Ebb allows it."""
 
     MARKED = "marked"
     EMPTY = "empty"
@@ -146,11 +146,11 @@ class ScaleDownProtection:
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
 
     scope: Scope = Scope.EMPTY
-    """Nodes that Ebb protects from scale-down until it releases them to the autoscaler: only
-    marked nodes (`marked`), also empty unmarked nodes (`empty`), or all nodes (`all`)."""
+    """Nodes that Ebb protects from scale-down until it allows their scale-down: only marked nodes
+    (`marked`), also empty unmarked nodes (`empty`), or all nodes (`all`)."""
     after_release_seconds: Annotated[int, duration()] = 900
-    """Maximum time for which a node stays protected from scale-down after its mark was released,
-    so that an autoscaler that evicts pods does not drain it at once. With `0s` it is not
+    """Maximum time for which a node stays protected from scale-down after its mark was removed, so
+    that an autoscaler that evicts pods does not drain it at once. With `0s` it is not
     protected."""
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """Scale-down utilization threshold of the autoscaler. With `scope: marked`, an unmarked node
@@ -209,12 +209,12 @@ PolicySettings: Final = make_dataclass(
     "PolicySettings",
     [
         (
-            one.section,
-            Annotated[one.Settings, Field(description=one.Settings.__doc__)],
-            field(default_factory=one.Settings),
+            policy.section,
+            Annotated[policy.Settings, Field(description=policy.Settings.__doc__)],
+            field(default_factory=policy.Settings),
         )
-        for one in POLICIES.values()
-        if one.Settings is not None
+        for policy in POLICIES.values()
+        if policy.Settings is not None
     ],
     namespace={"__module__": __name__},
     frozen=True,
@@ -255,7 +255,7 @@ class Config:
         tuple[Window, ...], BoundedList(WINDOWS_MAX, "{start, duration, timeZone}")
     ] = ()
     """Windows in which Ebb may begin marks, surge moves and evictions. While none is open, marks
-    stay, moves that have begun finish, and marks are still released. With an empty list Ebb may
+    stay, moves that have begun finish, and marks are still removed. With an empty list Ebb may
     begin them at any time."""
     pause_until_seconds: Annotated[int, TIME] | None = None
     """Time until which Ebb begins no mark, no surge move and no eviction, as outside of the
@@ -299,8 +299,8 @@ class Config:
     """A node is not marked while a pod on it runs to completion, as pods of Jobs do, and is older
     than this. Pods that have run for long mostly still run for long. `never` sets no limit."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
-    """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`). With
-    `never`, only the node that is being drained gets a NoSchedule mark."""
+    """Time after which a PreferNoSchedule mark becomes a NoSchedule mark. With `never`, only the
+    node whose pods are being evicted gets a NoSchedule mark."""
     scale_down_protection: ScaleDownProtection = ScaleDownProtection()
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
     cluster_autoscaler: Annotated[ClusterAutoscaler, AT_CONTROLLER_START] = ClusterAutoscaler()
@@ -332,13 +332,13 @@ class Config:
 
     @property
     def read_options(self) -> ReadOptions:
-        """Return the settings that decide how objects are understood."""
+        """Return the settings with which the objects of the API are read."""
         # With Ebb's own key every marked node would count as leaving, and so lose its mark.
         leaving = tuple(key for key in self.leaving_taints if key != self.taint_key)
         spread = tuple(
-            DefaultSpread(one.topology_key, one.max_skew)
-            for one in self.default_topology_spread
-            if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+            DefaultSpread(constraint.topology_key, constraint.max_skew)
+            for constraint in self.default_topology_spread
+            if constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
         )
         return ReadOptions(self.schedulers, leaving, spread)
 

@@ -57,9 +57,9 @@ def _cluster_enter(
     given: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo[FileContext]
 ) -> Thresholds:
     info.context.enter = None
-    found: Thresholds = read(given)
-    info.context.enter = found
-    return found
+    thresholds: Thresholds = read(given)
+    info.context.enter = thresholds
+    return thresholds
 
 
 def _pool_enter(given: object, info: ValidationInfo[FileContext]) -> object:
@@ -67,26 +67,26 @@ def _pool_enter(given: object, info: ValidationInfo[FileContext]) -> object:
     return filled(given, info.context.enter or Thresholds())
 
 
-def _leave(
+def _release_thresholds(
     given: Any,  # noqa: ANN401 YAML holds anything
     read: ValidatorFunctionWrapHandler,
     info: ValidationInfo[FileContext],
 ) -> Thresholds | None:
     """Fill in missing release thresholds; reject values below the thresholds for marks."""
     enter = (info.data["thresholds"] or info.context.enter) if "thresholds" in info.data else None
-    found: Thresholds = read(filled(given, (enter or Thresholds()).leave()))
+    thresholds: Thresholds = read(filled(given, (enter or Thresholds()).leave()))
     if enter is None:
-        return found
+        return thresholds
     low = [
-        (name, percent(is_now), f"at least thresholds.{name}, {percent(least)}")
-        for (name, least), (_, is_now) in zip(enter.shares, found.shares, strict=True)
-        if is_now < least and not (name == "devices" and found.devices is None)
+        (name, percent(share), f"at least thresholds.{name}, {percent(least)}")
+        for (name, least), (_, share) in zip(enter.shares, thresholds.shares, strict=True)
+        if share < least and not (name == "devices" and thresholds.devices is None)
     ]
     if low:
         raise refused(low)
-    return found
+    return thresholds
 
 
 Enter = Annotated[Thresholds, WrapValidator(_cluster_enter)]
 PoolEnter = Annotated[Thresholds | None, BeforeValidator(_pool_enter)]
-ReleaseThresholds = Annotated[Thresholds | None, WrapValidator(_leave)]
+ReleaseThresholds = Annotated[Thresholds | None, WrapValidator(_release_thresholds)]

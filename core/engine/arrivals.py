@@ -12,7 +12,7 @@ the running ones. Bare pods are always counted. Pods that select a node by name 
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -94,10 +94,15 @@ class TimeBuckets:
     @staticmethod
     def of(reserve: Reserve) -> "TimeBuckets":
         """Return the finest buckets that the settings and the limits allow."""
-        length, over = reserve.window_seconds, reserve.lookback_seconds
-        number = max(1, length // BUCKETS_PER_WINDOW, -(-over // BUCKETS_MAX))
+        window_seconds, lookback_seconds = reserve.window_seconds, reserve.lookback_seconds
+        bucket_seconds = max(
+            1, window_seconds // BUCKETS_PER_WINDOW, -(-lookback_seconds // BUCKETS_MAX)
+        )
         return TimeBuckets(
-            number, -(-length // number), over, max(length, DAILY_BUCKET_SECONDS_MIN)
+            bucket_seconds,
+            -(-window_seconds // bucket_seconds),
+            lookback_seconds,
+            max(window_seconds, DAILY_BUCKET_SECONDS_MIN),
         )
 
     def is_compatible(self, other: "TimeBuckets") -> bool:
@@ -112,13 +117,16 @@ class TimeBuckets:
         )
 
     def same_time_on_earlier_days(self, now_seconds: int) -> list[range]:
-        """Return for each earlier day the buckets of one lookback from this time of day on."""
-        many = -(-self.lookback_seconds // self.daily_bucket_seconds)
-        begins = (
+        """Return for each earlier day the numbers of its daily buckets from this time of day on.
+
+        The buckets of a day cover one lookback.
+        """
+        count = -(-self.lookback_seconds // self.daily_bucket_seconds)
+        firsts = (
             (now_seconds - back * DAY_SECONDS) // self.daily_bucket_seconds
             for back in range(1, DAYS + 1)
         )
-        return [range(first, first + many) for first in begins]
+        return [range(first, first + count) for first in firsts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +149,9 @@ class Arrivals:
     counting_since: int | None = None
     """Time of the reconciliation in which counting began, unix seconds; None before it."""
 
-    def observe(self, seen: ClusterSnapshot, now: Now) -> "Arrivals":
-        """Return the state after a reconciliation; new bucket lengths restart the counting."""
-        return _observed(self, seen, now)
+    def observe(self, snapshot: ClusterSnapshot, now: Now) -> "Arrivals":
+        """Return the state after a reconciliation; changed bucket lengths restart the counting."""
+        return _observed(self, snapshot, now)
 
     def unchanged(self, now: Now) -> "Arrivals":
         """Return the state after a skipped reconciliation, without expired buckets."""
@@ -169,22 +177,27 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
     buckets, pods = TimeBuckets.of(reserve), snapshot.cluster.pods
     if before.buckets is None or not buckets.is_compatible(before.buckets):
         return Arrivals(buckets=buckets, pods=pods, counting_since=now.seconds)
-    left, arrived = _changes(before.pods, pods)
+    departed_pods, arrived_pods = _changes(before.pods, pods)
     if moving := snapshot.cluster.surge.moving:
         # The new pod of a surge move needs no further room. Its departed pod counts, because an
         # HPA may create another one in its place for some minutes.
-        arrived = _not_owned_by(moving, arrived)
+        arrived_pods = [
+            pod for pod in arrived_pods if (pod.namespace, pod.owner_name) not in moving
+        ]
     known = without_expired(replace(before, buckets=buckets), now)
     departed = {workload: dict(counted) for workload, counted in known.departed.items()}
-    for pod in left:
+    for pod in departed_pods:
         if workload := _workload(pod):
-            found = departed.setdefault(workload, {})
+            departures = departed.setdefault(workload, {})
             number = now.seconds // buckets.bucket_seconds
-            found[number] = found.get(number, 0) + 1
-    new = [pod for pod in arrived if _needs_room(pod) and not _replaces_departed(pod, departed)]
-    found_shapes = ((pod.namespace, _shape(pod, snapshot)) for pod in by_namespace_in_turns(new))
-    shapes = [(namespace, shape) for namespace, shape in found_shapes if shape is not None]
-    counted, last_recent = _count_in_bucket(
+            departures[number] = departures.get(number, 0) + 1
+    new_pods = by_namespace_in_turns(
+        pod for pod in arrived_pods if _needs_room(pod) and not _replaces_departed(pod, departed)
+    )
+    shapes = [
+        (pod.namespace, shape) for pod in new_pods if (shape := _shape(pod, snapshot)) is not None
+    ]
+    recent, last_recent = _count_in_bucket(
         known.recent, known.last_recent, now.seconds // buckets.bucket_seconds, shapes
     )
     daily, last_daily = _count_in_bucket(
@@ -193,11 +206,11 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
     return Arrivals(
         buckets=buckets,
         pods=pods,
-        recent=counted,
+        recent=recent,
         last_recent=last_recent,
         daily=daily,
         last_daily=last_daily,
-        departed=_bounded(departed),
+        departed=_with_latest_departures(departed),
         counting_since=known.counting_since,
     )
 
@@ -216,15 +229,24 @@ def without_expired(arrivals: Arrivals, now: Now) -> Arrivals:
     today = seconds // buckets.daily_bucket_seconds
     return replace(
         arrivals,
-        recent={n: one for n, one in arrivals.recent.items() if buckets.is_within(n, seconds)},
-        daily={n: one for n, one in arrivals.daily.items() if oldest <= n <= today},
-        departed=_recent(arrivals.departed, buckets, seconds),
+        recent={
+            number: counts
+            for number, counts in arrivals.recent.items()
+            if buckets.is_within(number, seconds)
+        },
+        daily={
+            number: counts
+            for number, counts in arrivals.daily.items()
+            if oldest <= number <= today
+        },
+        departed=_recent_departures(arrivals.departed, buckets, seconds),
     )
 
 
 def _renamed_last(last: LastBucket, keys: RenamedKeys) -> LastBucket:
     return LastBucket(
-        last.number, {_renamed_shape(shape, keys): its for shape, its in last.namespace_of.items()}
+        last.number,
+        {_renamed_shape(shape, keys): namespace for shape, namespace in last.namespace_of.items()},
     )
 
 
@@ -235,25 +257,33 @@ def _renamed_shape(shape: PodShape, keys: RenamedKeys) -> PodShape:
 def _renamed_counts(counts: Counts, keys: RenamedKeys) -> Counts:
     if not any(shape.reach in keys for shape in counts):
         return counts
-    found: Counter[PodShape] = Counter()
+    renamed: Counter[PodShape] = Counter()
     for shape, many in counts.items():
-        found[_renamed_shape(shape, keys)] += many
-    return found
+        renamed[_renamed_shape(shape, keys)] += many
+    return renamed
 
 
 def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods that have left or begun to terminate, and the arrived pods, by name."""
+    """Return the departed pods and the arrived pods, by namespace and name.
+
+    A pod departs when it is deleted, or begins to terminate.
+    """
     departed, arrived = changes(before, now)
-    was, stands = {pod.key: pod for pod in departed}, {pod.key: pod for pod in arrived}
-    left = [
-        pod for pod in departed if not pod.terminating and not _continues(pod, stands.get(pod.key))
+    departed_by_key, arrived_by_key = (
+        {pod.key: pod for pod in departed},
+        {pod.key: pod for pod in arrived},
+    )
+    departed_pods = [
+        pod
+        for pod in departed
+        if not pod.terminating and not _continues(pod, arrived_by_key.get(pod.key))
     ]
-    new = [pod for pod in arrived if (old := was.get(pod.key)) is None or old.uid != pod.uid]
-    return left, new
-
-
-def _not_owned_by(owners: Collection[tuple[str, str]], pods: Iterable[Pod]) -> list[Pod]:
-    return [pod for pod in pods if (pod.namespace, pod.owner_name) not in owners]
+    arrived_pods = [
+        pod
+        for pod in arrived
+        if (old := departed_by_key.get(pod.key)) is None or old.uid != pod.uid
+    ]
+    return departed_pods, arrived_pods
 
 
 def _continues(pod: Pod, now: Pod | None) -> bool:
@@ -261,7 +291,6 @@ def _continues(pod: Pod, now: Pod | None) -> bool:
 
 
 def _needs_room(pod: Pod) -> bool:
-    """Report whether room should be reserved for similar pods."""
     # A claim that waits for its first consumer is still unknown when its pod is first seen.
     # Volumes are not part of the shape, so such a pod counts.
     known = pod.evaluable or (
@@ -271,7 +300,6 @@ def _needs_room(pod: Pod) -> bool:
 
 
 def _workload(pod: Pod) -> Workload | None:
-    """Return the workload whose pods replace each other, or None."""
     if pod.owner_kind == JOB:
         return Workload(
             pod.namespace, JOB, repr((pod.requests, without_volumes(pod.node_constraints)))
@@ -282,14 +310,14 @@ def _workload(pod: Pod) -> Workload | None:
 def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bool:
     """Remove the oldest departure of the pod's workload; report whether there was any."""
     workload = _workload(pod)
-    left = departed.get(workload) if workload else None
-    if not workload or not left:
+    departures = departed.get(workload) if workload else None
+    if not workload or not departures:
         return False
-    number = min(left)
-    left[number] -= 1
-    if not left[number]:
-        del left[number]
-    if not left:
+    number = min(departures)
+    departures[number] -= 1
+    if not departures[number]:
+        del departures[number]
+    if not departures:
         del departed[workload]
     return True
 
@@ -318,10 +346,9 @@ def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
     return PodShape(key, pod.requests, node_constraints)
 
 
-def _recent(
+def _recent_departures(
     departed: Mapping[Workload, Departures], buckets: TimeBuckets, now_seconds: int
 ) -> Mapping[Workload, Departures]:
-    """Return the departures of the last window."""
     now = now_seconds // buckets.bucket_seconds
     first = now - buckets.window_buckets
     kept = {
@@ -331,8 +358,9 @@ def _recent(
     return {workload: counted for workload, counted in kept.items() if counted}
 
 
-def _bounded(departed: Mapping[Workload, Departures]) -> Mapping[Workload, Departures]:
-    """Return at most WORKLOADS_MAX workloads, those with the latest departures."""
+def _with_latest_departures(
+    departed: Mapping[Workload, Departures],
+) -> Mapping[Workload, Departures]:
     if len(departed) <= WORKLOADS_MAX:
         return departed
     last = sorted(departed, key=lambda workload: (-max(departed[workload]), workload))
@@ -350,22 +378,22 @@ def _count_in_bucket(
     if not shapes:
         return counted, last
     counts = Counter(counted.get(number, {}))
-    whose = dict(last.namespace_of) if last.number == number else {}
-    had = Counter(whose.values())
+    namespace_of = dict(last.namespace_of) if last.number == number else {}
+    shapes_in = Counter(namespace_of.values())
     for namespace, shape in shapes:
         if shape not in counts:
             if len(counts) >= SHAPES_MAX:
-                most = max(sorted(had), key=lambda one: had[one], default="")
-                if had[most] <= had[namespace] + 1:
+                largest = max(sorted(shapes_in), key=lambda name: shapes_in[name], default="")
+                if shapes_in[largest] <= shapes_in[namespace] + 1:
                     continue
-                own = [one for one, its in whose.items() if its == most]
-                departed = min(own, key=lambda one: (counts[one], repr(one)))
-                del counts[departed], whose[departed]
-                had[most] -= 1
-            whose[shape] = namespace
-            had[namespace] += 1
+                replaceable = [its for its, owner in namespace_of.items() if owner == largest]
+                rarest = min(replaceable, key=lambda its: (counts[its], repr(its)))
+                del counts[rarest], namespace_of[rarest]
+                shapes_in[largest] -= 1
+            namespace_of[shape] = namespace
+            shapes_in[namespace] += 1
         counts[shape] += 1
-    return {**counted, number: counts}, LastBucket(number, whose)
+    return {**counted, number: counts}, LastBucket(number, namespace_of)
 
 
 def expected_pods(
@@ -385,9 +413,9 @@ def expected_pods(
     shares = _Shares(total)
     best: dict[str, tuple[tuple[int, int], Counts]] = {}
     for reach, counts in _count_windows(arrivals, buckets, now.seconds, at_least):
-        asked = shares.of(counts)
-        if reach not in best or asked >= best[reach][0]:
-            best[reach] = asked, dict(counts)
+        size = shares.of(counts)
+        if reach not in best or size >= best[reach][0]:
+            best[reach] = size, dict(counts)
     return {shape: many for _, counts in best.values() for shape, many in counts.items()}
 
 
@@ -395,18 +423,19 @@ class _Shares:
     """Dominant shares of the requests of pod shapes; each is computed once."""
 
     def __init__(self, total: Resources) -> None:
-        self._whole = total
+        self._total = total
         self._of: dict[Resources, int] = {}
 
     def of(self, counts: Counts) -> tuple[int, int]:
         """Return the total share of the pods, and their number."""
-        return sum(many * self._one(shape) for shape, many in counts.items()), sum(counts.values())
+        total = sum(count * self._share(shape) for shape, count in counts.items())
+        return total, sum(counts.values())
 
-    def _one(self, shape: PodShape) -> int:
-        found = self._of.get(shape.requests)
-        if found is None:
-            found = self._of[shape.requests] = dominant_share(shape.requests, self._whole)
-        return found
+    def _share(self, shape: PodShape) -> int:
+        share = self._of.get(shape.requests)
+        if share is None:
+            share = self._of[shape.requests] = dominant_share(shape.requests, self._total)
+        return share
 
 
 def _count_windows(
@@ -428,9 +457,8 @@ def _count_windows(
         yield from ((reach, counts) for counts in _sliding(counted, many))
 
 
-def _select(counted: Buckets, asked: Iterable[int]) -> Buckets:
-    """Return the existing buckets among *asked*, in that order."""
-    return {number: counted[number] for number in asked if number in counted}
+def _select(counted: Buckets, numbers: Iterable[int]) -> Buckets:
+    return {number: counted[number] for number in numbers if number in counted}
 
 
 def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
@@ -450,27 +478,26 @@ def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
 def _by_reach(
     counted: Buckets, keys: Mapping[NodeConstraints, str]
 ) -> dict[str, dict[int, Counter[PodShape]]]:
-    """Return the arrivals by reach and bucket."""
-    found: dict[str, dict[int, Counter[PodShape]]] = {}
+    by_reach: dict[str, dict[int, Counter[PodShape]]] = {}
     for number, counts in counted.items():
         for shape, many in counts.items():
             reach = keys[shape.node_constraints]
-            one = shape if shape.reach == reach else shape._replace(reach=reach)
-            found.setdefault(reach, {}).setdefault(number, Counter())[one] += many
-    return found
+            current_shape = shape if shape.reach == reach else shape._replace(reach=reach)
+            by_reach.setdefault(reach, {}).setdefault(number, Counter())[current_shape] += many
+    return by_reach
 
 
-def _sum(counted: Buckets, asked: range) -> Counter[PodShape]:
+def _sum(counted: Buckets, numbers: range) -> Counter[PodShape]:
     total: Counter[PodShape] = Counter()
-    for number in asked:
+    for number in numbers:
         total.update(counted.get(number, {}))
     return total
 
 
 def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
-    """Yield for each bucket the sum of the *many* buckets that end with it.
+    """Yield for each bucket the sum of the last *many* bucket lengths that end with it.
 
-    It yields the same Counter every time; copy it to keep it.
+    Each time the same Counter is yielded; copy it to keep it.
     """
     total: Counter[PodShape] = Counter()
     behind = deque(counted)
@@ -485,7 +512,7 @@ def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
 
 
 def _change_times(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
-    """Yield the times, some in the past, at which time alone changes the expected pods."""
+    """Yield the times at which the expected pods change without new pods; some are past."""
     buckets = arrivals.buckets
     if buckets is None:
         return

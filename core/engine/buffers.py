@@ -52,47 +52,48 @@ Offered = tuple[tuple[int, ...], Resources]
 
 def requesting_buffers(buffers: Iterable[Buffer]) -> list[tuple[Buffer, Pod]]:
     """Return up to BUFFERS_MAX CapacityBuffers that request room, each with one of its pods."""
-    wanted = [one for one in buffers if one.pod is not None and one.replicas]
-    found = ((one, one.pod) for one in by_namespace_in_turns(wanted)[:BUFFERS_MAX])
-    return [(one, pod) for one, pod in found if pod is not None]
+    requesting = [buffer for buffer in buffers if buffer.pod is not None and buffer.replicas]
+    with_pod = ((buffer, buffer.pod) for buffer in by_namespace_in_turns(requesting)[:BUFFERS_MAX])
+    return [(buffer, pod) for buffer, pod in with_pod if pod is not None]
 
 
 def buffer_of(pod: Pod) -> str | None:
-    """Return the key of the CapacityBuffer that the placeholder pod belongs to, or None."""
+    """Return namespace/name of the CapacityBuffer of a placeholder pod; None for other pods."""
     return pod.owner_name if pod.owner_kind == BUFFER else None
 
 
 def requested_rooms(
-    asked: Sequence[tuple[Buffer, Pod]],
+    requesting: Sequence[tuple[Buffer, Pod]],
     offered: Callable[[NodeConstraints], Offered],
     whole: Resources,
     share: Fraction,
 ) -> tuple[RequestedRoom, ...]:
     """Return for each CapacityBuffer the number of pods to keep room for.
 
-    *offered*: returns the nodes that admit pods with given constraints. *whole*: total allocatable
-    resources of all nodes.
+    *requesting*: result of `requesting_buffers`. *offered*: returns the nodes that admit pods with
+    given constraints. *whole*: total allocatable resources of all nodes. *share*: share of the
+    nodes that all buffers together may use (`reserve.maxBuffers`).
 
     The next pod always comes from the namespace that would have the least room with this pod, and
     there from the buffer that would have the least. So large pods come late. A single pod that
     exceeds the share is allowed once, and does not reduce the share of the others.
     """
     most = int(share * SHARE_SCALE)
-    kept = dict.fromkeys((one.key for one, _ in asked), 0)
-    costs = [share_of_room(pod.requests, whole) for _, pod in asked]
+    kept = dict.fromkeys((buffer.key for buffer, _ in requesting), 0)
+    costs = [share_of_room(pod.requests, whole) for _, pod in requesting]
     counts = [max(cost, SHARE_SCALE // PODS_MAX) for cost in costs]
     queues: dict[str, list[tuple[int, int]]] = {}
-    for number, (one, _) in enumerate(asked):
-        heappush(queues.setdefault(one.namespace, []), (counts[number], number))
+    for number, (buffer, _) in enumerate(requesting):
+        heappush(queues.setdefault(buffer.namespace, []), (counts[number], number))
     turns = [(queue[0][0], namespace) for namespace, queue in sorted(queues.items())]
     heapify(turns)
     spent: Counter[str] = Counter()
-    areas = _areas(asked, offered)
+    areas = _areas(requesting, offered)
     used: Counter[tuple[int | None, bool]] = Counter()
     while turns and sum(kept.values()) < PODS_MAX:
         _, namespace = heappop(turns)
-        with_it, number = heappop(queues[namespace])
-        buffer, _ = asked[number]
+        count_with_pod, number = heappop(queues[namespace])
+        buffer, _ = requesting[number]
         area, own, cost = *areas[number], costs[number]
         added = {(area, own > most): own, (ALL, cost > most): cost}
         if area is not None and all(
@@ -102,22 +103,22 @@ def requested_rooms(
             kept[buffer.key] += 1
             spent[namespace] += counts[number]
             if kept[buffer.key] < buffer.replicas:
-                heappush(queues[namespace], (with_it + counts[number], number))
+                heappush(queues[namespace], (count_with_pod + counts[number], number))
         if queues[namespace]:
             _, number = queues[namespace][0]
             heappush(turns, (spent[namespace] + counts[number], namespace))
-    return tuple(RequestedRoom(one, pod, kept[one.key]) for one, pod in asked)
+    return tuple(RequestedRoom(buffer, pod, kept[buffer.key]) for buffer, pod in requesting)
 
 
 def _areas(
-    asked: Sequence[tuple[Buffer, Pod]], offered: Callable[[NodeConstraints], Offered]
+    requesting: Sequence[tuple[Buffer, Pod]], offered: Callable[[NodeConstraints], Offered]
 ) -> list[tuple[int | None, int]]:
     """Return for each buffer a number for its set of nodes, and a pod's share of them."""
     # Hashing a set of thousands of nodes once per pod would take longer than all other steps.
     numbers: dict[tuple[int, ...], int] = {}
-    found: list[tuple[int | None, int]] = []
-    for _, pod in asked:
-        nodes, theirs = offered(pod.node_constraints)
+    areas: list[tuple[int | None, int]] = []
+    for _, pod in requesting:
+        nodes, allocatable = offered(pod.node_constraints)
         area = numbers.setdefault(nodes, len(numbers)) if nodes else None
-        found.append((area, share_of_room(pod.requests, theirs)))
-    return found
+        areas.append((area, share_of_room(pod.requests, allocatable)))
+    return areas

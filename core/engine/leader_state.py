@@ -26,7 +26,7 @@ from core.model.pod import runs_to_completion
 from core.model.resources import Resources
 from core.placement.usable_capacity import Amount
 
-Seen_contra = TypeVar("Seen_contra", contravariant=True)
+Observed_contra = TypeVar("Observed_contra", contravariant=True)
 
 REFUSED_SECONDS: Final = 60
 """Minimum time for which a node is skipped after a write of its mark failed.
@@ -36,11 +36,11 @@ because of the mark."""
 
 
 @runtime_checkable
-class RememberedState(Protocol[Seen_contra]):
+class RememberedState(Protocol[Observed_contra]):
     """A part of the state that changes with time, or that is stored by the keys of reaches."""
 
-    def observe(self, seen: Seen_contra, now: Now) -> Self:
-        """Return the state after a reconciliation that has *seen* this value."""
+    def observe(self, observed: Observed_contra, now: Now, /) -> Self:
+        """Return the state after a reconciliation over the *observed* facts."""
 
     def unchanged(self, now: Now) -> Self:
         """Return the state after a skipped reconciliation, in which the cluster was unchanged."""
@@ -58,12 +58,12 @@ class LastSeen:
     current: frozenset[str] = frozenset()
     """Nodes that were in the situation in the last reconciliation."""
 
-    def observe(self, seen: tuple[Collection[str], Container[str]], now: Now) -> Self:
+    def observe(self, names: tuple[Collection[str], Container[str]], now: Now) -> Self:
         """Return the state after a reconciliation.
 
-        *seen*: names of the nodes in the situation, and of all nodes.
+        *names*: names of the nodes in the situation, and of all nodes.
         """
-        current, nodes = seen
+        current, nodes = names
         known = {name: now.capped(at) for name, at in self.at.items() if name in nodes}
         return replace(
             self, at=known | dict.fromkeys(current, now.seconds), current=frozenset(current)

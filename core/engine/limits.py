@@ -50,7 +50,7 @@ class _Count:
     removed: int = 0
     """Nodes that the plan removes."""
     which: str = ""
-    """Words for messages that say which nodes are counted; empty if all nodes are."""
+    """Text for messages that says which nodes are counted; empty if all nodes are."""
 
     def add_remaining(self, nodes: int, node_class: "_NodeClass") -> None:
         """Add nodes of the class to the counts without the nodes that the plan removes."""
@@ -135,9 +135,9 @@ class RemovalLimits:
         self._zones = Zones(snapshot, existing) if budgets.balance_zones else None
         self._classes = self._class_nodes(existing)
         """Class of each node, by the id of the node."""
-        self._found: dict[_NodeClass, Sequence[Blocker]] = {}
+        self._blockers_by_class: dict[_NodeClass, Sequence[Blocker]] = {}
         """Results of `_evaluate`, valid until the next removal is counted."""
-        self._marks_one = False
+        self._marks_new_node = False
         """True if the plan already removes a node that has no mark yet."""
         self._group_sizes: Counter[NodeGroup] = Counter()
         """Nodes of each group, without the nodes that the plan removes."""
@@ -163,18 +163,20 @@ class RemovalLimits:
         )
 
     def _scopes_of(self, pool: str | None, *, reached: bool) -> _Scopes:
-        """Return the scopes of the pool's nodes; *reached*: whether a movable pod reaches them."""
         scopes = (
             (self._cluster_scope,) if pool is None else (self._cluster_scope, self._pools[pool])
         )
-        own = [scope.reached for scope in scopes] if reached else []
-        whole = [scope.all for scope in scopes]
-        return _Scopes(list(zip(scopes, own or whole, strict=True)), [*whole, *own])
+        of_reached = [scope.reached for scope in scopes] if reached else []
+        of_all = [scope.all for scope in scopes]
+        return _Scopes(
+            list(zip(scopes, of_reached or of_all, strict=True)), [*of_all, *of_reached]
+        )
 
     def _class_nodes(self, existing: Container[int]) -> list[_NodeClass]:
-        """Return the class of each node; only *existing* nodes count in their node group."""
         snapshot, limits = self._snapshot, self.rate_limits
-        own = limits.backing_off.keys() | limits.failed_writes.keys() | limits.old_jobs.keys()
+        single_nodes = (
+            limits.backing_off.keys() | limits.failed_writes.keys() | limits.old_jobs.keys()
+        )
         zones = self._zones.of_node if self._zones else {}
         reached_nodes = snapshot.reaches.reached
         scopes = {
@@ -192,14 +194,13 @@ class RemovalLimits:
                 low_price=self._low_prices.get(node.name),
                 group=snapshot.scalability[node.name].group if number in existing else None,
                 zone=zones.get(number),
-                name=node.name if node.name in own else "",
+                name=node.name if node.name in single_nodes else "",
             )
             for number, node in enumerate(snapshot.node_order.nodes)
         ]
 
     @cached_property
     def _low_prices(self) -> Mapping[str, Fraction]:
-        """Return the price for an hour of each node below `minSavings`, by name."""
         config = self._snapshot.config
         least = config.min_savings.hourly
         if not least or not config.prices:
@@ -208,33 +209,31 @@ class RemovalLimits:
         return {name: price for name, price in prices.items() if price < least}
 
     def blockers(self, node: Node) -> Sequence[Blocker]:
-        """Return a Blocker for every limit that blocks the node.
+        """Return a Blocker for every limit that forbids to remove the node next.
 
         Most limits do not apply to marked nodes.
         """
         node_class = self._classes[self._snapshot.node_order.ids[node.name]]
-        found = self._found.get(node_class)
-        if found is None:
-            found = self._found[node_class] = self._evaluate(node_class)
-        return found
+        blockers = self._blockers_by_class.get(node_class)
+        if blockers is None:
+            blockers = self._blockers_by_class[node_class] = self._evaluate(node_class)
+        return blockers
 
     def _evaluate(self, node_class: _NodeClass) -> Sequence[Blocker]:
-        """Return a Blocker for every limit that blocks the nodes of the class."""
-        found: list[Blocker] = []
+        blockers: list[Blocker] = []
         marked = node_class.marked
         lasting = LASTING if marked or not node_class.schedulable else LASTING_FOR_NEW
         for rules in (lasting,) if marked else (lasting, *self._for_new):
             for reason, of_node in rules.of_node:
                 if why := of_node(self, node_class):
-                    found += self._blocker(reason, why)
+                    blockers += self._blocker(reason, why)
             for scope, count in node_class.scopes.checked:
                 for reason, of_scope in rules.of_scope:
                     if why := of_scope(scope, count):
-                        found += self._blocker(reason, why)
-        return found
+                        blockers += self._blocker(reason, why)
+        return blockers
 
     def _blocker(self, reason: Reason, why: str | Timed) -> Iterable[Blocker]:
-        """Yield the reason unless its end has passed."""
         if isinstance(why, str):
             yield Blocker(reason, why)
         elif (now := self._snapshot.now) is None or now.before(why.until):
@@ -242,18 +241,18 @@ class RemovalLimits:
 
     def no_pool(self, node_class: _NodeClass) -> str | None:
         """Return a message if pools are configured and none selects the node, else None."""
-        left_out = self._pools and len(node_class.scopes.checked) == 1
-        return "it is in none of the configured pools" if left_out else None
+        in_no_pool = self._pools and len(node_class.scopes.checked) == 1
+        return "it is in none of the configured pools" if in_no_pool else None
 
     def min_savings(self, node_class: _NodeClass) -> str | None:
-        """Return a message if the removal of the node saves too little, else None."""
+        """Return a message if the node costs less for an hour than `minSavings`, else None."""
         if (price := node_class.low_price) is None:
             return None
         least = self._snapshot.config.min_savings.hourly
         return f"its price for an hour is {float(price):g}, minSavings is {float(least):g}"
 
     def zone_balance(self, node_class: _NodeClass) -> str | None:
-        """Return a message if the zone of the node must not lose it, else None."""
+        """Return a message if its removal would leave the node's zone behind others, else None."""
         return node_class.zone.explain() if node_class.zone else None
 
     def min_untainted(self, node_class: _NodeClass) -> str | None:
@@ -264,12 +263,12 @@ class RemovalLimits:
             left = (count.without_taint if marked else count.schedulable_without_taint) - 1
             least = scope.budget.min_untainted_nodes
             if left < least:
-                bare = plural(left, "node without a taint", "nodes without a taint")
-                return f"{scope.name} would have {bare}, fewer than minUntaintedNodes: {least}"
+                nodes = plural(left, "node without a taint", "nodes without a taint")
+                return f"{scope.name} would have {nodes}, fewer than minUntaintedNodes: {least}"
         return None
 
     def group_minimum(self, node_class: _NodeClass) -> str | None:
-        """Return a message if the node's group must not lose it, else None.
+        """Return a message if the node group would fall below its minimum size, else None.
 
         Cluster Autoscaler counts all nodes of the group, whether they are Ready or not.
         """
@@ -282,7 +281,7 @@ class RemovalLimits:
         )
 
     def spacing(self, _: _NodeClass) -> str | Timed | None:
-        """Return a message if the last mark is too recent, else None.
+        """Return a message if the last mark is more recent than `markInterval`, else None.
 
         The removal of a mark whose node did not empty before its deadline counts like a mark.
         """
@@ -290,20 +289,20 @@ class RemovalLimits:
             return Timed(
                 f"a node was marked, or did not empty in time: {_no_mark_until(until)}", until
             )
-        if self._marks_one and (seconds := self._budgets.mark_interval_seconds):
+        if self._marks_new_node and (seconds := self._budgets.mark_interval_seconds):
             return f"Ebb marks another node first; the next node follows after {duration(seconds)}"
         return None
 
     def backoff(self, node_class: _NodeClass) -> Timed | None:
-        """Return a message if the node did not empty after its last mark, else None."""
+        """Return a message if the node is in backoff because it did not empty, else None."""
         until = self.rate_limits.backing_off.get(node_class.name)
         if until is None:
             return None
         order = self._snapshot.node_order
-        found = backoff_of(order.nodes[order.ids[node_class.name]].annotations)
+        last = backoff_of(order.nodes[order.ids[node_class.name]].annotations)
         why = (
-            f"its drain failed ({found.why})"
-            if found and found.why
+            f"its eviction failed ({last.why})"
+            if last and last.why
             else "it did not empty in time"
         )
         return Timed(f"{why}: it is skipped until {timestamp(until)}", until)
@@ -313,7 +312,7 @@ class RemovalLimits:
         number = self._snapshot.node_order.ids[node.name]
         node_class = self._classes[number]
         new = not node_class.marked
-        self._marks_one |= new
+        self._marks_new_node |= new
         for count in node_class.scopes.counts:
             count.removed += 1
             count.marked += new
@@ -323,7 +322,7 @@ class RemovalLimits:
             self._group_sizes[node_class.group] -= 1
         if self._zones:
             self._zones.count_removal(number)
-        self._found.clear()
+        self._blockers_by_class.clear()
 
 
 NO_POOL: Final = Reason(
@@ -351,7 +350,7 @@ SPACING: Final = Reason(
     "Another node was marked recently, is marked first in this plan, or did not empty before its "
     "deadline. Ebb waits for a minimum interval between marks.",
     "wait; or shorten `markInterval`",
-    "no node was marked for `markInterval`, and no mark was released because its deadline passed",
+    "no node was marked for `markInterval`, and no mark was removed because its deadline passed",
 )
 ZONE_BALANCE: Final = Reason(
     "zone-balance",
@@ -380,8 +379,8 @@ PODS_PENDING: Final = Reason(
 )
 BACKOFF: Final = Reason(
     "backoff",
-    "The node did not empty before the deadline of its last mark, or its drain failed. Ebb skips "
-    "it for a time that doubles with each failure.",
+    "The node did not empty before the deadline of its last mark, or its eviction failed. Ebb "
+    "skips it for a time that doubles with each failure.",
     "see which pods remained: ebb explain node {node}; to retry at once: "
     f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
     f"the time in the annotation {BACKOFF_ANNOTATION} of the node has passed",
@@ -421,33 +420,31 @@ _ScopeRule = Callable[[_Scope, _Count], str | Timed | None]
 
 
 def _min_nodes(scope: _Scope, count: _Count) -> str | None:
-    """Return a message if too few nodes would remain, else None."""
     left, least = count.nodes - count.removed - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    found = plural(left, f"node{count.which}", f"nodes{count.which}")
-    return f"{scope.name} would have {found}, fewer than minNodes: {least}"
+    nodes = plural(left, f"node{count.which}", f"nodes{count.which}")
+    return f"{scope.name} would have {nodes}, fewer than minNodes: {least}"
 
 
 def _min_schedulable(scope: _Scope, count: _Count) -> str | None:
-    """Return a message if too few schedulable nodes would remain, else None."""
     left, least = count.schedulable - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    found = plural(left, *(f"{noun}{count.which}" for noun in SCHEDULABLE_NODE))
-    return f"{scope.name} would have {found}, fewer than minNodes: {least}"
+    nodes = plural(left, *(f"{noun}{count.which}" for noun in SCHEDULABLE_NODE))
+    return f"{scope.name} would have {nodes}, fewer than minNodes: {least}"
 
 
 def _no_mark_until(until: int) -> str:
     return f"no node is marked until {timestamp(until)}"
 
 
-def _refusal(reason: Reason) -> _NodeRule:
-    """Return the limit that blocks new marks while PAUSED or CLOSED, the *reason*, applies."""
+def _maintenance_limit(reason: Reason) -> _NodeRule:
+    """Return the limit that forbids new marks while *reason* (PAUSED or CLOSED) applies."""
 
     def rule(limits: RemovalLimits, _: _NodeClass) -> str | Timed | None:
-        found = (one for one in limits.rate_limits.beginning.blockers if one.reason is reason)
-        if (why := next(found, None)) is None:
+        blockers = limits.rate_limits.beginning.blockers
+        if (why := next((why for why in blockers if why.reason is reason), None)) is None:
             return None
         return why.message if why.until is None else Timed(why.message, why.until)
 
@@ -519,15 +516,15 @@ LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_schedulable
 """Limits that always apply, in the form for unmarked schedulable nodes: only schedulable nodes
 count.
 
-For marked nodes all nodes count, so that one NotReady node does not release a mark."""
+For marked nodes all nodes count, so that one NotReady node does not remove a mark."""
 LASTING_UNMARKED_ONLY: Final = _Rules(
     ((MIN_SAVINGS, RemovalLimits.min_savings), (ZONE_BALANCE, RemovalLimits.zone_balance))
 )
 """Further limits that always apply to unmarked nodes."""
 RATE_LIMITS: Final = _Rules(
     (
-        (PAUSED, _refusal(PAUSED)),
-        (CLOSED, _refusal(CLOSED)),
+        (PAUSED, _maintenance_limit(PAUSED)),
+        (CLOSED, _maintenance_limit(CLOSED)),
         (COOLDOWN, _cooldown),
         (PODS_PENDING, _pods_pending),
         (SPACING, RemovalLimits.spacing),

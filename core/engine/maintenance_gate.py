@@ -1,8 +1,9 @@
 """Decide whether anything may begin now: a mark, a surge move, an eviction, a NoSchedule mark.
 
 This is the only module that evaluates `schedule` and `pauseUntil`. The planner, surge moves,
-evictions and the writes to Nodes ask it. What begins needs a Permit, so code that forgets to ask
-does not type-check. Whatever has begun may finish, and marks may be released, at any time.
+evictions and the writes to Nodes call it. To begin something they need the value MayBegin, so code
+that does not call it does not type-check. Whatever has begun may finish, and marks may be removed,
+at any time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,15 +38,15 @@ class MayBegin:
     """The permission to begin something now; only `may_begin` gives it."""
 
     until: int | None = field(default=None, compare=False)
-    """Unix second from which the permission must be asked for again; None if it never ends."""
+    """Unix second at which the permission ends; None if it never ends."""
 
     @property
     def blockers(self) -> Sequence[Blocker]:
-        """Return no reasons, as for a Refusal without any."""
+        """Return an empty sequence; a Refusal returns its reasons here."""
         return ()
 
     def is_valid(self, now: Now) -> bool:
-        """Return whether the permission still holds."""
+        """Return whether the permission has not ended yet."""
         return self.until is None or now.before(self.until)
 
 
@@ -58,7 +59,7 @@ class Refusal:
     @property
     def until(self) -> int | None:
         """Return the Unix second before which nothing may begin; None if it is unknown."""
-        return max((one.until for one in self.blockers if one.until is not None), default=None)
+        return max((why.until for why in self.blockers if why.until is not None), default=None)
 
 
 Beginning = MayBegin | Refusal
@@ -67,7 +68,7 @@ ALWAYS: Final = MayBegin()
 
 
 def may_begin(config: Config, now: Now) -> Beginning:
-    """Return the permission to begin something now, or why nothing may begin."""
+    """Return MayBegin if Ebb may begin something now, else a Refusal with the reasons."""
     blockers = (*_paused(config, now), *_closed(config.schedule, now))
     if blockers:
         return Refusal(blockers)
@@ -87,7 +88,7 @@ def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
     at = now.seconds
     if not windows or _open_until(windows, at) is not None:
         return
-    starts = [start for one in windows if (start := one.next_start(at)) is not None]
+    starts = [start for window in windows if (start := window.next_start(at)) is not None]
     if not starts:
         yield Blocker(CLOSED, "no window opens again")
     elif now.before(until := min(starts)):
@@ -95,14 +96,14 @@ def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
 
 
 def _open_until(windows: Sequence[Window], at: int) -> int | None:
-    """Return until when windows are open without a gap; None if none is open at *at*.
+    """Return the end of the open windows, which may follow one another; None if none is open.
 
-    After MERGED_MAX windows a further one may follow.
+    Windows after the MERGED_MAX-th are not considered, so they may still follow without a gap.
     """
     until: int | None = None
     for _ in range(MERGED_MAX):
-        later = [end for one in windows if (end := one.open_until(until or at)) is not None]
-        if not later:
+        ends = [end for window in windows if (end := window.open_until(until or at)) is not None]
+        if not ends:
             break
-        until = max(later)
+        until = max(ends)
     return until

@@ -203,17 +203,17 @@ class RecentReasons:
         names = (name for name, mark in marks.items() if mark.mark is Mark.PREFER_NO_SCHEDULE)
         return RecentReasons(dict.fromkeys(names, (now.seconds, blocker)))
 
-    def observe(self, seen: NoScheduleBlockers, now: Now) -> "RecentReasons":
-        """Return the state after a reconciliation; *seen*: the reasons that apply in it."""
+    def observe(self, blockers: NoScheduleBlockers, now: Now) -> "RecentReasons":
+        """Return the state after a reconciliation in which the *blockers* apply."""
         kept = {
             name: (now.capped(at), blocker)
             for name, (at, blocker) in self.last.items()
-            if name in seen and now.before(at + PAUSE_SECONDS)
+            if name in blockers and now.before(at + PAUSE_SECONDS)
         }
         current = {
             name: (now.seconds, blocker)
-            for name, blockers in seen.items()
-            for blocker in blockers
+            for name, of_node in blockers.items()
+            for blocker in of_node
             if blocker.reason not in LASTING
         }
         return RecentReasons(kept | current, frozenset(current))

@@ -16,23 +16,23 @@ RECENT_TEMPLATES_MAX: Final = REACHES_MAX
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Requests by reach that are, or may become, the highest of the window."""
+    """Highest requests within `stabilizationWindow`, by reach."""
 
     samples: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """Samples (unix seconds, requests) by the key of a reach.
 
     A sample is dropped when a later one is at least as high in CPU and memory."""
 
-    def observe(self, seen: tuple[Mapping[str, Amount], int], now: Now) -> Self:
+    def observe(self, facts: tuple[Mapping[str, Amount], int], now: Now) -> Self:
         """Return the state after a reconciliation.
 
-        *seen*: the requests by reach, and `stabilizationWindow` in seconds.
+        *facts*: the current requests by reach, and `stabilizationWindow` in seconds.
         """
-        demand, window_seconds = seen
+        demand, window_seconds = facts
         return replace(
             self,
             samples={
-                key: _added(self.samples.get(key, ()), amount, window_seconds, now)
+                key: _with_sample(self.samples.get(key, ()), amount, window_seconds, now)
                 for key, amount in demand.items()
             },
         )
@@ -58,10 +58,13 @@ class Peak:
         return {key: _beyond_current(samples) for key, samples in self.samples.items()}
 
 
-def _added(
+def _with_sample(
     before: Iterable[tuple[int, Amount]], current: Amount, window_seconds: int, now: Now
 ) -> tuple[tuple[int, Amount], ...]:
-    """Append the current requests, and drop samples that are too old or not higher than these."""
+    """Append the current requests, and drop samples that cannot become the peak again.
+
+    These are the samples that are too old, or not higher than the current requests.
+    """
     kept = [
         (second, amount)
         for second, amount in before
@@ -95,36 +98,43 @@ class RecentTemplates:
     def within(
         self, window_seconds: int, without: Collection[NodeConstraints], now: Now
     ) -> list[NodeConstraints]:
-        """Return the constraints of the window that current pods do not have (*without*)."""
+        """Return the node constraints that some pod had within the window, but no current pod has.
+
+        *without*: the node constraints of current pods.
+        """
         return [
-            one
-            for one, at in self.seen_at.items()
-            if one not in without and now.before(at + window_seconds)
+            node_constraints
+            for node_constraints, at in self.seen_at.items()
+            if node_constraints not in without and now.before(at + window_seconds)
         ]
 
-    def observe(self, seen: tuple[Reaches, int], now: Now) -> Self:
+    def observe(self, facts: tuple[Reaches, int], now: Now) -> Self:
         """Return the state after a reconciliation.
 
-        *seen*: the reaches of the cluster, and `stabilizationWindow` in seconds.
+        *facts*: the reaches of the cluster, and `stabilizationWindow` in seconds.
         """
-        reaches, window_seconds = seen
+        reaches, window_seconds = facts
         if not window_seconds:
             return type(self)()
-        left = sorted(reaches.recent_templates, key=lambda one: -self.seen_at[one])
-        if len(left) > RECENT_TEMPLATES_MAX:
+        recent = sorted(
+            reaches.recent_templates, key=lambda node_constraints: -self.seen_at[node_constraints]
+        )
+        if len(recent) > RECENT_TEMPLATES_MAX:
             # The next reconciliation lacks the constraints that are dropped here, so it may have
             # another result and must not be skipped.
             now.expire()
-        kept = {one: self.seen_at[one] for one in left[:RECENT_TEMPLATES_MAX]}
-        current = frozenset(reaches.current_templates)
+        kept = {
+            node_constraints: self.seen_at[node_constraints]
+            for node_constraints in recent[:RECENT_TEMPLATES_MAX]
+        }
         return replace(
             self,
             seen_at=kept | dict.fromkeys(reaches.current_templates, now.seconds),
-            current=current,
+            current=frozenset(reaches.current_templates),
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after a skipped reconciliation."""
+        """Set the time of the current constraints to *now*, after a skipped reconciliation."""
         return replace(self, seen_at={**self.seen_at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002

@@ -28,7 +28,7 @@ listed."""
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Remembered placements."""
+    """Placements that a leader remembers between reconciliations."""
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     """Placements by node, for unneeded nodes and for marked nodes that can be removed."""
@@ -55,82 +55,82 @@ class UnneededNodes:
         """Time since which each listed node has been listed without interruption, unix seconds."""
 
     def was_listed(self, node: str) -> bool:
-        """Report whether the node was listed in the last reconciliation."""
+        """Report whether the last reconciliation listed the node as unneeded."""
         return node in self._since and node in self._before.placements
 
     def known_placements(self, packer: Packer, node: int) -> Known:
-        """Return the remembered placements of the pods on the node."""
+        """Return the remembered placements of the pods that are on the node now."""
         name = packer.nodes[node].name
         places = self._placements.get(name)
         if places is None:
             places = self._before.placements.get(name, ())
-        here = {packer.pods[pod].key: pod for pod in packer.on[node]} if places else {}
+        ids = {packer.pods[pod].key: pod for pod in packer.on[node]} if places else {}
         # A pod is never placed on its own node, so the id of its own node stands for a node that
         # has left.
-        return [(here[pod], packer.node_ids.get(to, node)) for pod, to in places if pod in here]
+        return [(ids[pod], packer.node_ids.get(to, node)) for pod, to in places if pod in ids]
 
     def list_nodes(
         self, packer: Packer, nodes: Iterable[int], has_time: Callable[[str], bool]
     ) -> None:
-        """List those of the *nodes* whose pods find places, while there is time.
+        """List each of the *nodes* as unneeded if its pods find places, while there is time.
 
         Nodes whose remembered placements are all valid come first, so that the other nodes know
         which room is relied on.
         """
-        kept_attempts: list[Attempt] = []
-        waiting: list[tuple[int, Known, Attempt | None]] = []
+        valid_attempts: list[Attempt] = []
+        remaining: list[tuple[int, Known, Attempt | None]] = []
         for node in nodes:
             if not has_time(packer.nodes[node].name):
                 self._keep_as_before(packer.nodes[node].name)
                 continue
             known = self.known_placements(packer, node)
             attempt = packer.try_place(packer.on[node], node, preferred=known) if known else None
-            if attempt is None or not _holds(packer, known, attempt):
-                waiting.append((node, known, attempt))
+            if attempt is None or not _is_as_known(packer, known, attempt):
+                remaining.append((node, known, attempt))
             else:
-                kept_attempts.append(attempt)
+                valid_attempts.append(attempt)
                 self._list(packer, node, attempt, known)
-        fork = packer.fork() if waiting else packer
-        for attempt in kept_attempts if waiting else ():
+        fork = packer.fork() if remaining else packer
+        for attempt in valid_attempts if remaining else ():
             fork.reserve(attempt, packer)
-        for node, known, alone in waiting:
+        for node, known, with_known in remaining:
             if has_time(packer.nodes[node].name):
-                self._search(packer, fork, node, known, alone)
+                self._search(packer, fork, node, known, with_known)
             else:
                 self._keep_as_before(packer.nodes[node].name)
 
     def _search(
-        self, packer: Packer, fork: Packer, node: int, known: Known, alone: Attempt | None
+        self, packer: Packer, fork: Packer, node: int, known: Known, with_known: Attempt | None
     ) -> None:
         """Search for places that two other nodes do not rely on, or else for any places.
 
-        *alone*: attempt with the *known* placements, if there are any; valid ones are kept.
+        *with_known*: attempt with the *known* placements, if there are any; valid ones are kept.
         """
-        found = alone or packer.try_place(packer.on[node], node)
-        if alone is not None and found.unassigned:
+        attempt = with_known or packer.try_place(packer.on[node], node)
+        if with_known is not None and attempt.unassigned:
             # A known placement may take the only room of a new pod: place all pods again.
-            found = packer.try_place(packer.on[node], node)
-        if found.unassigned:
+            attempt = packer.try_place(packer.on[node], node)
+        if attempt.unassigned:
             return
-        kept = [one for one in known if one in found.assignments]
+        kept = [placement for placement in known if placement in attempt.assignments]
         reserving = fork.try_place(fork.on[node], node, preferred=kept)
         if reserving.unassigned or lost_placements(kept, reserving):
-            fork.reserve(found, packer)
+            fork.reserve(attempt, packer)
         else:
             fork.reserve(reserving, fork)
-            found = reserving
-        self._list(packer, node, found, known)
+            attempt = reserving
+        self._list(packer, node, attempt, known)
 
-    def _list(self, packer: Packer, node: int, found: Attempt, known: Known) -> None:
+    def _list(self, packer: Packer, node: int, attempt: Attempt, known: Known) -> None:
         """List the node as unneeded.
 
         Its unneeded time restarts if another node has left the cluster since the last
         reconciliation and a pod of the listed node has lost its remembered place.
         """
         name = packer.nodes[node].name
-        if self.remember(name, placements(packer, found)):
+        if self.remember(name, placements(packer, attempt)):
             restart = not self.was_listed(name) or (
-                self._node_left and lost_placements(known, found)
+                self._node_left and lost_placements(known, attempt)
             )
             self.since[name] = self._now.seconds if restart else self._since[name]
 
@@ -159,30 +159,30 @@ class UnneededNodes:
         }
 
     def hints(self) -> Hints:
-        """Return the hints to remember."""
+        """Return the placements found in this plan, for the next reconciliation to try first."""
         # If not every node was checked, the next reconciliation must notice again which nodes have
         # left.
         before = frozenset() if self._complete else self._before.unmarked_nodes
         return Hints(self._placements, self._unmarked_nodes | before)
 
 
-def lost_placements(known: Iterable[tuple[int, int]], found: Attempt) -> Known:
+def lost_placements(known: Iterable[tuple[int, int]], attempt: Attempt) -> Known:
     """Return the known placements that the attempt does not contain."""
-    kept = set(found.assignments)
-    return [one for one in known if one not in kept]
+    kept = set(attempt.assignments)
+    return [placement for placement in known if placement not in kept]
 
 
-def _holds(packer: Packer, known: Known, found: Attempt) -> bool:
+def _is_as_known(packer: Packer, known: Known, attempt: Attempt) -> bool:
     """Report whether the attempt places all pods as *known*, and there are no new pods."""
-    complete = len(placements(packer, found)) == len(known)
-    return complete and not found.unassigned and not lost_placements(known, found)
+    complete = len(placements(packer, attempt)) == len(known)
+    return complete and not attempt.unassigned and not lost_placements(known, attempt)
 
 
 def placements(packer: Packer, attempt: Attempt) -> tuple[Placement, ...]:
     """Return the assignments of an attempt by name, without placeholder pods."""
-    pods, nodes, spare = packer.pods, packer.nodes, packer.placeholders
+    pods, nodes, placeholders = packer.pods, packer.nodes, packer.placeholders
     return tuple(
         Placement(pods[pod].key, nodes[node].name)
         for pod, node in attempt.assignments
-        if pod not in spare
+        if pod not in placeholders
     )

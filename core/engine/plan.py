@@ -58,7 +58,7 @@ class BufferRoom(NamedTuple):
 
 
 class ReservedNode(NamedTuple):
-    """An empty node that is not released to the autoscaler yet, with the reason."""
+    """An empty node whose scale-down Ebb does not allow yet, with the reason."""
 
     node: str
     why: Blocker
@@ -125,15 +125,15 @@ class Plan:
 
 def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[ReachSums]:
     """Return the *count* reaches that are closest to their thresholds, in plan order."""
-    nearest = sorted(reaches, key=lambda one: (_left(one), one.name))[:count]
-    names = {one.name for one in nearest}
-    return [one for one in reaches if one.name in names]
+    nearest = sorted(reaches, key=lambda reach: (_distance(reach), reach.name))[:count]
+    names = {reach.name for reach in nearest}
+    return [reach for reach in reaches if reach.name in names]
 
 
-def _left(one: ReachSums) -> Fraction:
+def _distance(reach: ReachSums) -> Fraction:
     """Return the smallest distance of a requested share to its threshold; -1 without capacity."""
-    sums = [*zip(one.after.requests, one.after.usable, one.enter, strict=True)]
-    sums += ((*device.after, device.enter) for device in one.devices if device.after.requested)
+    sums = [*zip(reach.after.requests, reach.after.usable, reach.enter, strict=True)]
+    sums += ((*device.after, device.enter) for device in reach.devices if device.after.requested)
     return min(
         share - Fraction(used, whole) if whole else -Fraction(used > 0)
         for used, whole, share in sums

@@ -211,8 +211,8 @@ class Planner:
         packer = self.packer
         unschedulable = [n for n in packer.pending if packer.pods[n].unschedulable]
         displaced = (packer.on[packer.node_ids[name]] for name in self.snapshot.leaving_nodes)
-        aside = packer.placeholders.union(unschedulable)
-        pending = sorted(chain(*displaced, (n for n in packer.pending if n not in aside)))
+        others = packer.placeholders.union(unschedulable)
+        pending = sorted(chain(*displaced, (n for n in packer.pending if n not in others)))
         first, second = self._place(unschedulable), self._place(pending)
         self._place(sorted(packer.placeholders - self._headroom))
         self._place(sorted(self._headroom))
@@ -224,25 +224,30 @@ class Planner:
         placed = Counter(buffer_of(pods[pod]) for pod in self.packer.placeholder_nodes)
         kept = {room.buffer.key: room.kept for room in self.snapshot.buffer_rooms}
         return tuple(
-            BufferRoom(one.key, one.replicas, kept.get(one.key, 0), placed[one.key], one.fault)
-            for one in self.snapshot.cluster.buffers
-            if one.published is None
+            BufferRoom(
+                buffer.key,
+                buffer.replicas,
+                kept.get(buffer.key, 0),
+                placed[buffer.key],
+                buffer.fault,
+            )
+            for buffer in self.snapshot.cluster.buffers
+            if buffer.published is None
         )
 
     def _place(self, pods: list[int]) -> Attempt:
         packer = self.packer
         attempt, received = packer.place(pods)
         self.ledger.add_load(received, self._devices_added(attempt))
-        for pod, _ in attempt.assignments:
-            found = packer.pods[pod]
-            if found.node is not None:
-                node = packer.node_ids[found.node]
-                devices = found.requests.devices if self.ledger.devices else NO_DEVICES
-                self.ledger.remove_load(node, Amount.of(found.requests), devices)
+        for number, _ in attempt.assignments:
+            pod = packer.pods[number]
+            if pod.node is not None:
+                node = packer.node_ids[pod.node]
+                devices = pod.requests.devices if self.ledger.devices else NO_DEVICES
+                self.ledger.remove_load(node, Amount.of(pod.requests), devices)
         return attempt
 
     def _devices_added(self, attempt: Attempt) -> DevicesReceived:
-        """Return the added requests of devices by node id."""
         return self.packer.devices_added(attempt) if self.ledger.devices else NONE_RECEIVED
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
@@ -256,7 +261,13 @@ class Planner:
         if self._unneeded is not None:
             marked = sum(self._name(nodes[0]) in self.marked for nodes in self._levels)
             self._sweep(removals, marked, removals_max)
-            self._list_unneeded(self._unneeded)
+            nodes = sorted(range(len(self.packer.nodes)), key=self._name)
+            self._unneeded.list_nodes(
+                self.packer, filter(self._is_unneeded, nodes), self._has_time
+            )
+            self._delays = self._unneeded.due_times(
+                lambda at: self._policy.due_at(at, self._unneeded_time_seconds)
+            )
         self._sweep(removals, len(self._levels), removals_max)
         return tuple(removals)
 
@@ -267,9 +278,9 @@ class Planner:
         while level < levels and len(removals) != removals_max:
             waiting = self._levels[level]
             for place in chain(range(places[level], len(waiting)), range(places[level])):
-                found = self._try_remove(waiting[place])
-                if found is not None:
-                    removals.append(self._remove(waiting[place], found, len(removals) + 1))
+                route = self._try_remove(waiting[place])
+                if route is not None:
+                    removals.append(self._remove(waiting[place], route, len(removals) + 1))
                     del waiting[place]
                     places = [0] * level + [place] + places[level + 1 :]
                     if self._policy.reorders:
@@ -278,17 +289,6 @@ class Planner:
                     break
             else:
                 level += 1
-
-    def _list_unneeded(self, unneeded: UnneededNodes) -> None:
-        """Find the unneeded nodes, after the possible removals of marked nodes."""
-        unneeded.list_nodes(
-            self.packer,
-            filter(self._is_unneeded, sorted(range(len(self.packer.nodes)), key=self._name)),
-            self._has_time,
-        )
-        self._delays = unneeded.due_times(
-            lambda at: self._policy.due_at(at, self._unneeded_time_seconds)
-        )
 
     def _is_unneeded(self, node: int) -> bool:
         """Report whether only placements decide whether the node is unneeded."""
@@ -315,7 +315,7 @@ class Planner:
         return [0] * len(self._levels)
 
     def describe(self, name: str) -> str:
-        """Return the policy's description of the node, for people."""
+        """Return the text of the policy about the node *name*; empty if it has none."""
         return self._policy.describe(self.packer.node_ids[name])
 
     def policy_metrics(self) -> tuple[PolicyMetric, ...]:
@@ -352,7 +352,7 @@ class Planner:
         route = self._route_beside_headroom(node)
         if not route.is_refused or self._name(node) not in self.marked:
             return route
-        # Headroom keeps nodes from being marked but releases no mark. A terminating pod may make
+        # Headroom keeps nodes from being marked but removes no mark. A terminating pod may make
         # room for headroom that did not exist when the node was marked. When a new pod fills that
         # room again, the mark must remain.
         if headroom := self._headroom_placed():
@@ -365,7 +365,6 @@ class Planner:
         return sorted(self._headroom & self.packer.placeholder_nodes.keys())
 
     def _route_beside_headroom(self, node: int) -> _Route:
-        """Find placements beside the headroom that is placed now."""
         # A marked node is first tried like an unmarked one, so that its pods get the placements
         # that they got when it was marked.
         route = self._route_avoiding_full_reaches(node, marked=False)
@@ -383,7 +382,9 @@ class Planner:
         excluded: frozenset[int] = frozenset()
         first = route = self._route_once(node, excluded, marked=marked)
         for _ in range(REROUTES_MAX):
-            others = [one.sums.reach for one in route.exceeded if one.sums.reach and not one.own]
+            others = [
+                over.sums.reach for over in route.exceeded if over.sums.reach and not over.own
+            ]
             if not others or len(others) < len(route.exceeded):
                 break
             excluded = excluded.union(*(reach.nodes for reach in others))
@@ -406,7 +407,7 @@ class Planner:
     def _has_time(self, name: str) -> bool:
         """Report whether the node may be tried.
 
-        Marked nodes are always tried, because a mark that was not checked would be released.
+        Marked nodes are always tried, because a mark that was not checked would be removed.
         """
         if name in self.marked:
             return True
@@ -433,17 +434,17 @@ class Planner:
         return removal
 
     def unremovable(self, removed: Collection[str]) -> tuple[UnremovableNode, ...]:
-        """Return every node that is not removed with its reasons, judged after all removals."""
+        """Return every node that is not in *removed*, with the reasons after all removals."""
         pods_max = max(map(len, self.packer.on), default=0)
         within = self._unneeded is None and self._policy.surely_within(pods_max)
         staying = (
             number for number, node in enumerate(self.packer.nodes) if node.name not in removed
         )
-        found = (
+        unremovable = (
             UnremovableNode(self._name(node), tuple(self._explain(node, surely_within=within)))
             for node in staying
         )
-        return tuple(sorted(found, key=lambda kept: kept.node))
+        return tuple(sorted(unremovable, key=lambda kept: kept.node))
 
     def _explain(self, node: int, *, surely_within: bool) -> list[Blocker]:
         """Return every reason against the node's removal, not only the first.
@@ -485,7 +486,7 @@ class Planner:
             route = self._find_route(node)
         blockers += self._no_rooms(node, route.attempt)
         blockers += starmap(self._place_taken, route.lost)
-        blockers += (self._policy.explain_exceeded(one, marked=marked) for one in route.exceeded)
+        blockers += (self._policy.explain_exceeded(over, marked=marked) for over in route.exceeded)
         return blockers or [LIMIT_REACHED]
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
@@ -510,11 +511,13 @@ class Planner:
             yield Blocker(BUFFERED, f"no room would be left for {pods} of {BUFFER} {buffer}")
 
     def _why_no_room(self, pod: int, node: int, attempt: Attempt) -> tuple[Reason, str]:
-        """Return the reason and the message for a pod without a place."""
-        kept = self.packer.displaced_by_placeholder(pod, node)
-        if kept is None or self._is_waived(kept, node):
+        reserved_for = self.packer.displaced_by_placeholder(pod, node)
+        if reserved_for is None or self._is_waived(reserved_for, node):
             return NO_ROOM, self.packer.explain(pod, node, attempt)
-        message, placeholder = "the only room for it is reserved for", self.packer.pods[kept]
+        message, placeholder = (
+            "the only room for it is reserved for",
+            self.packer.pods[reserved_for],
+        )
         if (buffer := buffer_of(placeholder)) is not None:
             return BUFFERED, f"{message} {BUFFER} {buffer}"
         size = amounts(placeholder.requests)
@@ -529,7 +532,6 @@ class Planner:
         return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
-        """Report whether the unneeded time of the node has passed; True for marked nodes."""
         if name in self.marked or (self._due is not None and name in self._due):
             return True
         now = self.snapshot.now
@@ -541,7 +543,7 @@ class Planner:
         return self.packer.nodes[node].name
 
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
-        """Return which pod an attempt placed on which node, without placeholder pods."""
+        """Return the node on which the attempt places each pod, without placeholder pods."""
         return placements(self.packer, attempt)
 
 

@@ -90,7 +90,7 @@ class PodIndex:
         return self.requests[node].pods - self.resident_requests.get(node, _NONE).pods
 
     def updated(self, cluster: Cluster) -> "PodIndex":
-        """Return the index of *cluster*, built from this index if few pods have changed."""
+        """Return the index of *cluster*; it reuses this index if few pods have changed."""
         if cluster.pods is self.pods:
             removed_pods: list[Pod] = []
             added_pods: list[Pod] = []
@@ -132,10 +132,7 @@ def _indexed(pods: tuple[Pod, ...], virtual: Mapping[str, bool]) -> PodIndex:
 
 
 class _Builder:
-    """Collects pods for an index."""
-
     def __init__(self, virtual: Mapping[str, bool]) -> None:
-        """Start without pods; *virtual*: see PodIndex."""
         self._virtual = virtual
         self._typical: dict[str, list[Resources]] = {
             node: [] for node, is_virtual in virtual.items() if not is_virtual
@@ -177,31 +174,30 @@ class _Builder:
                 self._add(pod)
 
     def _group(self, pod: Pod) -> list[Pod]:
-        """Return the pods of the pod's group."""
         key = id(pod.requests), id(pod.node_constraints)
-        found = self._groups_by_id.get(key)
-        if found is None:
-            found = self._groups.setdefault((pod.requests, pod.node_constraints), [])
-            self._groups_by_id[key] = found
-        return found
+        group = self._groups_by_id.get(key)
+        if group is None:
+            group = self._groups.setdefault((pod.requests, pod.node_constraints), [])
+            self._groups_by_id[key] = group
+        return group
 
     def _add(self, pod: Pod) -> None:
         """Add a pod that is not typical, is pending, or has a virtual or missing node."""
         if pod.node is None:
             self._pending.append(pod)
-        found = pod if pod.node is None or pod.node in self._virtual else _replacement(pod)
+        indexed = pod if pod.node is None or pod.node in self._virtual else _replacement(pod)
         # No autoscaler adds a node for a pending expendable pod.
-        if found is None or (found.node is None and found.expendable):
+        if indexed is None or (indexed.node is None and indexed.expendable):
             return
-        if not found.movable:
-            self._unevaluable.append(found)
-        if found.terminating:
-            self._terminating.append(found)
-        if found.node is not None:
-            self._add_on_node(found, found.node)
-        elif found.estimable and not found.stays_with_node:
-            self._group(found).append(found.as_estimated())
-            self._pending_counts[found.requests, found.node_constraints] += 1
+        if not indexed.movable:
+            self._unevaluable.append(indexed)
+        if indexed.terminating:
+            self._terminating.append(indexed)
+        if indexed.node is not None:
+            self._add_on_node(indexed, indexed.node)
+        elif indexed.estimable and not indexed.stays_with_node:
+            self._group(indexed).append(indexed.as_estimated())
+            self._pending_counts[indexed.requests, indexed.node_constraints] += 1
 
     def _add_on_node(self, pod: Pod, node: str) -> None:
         self._untypical.append(pod)
@@ -214,8 +210,9 @@ class _Builder:
             self._group(pod).append(pod)
 
     def built(self, pods: tuple[Pod, ...]) -> PodIndex:
-        """Return the index of all added *pods*."""
-        typical = Counter({node: len(found) for node, found in self._typical.items() if found})
+        typical = Counter(
+            {node: len(pods_on) for node, pods_on in self._typical.items() if pods_on}
+        )
         classes = updated_classes(
             classes_of(self._untypical), {}, {TYPICAL: PodClass(TYPICAL_POD, typical)}
         )
@@ -227,7 +224,9 @@ class _Builder:
             pods=pods,
             virtual=self._virtual,
             requests=requests,
-            resident_requests={node: Resources.total(one) for node, one in self._resident.items()},
+            resident_requests={
+                node: Resources.total(requests) for node, requests in self._resident.items()
+            },
             scale_in_pods=typical + self._scale_in_pods,
             classes=classes,
             groups=self._groups,
@@ -247,9 +246,9 @@ def _updated_groups(
 ) -> dict[GroupKey, Sequence[Pod]]:
     groups = dict(before)
     for key in {**removed, **added}:
-        found = _updated_pods(groups.get(key, ()), removed.get(key, ()), added.get(key, ()))
-        if found:
-            groups[key] = found
+        pods = _updated_pods(groups.get(key, ()), removed.get(key, ()), added.get(key, ()))
+        if pods:
+            groups[key] = pods
         else:
             groups.pop(key, None)
     return groups
@@ -265,7 +264,7 @@ def _replacement(pod: Pod) -> Pod | None:
 def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
     """Return the removed pods and the added pods, both sorted by namespace and name.
 
-    A pod that is another object than before is removed and added.
+    A pod whose object differs from the one in *before* counts as removed and as added.
     """
     removed: list[Pod] = []
     added: list[Pod] = []
@@ -287,15 +286,14 @@ def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[
 def _updated_pods(
     pods: Sequence[Pod], removed: Iterable[Pod], added: Iterable[Pod]
 ) -> Sequence[Pod]:
-    """Return *pods* without the *removed* and with the *added* pods, found by binary search."""
-    found, name_of = list(pods), BY_NAMESPACE_AND_NAME
+    updated, name_of = list(pods), BY_NAMESPACE_AND_NAME
     for pod in removed:
-        index = bisect_left(found, name_of(pod), key=name_of)
-        if index < len(found) and name_of(found[index]) == name_of(pod):
-            del found[index]
+        index = bisect_left(updated, name_of(pod), key=name_of)
+        if index < len(updated) and name_of(updated[index]) == name_of(pod):
+            del updated[index]
     for pod in added:
-        insort(found, pod, key=name_of)
-    return found
+        insort(updated, pod, key=name_of)
+    return updated
 
 
 def _updated_sums(
@@ -303,9 +301,9 @@ def _updated_sums(
     removed: Mapping[str, Resources],
     added: Mapping[str, Resources],
 ) -> Mapping[str, Resources]:
-    found = dict(before)
+    sums = dict(before)
     for node, amount in added.items():
-        found[node] = found.get(node, _NONE) + amount
+        sums[node] = sums.get(node, _NONE) + amount
     for node, amount in removed.items():
-        found[node] = found.get(node, _NONE) - amount
-    return found
+        sums[node] = sums.get(node, _NONE) - amount
+    return sums

@@ -3,12 +3,12 @@
 `scope: all` protects every node, `scope: empty` only empty nodes, and `scope: marked` no unmarked
 node.
 
-Nodes that Ebb ignores are not protected, because Ebb would never release them: nodes that are
-cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for an empty node with
-a reason that keeps it from being marked, such as a backoff. An autoscaler may consider a node
-empty although Ebb would have to move pods from it. Such a node is not protected either, because
-Ebb may find no places for these pods. A node that Karpenter reports as drifted is protected for an
-hour only (core.eligibility.drift).
+Nodes that Ebb ignores are not protected, because Ebb would never allow their scale-down: nodes
+that are cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for an empty
+node with a reason that keeps it from being marked, such as a backoff. An autoscaler may consider a
+node empty although Ebb would have to move pods from it. Such a node is not protected either,
+because Ebb may find no places for these pods. A node that Karpenter reports as drifted is
+protected for an hour only (core.eligibility.drift).
 """
 
 from collections.abc import Iterable
@@ -28,14 +28,15 @@ def protected_unmarked(
     """Return the names of the unmarked nodes to protect; *reserve*: the reserved nodes."""
     scope = snapshot.config.scale_down_protection.scope
     skipped = (limits.backing_off.keys() | limits.failed_writes.keys()) - {
-        one.node for one in reserve
+        reserved.node for reserved in reserve
     }
     return frozenset(
         node.name
         for node in snapshot.cluster.nodes
         if node.name not in snapshot.marks
         and node.name not in snapshot.unprotectable_nodes
-        and _is_ours(snapshot, node)
+        and _scope_includes(snapshot.config, node)
+        and not _has_own_blocker(snapshot, node)
         and (
             scope is Scope.ALL
             if node.name in snapshot.non_empty_nodes
@@ -47,24 +48,23 @@ def protected_unmarked(
 
 
 def protects_empty(snapshot: ClusterSnapshot, node: Node) -> bool:
-    """Report whether Ebb would protect the empty node if it were reserved."""
+    """Report whether Ebb would protect the empty unmarked node if it were reserved."""
     return (
-        _may_hold(snapshot.config, node)
+        _scope_includes(snapshot.config, node)
         and node.name not in snapshot.unprotectable_nodes
         and not snapshot.pod_index.count_movable(node.name)
     )
 
 
-def _may_hold(config: Config, node: Node) -> bool:
-    """Report whether the node is in a pool, and the scope includes unmarked nodes."""
+def _scope_includes(config: Config, node: Node) -> bool:
     budgets = config.budgets
     in_pool = not budgets.pools or budgets.pool_of(node.labels) is not None
     return in_pool and config.scale_down_protection.scope is not Scope.MARKED
 
 
-def _is_ours(snapshot: ClusterSnapshot, node: Node) -> bool:
-    """Report whether no reason of the Node itself blocks its removal."""
-    own = any(
-        one.reason in REASONS or one.reason is NOT_SCALABLE for one in snapshot.blockers[node.name]
+def _has_own_blocker(snapshot: ClusterSnapshot, node: Node) -> bool:
+    """Report whether a reason of the Node itself, not of its pods, blocks its removal."""
+    return any(
+        blocker.reason in REASONS or blocker.reason is NOT_SCALABLE
+        for blocker in snapshot.blockers[node.name]
     )
-    return not own and _may_hold(snapshot.config, node)

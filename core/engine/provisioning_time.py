@@ -26,7 +26,7 @@ PodId = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningTimes:
-    """Pending pods, added nodes and measured durations."""
+    """Times that pods wait for new nodes, and the pods and nodes that are being measured."""
 
     pending_since: Mapping[PodId, int] = field(default_factory=dict)
     """Time since which pods have been unschedulable, unix seconds."""
@@ -42,9 +42,9 @@ class ProvisioningTimes:
         """Return the median time that pods wait for a new node, by reach."""
         return {reach: sorted(times)[len(times) // 2] for reach, times in self.durations.items()}
 
-    def observe(self, seen: "AddedNodes", now: Now) -> "ProvisioningTimes":
+    def observe(self, added: "AddedNodes", now: Now) -> "ProvisioningTimes":
         """Return the state after a reconciliation that first sees the new nodes."""
-        return _observed(self, seen.snapshot, seen.new, now.seconds)
+        return _observed(self, added.snapshot, added.new, now.seconds)
 
     def unchanged(self, now: Now) -> "ProvisioningTimes":  # noqa: ARG002
         """Return the state itself, because it changes only when pods or nodes do."""
@@ -74,14 +74,16 @@ def _observed(
     names = snapshot.node_order.ids.keys()
     added_at = {name: at for name, at in before.added_at.items() if name in names}
     added_at |= dict.fromkeys(sorted(new), now_seconds)
-    found = _durations(before, snapshot, added_at, now_seconds)
-    waiting = _pending_since(before, snapshot, now_seconds)
-    seen = {name for name, _ in found}
-    first = min(waiting.values(), default=now_seconds)
+    durations = _durations(before, snapshot, added_at, now_seconds)
+    pending_since = _pending_since(before, snapshot, now_seconds)
+    measured = {name for name, _ in durations}
+    first = min(pending_since.values(), default=now_seconds)
     return ProvisioningTimes(
-        pending_since=waiting,
-        added_at={name: at for name, at in added_at.items() if first < at and name not in seen},
-        durations=_added(before.durations, found),
+        pending_since=pending_since,
+        added_at={
+            name: at for name, at in added_at.items() if first < at and name not in measured
+        },
+        durations=_with_durations(before.durations, durations),
     )
 
 
@@ -92,7 +94,7 @@ def _pending_since(
         pod for pod in snapshot.unschedulable_pods if pod.evaluable and pod.occupies
     )
     ids = [(pod.key, pod.uid) for pod in pods[:WAITING_PODS_MAX]]
-    return {one: before.pending_since.get(one, now_seconds) for one in ids}
+    return {pod_id: before.pending_since.get(pod_id, now_seconds) for pod_id in ids}
 
 
 def _durations(
@@ -101,10 +103,13 @@ def _durations(
     added_at: Mapping[str, int],
     now_seconds: int,
 ) -> dict[tuple[str, str], int]:
-    """Return by node and reach how long pods that run on a new node now were waiting for it."""
-    found: dict[tuple[str, str], int] = {}
+    """Return by node and reach how long the pods that run on a new node have waited for it.
+
+    Seconds; the longest time of these pods, at most START_SECONDS_MAX.
+    """
+    durations: dict[tuple[str, str], int] = {}
     if not added_at or not before.pending_since:
-        return found
+        return durations
     for pod in snapshot.cluster.pods:
         if pod.node is None or pod.node not in added_at:
             continue
@@ -112,16 +117,18 @@ def _durations(
         if since is None or since >= added_at[pod.node]:
             continue
         if reach := snapshot.reaches.reach_of(without_volumes(pod.node_constraints)):
-            one = pod.node, reach.key
-            found[one] = max(found.get(one, 0), min(now_seconds - since, START_SECONDS_MAX))
-    return found
+            key = pod.node, reach.key
+            durations[key] = max(
+                durations.get(key, 0), min(now_seconds - since, START_SECONDS_MAX)
+            )
+    return durations
 
 
-def _added(
-    before: Mapping[str, tuple[int, ...]], found: Mapping[tuple[str, str], int]
+def _with_durations(
+    before: Mapping[str, tuple[int, ...]], measured: Mapping[tuple[str, str], int]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Add the durations in *found*, and drop the reaches whose last duration is the oldest."""
+    """Add the *measured* durations, and drop the reaches whose last duration is the oldest."""
     durations = dict(before)
-    for (_, reach), seconds in sorted(found.items()):
+    for (_, reach), seconds in sorted(measured.items()):
         durations[reach] = (*durations.pop(reach, ()), seconds)[-NODES_MAX:]
     return {reach: durations[reach] for reach in list(durations)[-REACHES_MAX:]}

@@ -26,7 +26,7 @@ class ReachKeys(NamedTuple):
     @staticmethod
     def of(nodes: Sequence[str], reaches: Iterable[Reach]) -> "ReachKeys":
         """Return the given reaches by key; *nodes*: names of all nodes by id."""
-        return ReachKeys(nodes, {one.key: one.nodes for one in reaches})
+        return ReachKeys(nodes, {reach.key: reach.nodes for reach in reaches})
 
     def within(self, key: str, nodes: frozenset[str]) -> frozenset[str]:
         """Return the names of the reach's nodes that are in *nodes*."""
@@ -37,23 +37,23 @@ def renamed(before: ReachKeys, now: ReachKeys) -> RenamedKeys:
     """Return the current keys of the reaches whose key has changed since *before*.
 
     Reaches are compared by the nodes that exist in both snapshots. If several reaches have the
-    same ones, they are paired by size, largest first.
+    same nodes there, they are paired by size, largest first.
     """
-    gone = before.reaches.keys() - now.reaches.keys()
-    new = now.reaches.keys() - before.reaches.keys()
-    if not gone or not new:
+    old_keys = before.reaches.keys() - now.reaches.keys()
+    new_keys = now.reaches.keys() - before.reaches.keys()
+    if not old_keys or not new_keys:
         return {}
     both = frozenset(before.nodes).intersection(now.nodes)
-    known: dict[frozenset[str], list[str]] = {}
-    for key in _largest_first(before, gone):
-        known.setdefault(before.within(key, both), []).append(key)
-    known.pop(frozenset(), None)
-    found: dict[str, str] = {}
-    for key in _largest_first(now, new):
-        if names := known.get(now.within(key, both)):
-            found[names.pop(0)] = key
-    return found
+    keys_by_nodes: dict[frozenset[str], list[str]] = {}
+    for key in _largest_first(before, old_keys):
+        keys_by_nodes.setdefault(before.within(key, both), []).append(key)
+    keys_by_nodes.pop(frozenset(), None)
+    renames: dict[str, str] = {}
+    for key in _largest_first(now, new_keys):
+        if names := keys_by_nodes.get(now.within(key, both)):
+            renames[names.pop(0)] = key
+    return renames
 
 
-def _largest_first(words: ReachKeys, keys: Iterable[str]) -> list[str]:
-    return sorted(keys, key=lambda key: (-len(words.reaches[key]), key))
+def _largest_first(snapshot: ReachKeys, keys: Iterable[str]) -> list[str]:
+    return sorted(keys, key=lambda key: (-len(snapshot.reaches[key]), key))

@@ -1,4 +1,4 @@
-"""Remember nodes that cannot be removed, so that Ebb does not try them again too soon.
+"""Remember nodes that cannot be removed, so that one plan does not try them again too soon.
 
 While a plan is made, free space only shrinks. The pods of a node leave only together, and a
 removed node accepts no pods. So the pods of a node find the same places as before until pods move
@@ -51,7 +51,7 @@ class RefusalCache:
             # A threshold of the node's own reaches is exceeded wherever its pods are placed. A
             # marked node is checked against two thresholds, so one exceeded threshold does not
             # decide.
-            own = [one for one in over if one.own and not marked]
+            own = [exceeded for exceeded in over if exceeded.own and not marked]
             if attempt.unassigned or own:
                 receivers = (
                     {**attempt.free_after, **beside.free_after} if beside else attempt.free_after
@@ -63,16 +63,18 @@ class RefusalCache:
         """Report whether the node would certainly be refused again."""
         if node in self._never_fit:
             return True
-        found = self._until_moved.get(node)
-        if found is None:
+        refusal = self._until_moved.get(node)
+        if refusal is None:
             return False
-        over = found.over
+        over = refusal.over
         return over is None or over.sums.exceeds(over.change, marked=False)
 
     def invalidate(self, leaving: int, attempt: Attempt) -> None:
         """Drop the refusals that the removal of *leaving* with this attempt may change."""
         moved = {leaving, *attempt.free_after}
-        known = self._until_moved
-        stale = [n for n, one in known.items() if not moved.isdisjoint(one.receivers)]
+        refusals = self._until_moved
+        stale = [
+            node for node, refusal in refusals.items() if not moved.isdisjoint(refusal.receivers)
+        ]
         for node in moved.union(stale):
-            known.pop(node, None)
+            refusals.pop(node, None)

@@ -1,10 +1,10 @@
-"""Reserve empty nodes for expected pods: do not release them to the autoscaler yet.
+"""Reserve empty nodes for expected pods: do not allow their scale-down yet.
 
 Expected pods are as many as were created in the busiest time span of each reach. They are packed
 like placeholders: first on the nodes that stay, fullest first, including nodes with a
 PreferNoSchedule mark; then on empty nodes, unmarked ones first, then the cheapest. The empty nodes
-that receive expected pods are reserved. What still has no room may fit on nodes that are starting,
-so that no autoscaler is asked to add nodes twice.
+that receive expected pods are reserved. Expected pods that still have no room may fit on nodes
+that are starting, so that no autoscaler adds nodes twice.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ from core.placement.packer import Packer
 PODS_MAX: Final = 10_000
 """Maximum number of placeholders. Every reach gets an equal share; unused shares go to the
 others."""
-KINDS_SHOWN: Final = 3
+SIZES_SHOWN: Final = 3
 """Maximum number of pod sizes in a message."""
 SHORT: Final = Fraction(1, 4)
 """A reach is short of room if more than this share of its expected requests has no room."""
@@ -45,15 +45,15 @@ EXPECTED: Final = "Reserve"
 
 RESERVE: Final = Reason(
     "reserve",
-    "The node is empty but is not released to the autoscaler. Ebb reserves room for as many pods "
-    "as were created in the busiest recent time span, and the other nodes have too little.",
+    "The node is empty, but Ebb does not allow its scale-down yet. Ebb reserves room for as many "
+    "pods as were created in the busiest recent time span, and the other nodes have too little.",
     "wait; or shorten `reserve.window` or `reserve.lookback` in the configuration",
     "the other nodes have room for the expected pods",
 )
 
 
 class Reserved(NamedTuple):
-    """Result of the reserve computation."""
+    """The reserved nodes, and the reaches that are short of room."""
 
     nodes: tuple[ReservedNode, ...] = ()
     """Reserved nodes, by name."""
@@ -70,11 +70,11 @@ def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Re
     settings = snapshot.config.budgets.reserve
     if not settings.lookback_seconds:
         return ReservePlanner(snapshot, None).reserve() if snapshot.buffer_rooms else Reserved()
-    found = ReservePlanner(snapshot, state.expected_pods(snapshot.total_allocatable, now))
+    planner = ReservePlanner(snapshot, state.expected_pods(snapshot.total_allocatable, now))
     until = watched_until(state, settings.window_seconds)
     if until is not None and now.before(until):
-        return found.keep_all(until)
-    return found.reserve()
+        return planner.keep_all(until)
+    return planner.reserve()
 
 
 class ReservePlanner:
@@ -98,41 +98,42 @@ class ReservePlanner:
             and (self.placeholders or self._pending)
         ):
             return Reserved()
-        packer, empties = self._packer(self.empty_nodes), frozenset(self.empty_nodes)
-        apart = packer.placeholders
-        waiting = [n for n in (*packer.pending, *self._displaced(packer)) if n not in apart]
-        found: dict[str, Counter[Resources | str]] = {}
-        waited: Counter[str] = Counter()
-        homeless: list[Pod] = []
-        for pods in (sorted(waiting), sorted(apart)):
+        packer, empty_nodes = self._packer(self.empty_nodes), frozenset(self.empty_nodes)
+        placeholders = packer.placeholders
+        pending = [
+            pod for pod in (*packer.pending, *self._displaced(packer)) if pod not in placeholders
+        ]
+        expected_on: dict[str, Counter[Resources | str]] = {}
+        pending_on: Counter[str] = Counter()
+        without_room: list[Pod] = []
+        for pods in (sorted(pending), sorted(placeholders)):
             attempt, _ = packer.place(pods)
             for pod, number in attempt.assignments:
                 name = packer.nodes[number].name
-                if name in empties and pod in apart:
-                    found.setdefault(name, Counter())[_shape(packer.pods[pod])] += 1
-                elif name in empties:
-                    waited[name] += 1
+                if name in empty_nodes and pod in placeholders:
+                    expected_on.setdefault(name, Counter())[_shape(packer.pods[pod])] += 1
+                elif name in empty_nodes:
+                    pending_on[name] += 1
                 if not self._remains(packer.nodes[number]):
-                    homeless.append(packer.pods[pod])
-            homeless += (packer.pods[pod] for pod in attempt.unassigned)
-        names = sorted({*found, *waited})
+                    without_room.append(packer.pods[pod])
+            without_room += (packer.pods[pod] for pod in attempt.unassigned)
         reserved = tuple(
-            ReservedNode(one, _why(found.get(one, Counter()), waited[one])) for one in names
+            ReservedNode(name, _why(expected_on.get(name, Counter()), pending_on[name]))
+            for name in sorted({*expected_on, *pending_on})
         )
-        return Reserved(reserved, self._short_reaches(homeless))
+        return Reserved(reserved, self._short_reaches(without_room))
 
-    def _short_reaches(self, homeless: Iterable[Pod]) -> frozenset[str]:
-        """Return the reaches in which too many of the expected pods have no room."""
+    def _short_reaches(self, without_room: Iterable[Pod]) -> frozenset[str]:
         if not self._snapshot.config.publishes:
             return frozenset()
-        without = Counter(pod.name for pod in homeless if pod.owner_kind == EXPECTED)
-        asked, lacking = Counter[str](), Counter[str]()
+        missing = Counter(pod.name for pod in without_room if pod.owner_kind == EXPECTED)
+        requested, lacking = Counter[str](), Counter[str]()
         for pod, many in self.placeholders:
             if pod.owner_kind == EXPECTED:
                 share = max(dominant_share(pod.requests, self._snapshot.total_allocatable), 1)
-                asked[pod.owner_name] += share * many
-                lacking[pod.owner_name] += share * without[pod.name]
-        return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
+                requested[pod.owner_name] += share * many
+                lacking[pod.owner_name] += share * missing[pod.name]
+        return frozenset(reach for reach in requested if lacking[reach] > SHORT * requested[reach])
 
     def _remains(self, node: Node) -> bool:
         """Report whether the node remains even without a CapacityBuffer that Ebb creates."""
@@ -157,30 +158,29 @@ class ReservePlanner:
     def empty_nodes(self) -> Sequence[str]:
         """Return the empty nodes that the autoscaler could remove, in the order of their use.
 
-        Unmarked nodes come first, because a plan keeps them. Among the marked nodes, those
-        released to the autoscaler come last, so that they stay released. Nodes that Ebb does not
+        Unmarked nodes come first, because a plan keeps them. Among the marked nodes, those whose
+        scale-down is allowed come last, so that it stays allowed. Nodes that Ebb does not
         protect come after all others, because the autoscaler may remove them at any time. Within
         each group the cheapest comes first. A NoSchedule mark does not exclude a node; it becomes
         PreferNoSchedule if the node is reserved. Nodes that cannot be removed are not listed;
         their room counts like that of others.
         """
         snapshot = self._snapshot
-        found = [
+        nodes = [
             node
             for node in snapshot.node_order.nodes
             if node.name not in snapshot.non_empty_nodes
             and node.name not in snapshot.unschedulable_nodes
             and not snapshot.blockers[node.name]
         ]
-        found.sort(key=self._order)
-        return [node.name for node in found]
+        nodes.sort(key=self._order)
+        return [node.name for node in nodes]
 
     def _order(self, node: Node) -> tuple[object, ...]:
         marked = node.name in self._snapshot.marks
         price = self._snapshot.config.price_of(node.labels)
-        goes = not self._remains(node)
         return (
-            goes,
+            not self._remains(node),
             marked,
             is_scale_down_allowed(node),
             price,
@@ -191,7 +191,7 @@ class ReservePlanner:
     @cached_property
     def _no_schedule_nodes(self) -> frozenset[str]:
         marks = self._snapshot.marks
-        return frozenset(name for name, one in marks.items() if one.mark is Mark.NO_SCHEDULE)
+        return frozenset(name for name, mark in marks.items() if mark.mark is Mark.NO_SCHEDULE)
 
     def _packer(self, empties: Sequence[str]) -> Packer:
         """Return a packer in which empty nodes come last, followed only by starting nodes.
@@ -202,20 +202,20 @@ class ReservePlanner:
         """
         snapshot = self._snapshot
         cluster = snapshot.cluster
-        waiting = self._pending
+        pending = self._pending
         placeholders = [pod for pod, many in self.placeholders for _ in range(many)]
         # Placeholders have no inter-pod constraints. Without pending pods no other pod matters.
-        others = cluster.pods if waiting else ()
+        others = cluster.pods if pending else ()
         starting = snapshot.starting_nodes
         last = [*empties, *sorted(starting.keys() - set(empties))]
-        closed = snapshot.unschedulable_nodes - starting.keys() | (
+        unschedulable = snapshot.unschedulable_nodes - starting.keys() | (
             self._no_schedule_nodes - set(empties)
         )
-        node_order = snapshot.node_order.with_last(last, closed, starting)
+        node_order = snapshot.node_order.with_last(last, unschedulable, starting)
         return Packer(
             replace(cluster, pods=others),
             node_order,
-            movable=[[pod] for pod in waiting],
+            movable=[[pod] for pod in pending],
             placeholders=placeholders,
             total_capacity=snapshot.reachable_allocatable,
         )
@@ -223,12 +223,12 @@ class ReservePlanner:
     @cached_property
     def _pending(self) -> Sequence[Pod]:
         """Return the pods that need a place now; they are placed before expected pods."""
-        gone = self._snapshot.leaving_nodes
+        leaving = self._snapshot.leaving_nodes
         return [
             pod
             for members in self._snapshot.movable
             for pod in members
-            if pod.node is None or pod.node in gone
+            if pod.node is None or pod.node in leaving
         ]
 
     def _displaced(self, packer: Packer) -> Iterable[int]:
@@ -239,59 +239,59 @@ class ReservePlanner:
     def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
         """Return the headroom pods, less the expected pods that are at least as large."""
         snapshot = self._snapshot
-        made: list[tuple[Pod, int]] = []
+        headroom: list[tuple[Pod, int]] = []
         for pod in snapshot.headroom(1):
             reach = snapshot.reaches.reach_of(pod.node_constraints)
             as_large = sum(
                 many
-                for kind, many in expected.items()
-                if reach and kind.reach == reach.key and pod.requests.fits_in(kind.requests)
+                for shape, many in expected.items()
+                if reach and shape.reach == reach.key and pod.requests.fits_in(shape.requests)
             )
             if (lacking := snapshot.config.budgets.headroom - as_large) > 0:
-                made.append((pod, lacking))
-        return made
+                headroom.append((pod, lacking))
+        return headroom
 
 
 def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
     """Return a placeholder for each shape, and how many of it the share of its reach allows."""
-    left = _parts(expected)
-    found: list[tuple[Pod, int]] = []
-    for number, kind in enumerate(sorted(expected, key=_largest)):
-        many = min(expected[kind], left[kind.reach])
-        left[kind.reach] -= many
+    left = _limits_by_reach(expected)
+    placeholders: list[tuple[Pod, int]] = []
+    for number, shape in enumerate(sorted(expected, key=_largest)):
+        many = min(expected[shape], left[shape.reach])
+        left[shape.reach] -= many
         pod = Pod(
             namespace="",
             name=f"reserve-{number}",
-            requests=kind.requests,
-            node_constraints=kind.node_constraints,
+            requests=shape.requests,
+            node_constraints=shape.node_constraints,
             owner_kind=EXPECTED,
-            owner_name=kind.reach,
+            owner_name=shape.reach,
         )
-        found += [(pod, many)] if many else []
-    return found
+        placeholders += [(pod, many)] if many else []
+    return placeholders
 
 
-def _parts(expected: Counts) -> dict[str, int]:
+def _limits_by_reach(expected: Counts) -> dict[str, int]:
     """Return by reach for how many pods to reserve room; all together at most PODS_MAX."""
-    asked = Counter[str]()
-    for kind, many in expected.items():
-        asked[kind.reach] += many
-    left, found = PODS_MAX, dict[str, int]()
-    for reach in sorted(asked, key=lambda one: (asked[one], one)):
+    requested = Counter[str]()
+    for shape, many in expected.items():
+        requested[shape.reach] += many
+    left, limits = PODS_MAX, dict[str, int]()
+    for reach in sorted(requested, key=lambda reach: (requested[reach], reach)):
         # The part of a share that one reach does not use goes to the next ones.
-        found[reach] = min(asked[reach], left // (len(asked) - len(found)))
-        left -= found[reach]
-    return found
+        limits[reach] = min(requested[reach], left // (len(requested) - len(limits)))
+        left -= limits[reach]
+    return limits
 
 
-def _largest(kind: PodShape) -> tuple[object, ...]:
-    asked = kind.requests
+def _largest(shape: PodShape) -> tuple[object, ...]:
+    requests = shape.requests
     return (
-        kind.reach,
-        -asked.cpu_millis,
-        -asked.memory_bytes,
-        repr(asked),
-        repr(kind.node_constraints),
+        shape.reach,
+        -requests.cpu_millis,
+        -requests.memory_bytes,
+        repr(requests),
+        repr(shape.node_constraints),
     )
 
 
@@ -305,17 +305,17 @@ def _why(expected: Counter[Resources | str], waiting: int) -> Blocker:
     """Return a blocker that names the pods for which a node is reserved, most frequent first."""
     parts = [f"{waiting} pending"] if waiting else []
     ranked = sorted(expected.items(), key=lambda entry: (-entry[1], repr(entry[0])))
-    parts += [f"{many} of {_size(asked)}" for asked, many in ranked[:KINDS_SHOWN]]
-    if rest := sum(many for _, many in ranked[KINDS_SHOWN:]):
+    parts += [f"{many} of {_size(shape)}" for shape, many in ranked[:SIZES_SHOWN]]
+    if rest := sum(many for _, many in ranked[SIZES_SHOWN:]):
         parts.append("1 other" if rest == 1 else f"{rest} others")
     count = waiting + expected.total()
     pods = "1 pod" if count == 1 else f"{count} pods"
     return Blocker(RESERVE, f"it is reserved for {pods}: {', '.join(parts)}")
 
 
-def _size(asked: Resources | str) -> str:
-    if isinstance(asked, str):
-        return asked
-    devices = (f"{amount} {name}" for name, amount in asked.extended)
-    amounts = (format_millis(asked.cpu_millis), format_bytes(asked.memory_bytes), *devices)
+def _size(requests: Resources | str) -> str:
+    if isinstance(requests, str):
+        return requests
+    devices = (f"{amount} {name}" for name, amount in requests.extended)
+    amounts = (format_millis(requests.cpu_millis), format_bytes(requests.memory_bytes), *devices)
     return " + ".join(amounts)

@@ -1,10 +1,10 @@
-"""Keep a node reserved for longer if the reserve needed it again after it was released.
+"""Keep a node reserved for longer if the reserve needed it again after its scale-down was allowed.
 
-The room on the other nodes changes with every pod. A node that is needed while a pod of a CronJob
-runs would be released to the autoscaler each time the pod ends. It would be protected again before
-the autoscaler, which waits about ten minutes, could remove it. So such a node stays reserved for
-one `reserve.window` after it was needed last, twice as long after each repetition, up to
-`reserve.lookback`.
+The room on the other nodes changes with every pod. If a node is needed while a pod of a CronJob
+runs, Ebb would allow its scale-down each time the pod ends. Ebb would protect the node again
+before the autoscaler, which waits about ten minutes, could remove it. So such a node stays
+reserved for one `reserve.window` after it was needed last, twice as long after each repetition, up
+to `reserve.lookback`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ DOUBLINGS_MAX: Final = 32
 
 
 class ReserveHit(NamedTuple):
-    """A node that the reserve needed again after its release to the autoscaler."""
+    """How often, and when, the reserve needed a node again after its scale-down was allowed."""
 
     times: int
     """Number of times that the node was needed again."""
@@ -42,39 +42,39 @@ class NeededNodes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReserveHits:
-    """Nodes that the reserve needed again after their release."""
+    """Nodes that the reserve needed again after their scale-down was allowed."""
 
     nodes: Mapping[str, ReserveHit] = field(default_factory=dict)
     """Hits by node; a hit is dropped `reserve.lookback` after the node was needed last."""
     current: frozenset[str] = frozenset()
     """Nodes that the reserve needed in the last reconciliation."""
 
-    def observe(self, seen: NeededNodes, now: Now) -> "ReserveHits":
+    def observe(self, needed_nodes: NeededNodes, now: Now) -> "ReserveHits":
         """Return the state after a reconciliation.
 
         A new leader reserves every empty node because it does not know yet which ones are needed.
         Until it knows, it passes no needed nodes.
         """
-        settings = seen.snapshot.config.budgets.reserve
-        found: dict[str, ReserveHit] = {}
-        for node in seen.snapshot.node_order.nodes:
-            known = self.nodes.get(node.name)
-            if known and now.reached(known.needed + settings.lookback_seconds):
-                known = None
-            if node.name in seen.needed:
+        settings = needed_nodes.snapshot.config.budgets.reserve
+        hits: dict[str, ReserveHit] = {}
+        for node in needed_nodes.snapshot.node_order.nodes:
+            hit = self.nodes.get(node.name)
+            if hit and now.reached(hit.needed + settings.lookback_seconds):
+                hit = None
+            if node.name in needed_nodes.needed:
                 again = is_scale_down_allowed(node) and not (
-                    known and now.before(_until(known, settings))
+                    hit and now.before(_reserved_until(hit, settings))
                 )
-                times = (known.times if known else 0) + again
-                known = ReserveHit(times, now.seconds) if times else None
-            if known:
-                found[node.name] = known
-        return ReserveHits(found, frozenset(found.keys() & set(seen.needed)))
+                times = (hit.times if hit else 0) + again
+                hit = ReserveHit(times, now.seconds) if times else None
+            if hit:
+                hits[node.name] = hit
+        return ReserveHits(hits, frozenset(hits.keys() & set(needed_nodes.needed)))
 
     def unchanged(self, now: Now) -> "ReserveHits":
-        """Return the state after a skipped reconciliation."""
-        found = {name: self.nodes[name]._replace(needed=now.seconds) for name in self.current}
-        return replace(self, nodes={**self.nodes, **found})
+        """Set the time of the current nodes to *now*, after a skipped reconciliation."""
+        current = {name: self.nodes[name]._replace(needed=now.seconds) for name in self.current}
+        return replace(self, nodes={**self.nodes, **current})
 
     def renamed(self, keys: RenamedKeys) -> "ReserveHits":  # noqa: ARG002
         """Return the state itself, because it contains no keys of reaches."""
@@ -83,24 +83,23 @@ class ReserveHits:
     def extend(
         self, snapshot: ClusterSnapshot, kept: Iterable[ReservedNode], reason: Reason, now: Now
     ) -> tuple[ReservedNode, ...]:
-        """Add the nodes that stay reserved because of a recent hit to *kept*; sorted by name."""
+        """Return by name the *kept* nodes, and those that stay reserved after a recent hit."""
         settings = snapshot.config.budgets.reserve
-        found = {one.node: one for one in kept}
-        for name, one in self.nodes.items():
-            until = _until(one, settings)
-            if now.before(until) and name not in found and _is_empty_and_marked(snapshot, name):
+        reserved = {node.node: node for node in kept}
+        for name, hit in self.nodes.items():
+            until = _reserved_until(hit, settings)
+            if now.before(until) and name not in reserved and _is_empty_and_marked(snapshot, name):
                 message = (
-                    "it was needed again after its release to the autoscaler, and is reserved "
+                    "it was needed again after its scale-down was allowed, and is reserved "
                     f"until {timestamp(until)}"
                 )
-                found[name] = ReservedNode(name, Blocker(reason, message, until=until))
-        return tuple(found[name] for name in sorted(found))
+                reserved[name] = ReservedNode(name, Blocker(reason, message, until=until))
+        return tuple(reserved[name] for name in sorted(reserved))
 
 
-def _until(one: ReserveHit, settings: Reserve) -> int:
-    """Return the time until which a node stays reserved."""
-    seconds: int = settings.window_seconds << min(one.times - 1, DOUBLINGS_MAX)
-    return one.needed + min(seconds, settings.lookback_seconds)
+def _reserved_until(hit: ReserveHit, settings: Reserve) -> int:
+    seconds: int = settings.window_seconds << min(hit.times - 1, DOUBLINGS_MAX)
+    return hit.needed + min(seconds, settings.lookback_seconds)
 
 
 def _is_empty_and_marked(snapshot: ClusterSnapshot, name: str) -> bool:

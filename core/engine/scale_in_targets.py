@@ -34,7 +34,7 @@ def choose_targets(
     ids, pod_index = snapshot.node_order.ids, snapshot.pod_index
     scaled = pod_index.scale_in_pods
 
-    def may(name: str) -> bool:
+    def is_eligible(name: str) -> bool:
         return bool(scaled.get(name)) and not (name in snapshot.marks or snapshot.blockers[name])
 
     def rank(name: str) -> tuple[bool, int, str]:
@@ -44,33 +44,36 @@ def choose_targets(
             name,
         )
 
-    stays = {name: number for name, number in before.items() if name in ids and may(name)}
-    missing = _missing(snapshot, stays)
-    if len(stays) >= NODES_MAX or not any(many > 0 for many in missing):
-        return stays
+    targets = {
+        name: number for name, number in before.items() if name in ids and is_eligible(name)
+    }
+    missing = _missing(snapshot, targets)
+    if len(targets) >= NODES_MAX or not any(many > 0 for many in missing):
+        return targets
     # A node that a budget or zone balance keeps anyway is not chosen: emptying it would free
     # nothing.
-    free = (
-        one.node
-        for one in kept
-        if may(one.node) and LASTING_REASONS.isdisjoint(why.reason for why in one.blockers)
+    useful = (
+        node.node
+        for node in kept
+        if is_eligible(node.node)
+        and LASTING_REASONS.isdisjoint(why.reason for why in node.blockers)
     )
     chosen: list[str] = []
-    for name in sorted(free, key=rank):
-        its = snapshot.reaches.by_node[ids[name]]
-        if name not in stays and any(missing[reach] > 0 for reach in its):
+    for name in sorted(useful, key=rank):
+        reaches = snapshot.reaches.by_node[ids[name]]
+        if name not in targets and any(missing[reach] > 0 for reach in reaches):
             chosen.append(name)
-            for reach in its:
+            for reach in reaches:
                 missing[reach] -= 1
     numbered = zip(chosen, count(1 + max(before.values(), default=0)), strict=False)
-    return stays | dict(islice(numbered, NODES_MAX - len(stays)))
+    return targets | dict(islice(numbered, NODES_MAX - len(targets)))
 
 
-def _missing(snapshot: ClusterSnapshot, there: Iterable[str]) -> list[int]:
+def _missing(snapshot: ClusterSnapshot, targets: Iterable[str]) -> list[int]:
     """Return the number of missing targets by reach; negative if there are too many."""
     reaches, ids = snapshot.reaches, snapshot.node_order.ids
     missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
-    for name in there:
+    for name in targets:
         for reach in reaches.by_node[ids[name]]:
             missing[reach] -= 1
     return missing

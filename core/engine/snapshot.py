@@ -1,7 +1,7 @@
 """Derive from one state of a cluster the facts that all steps of a reconciliation use."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
@@ -115,19 +115,23 @@ class ClusterSnapshot:
     @cached_property
     def unschedulable_nodes(self) -> frozenset[str]:
         """Return the nodes that accept no pods, including leaving nodes."""
-        hard = (name for name in self._write_blocked if self._is_marked_no_schedule(name))
-        return (
-            frozenset(_closed(self.cluster, self._nodes_with_unreadable_pods))
-            | self.leaving_nodes
-            | frozenset(hard)
+        with_no_schedule = (
+            name for name in self._write_blocked if self._is_marked_no_schedule(name)
         )
+        # The free capacity of a node with pods that could not be decoded is unknown.
+        unreadable = self._nodes_with_unreadable_pods
+        closed = (
+            node.name
+            for node in self.cluster.nodes
+            if why_unready(node) or _is_closed_when_ready(node, unreadable)
+        )
+        return frozenset(closed) | self.leaving_nodes | frozenset(with_no_schedule)
 
     def _is_marked_no_schedule(self, name: str) -> bool:
         return name in self.marks and self.marks[name].mark is Mark.NO_SCHEDULE
 
     @cached_property
     def _nodes_with_unreadable_pods(self) -> frozenset[str]:
-        """Return the nodes with pods that could not be decoded."""
         return frozenset(pod.node or "" for pod in self.pod_index.unevaluable if pod.unreadable)
 
     @cached_property
@@ -145,24 +149,24 @@ class ClusterSnapshot:
     @cached_property
     def blockers(self) -> Mapping[str, Sequence[Blocker]]:
         """Return by node the reasons against its removal that lie in the node or in its pods."""
-        found = {node.name: node_blockers(node) for node in self.cluster.nodes}
+        by_node = {node.name: node_blockers(node) for node in self.cluster.nodes}
         for name, verdict in self.scalability.items():
             if verdict.state is Scalability.NOT_SCALABLE:
-                found[name].append(Blocker(NOT_SCALABLE, verdict.evidence))
+                by_node[name].append(Blocker(NOT_SCALABLE, verdict.evidence))
         for pod in self._unevaluable_pods:
             if pod.node is not None:
-                found[pod.node] += pod_blockers(pod)
+                by_node[pod.node] += pod_blockers(pod)
         for pod in self._pods_beyond_reaches:
             if pod.node is not None:
-                found[pod.node] += self.pod_blockers(pod)
+                by_node[pod.node] += self.pod_blockers(pod)
         message = "only pods that Ebb cannot evaluate can use it"
         for number in self.reaches.unreached_nodes_for(
             pod.node_constraints for pod in self._unsupported_pods
         ):
-            blockers = found[self.node_order.nodes[number].name]
-            if not blockers:
-                blockers.append(Blocker(UNREACHED, message))
-        return found
+            of_node = by_node[self.node_order.nodes[number].name]
+            if not of_node:
+                of_node.append(Blocker(UNREACHED, message))
+        return by_node
 
     @cached_property
     def autoscalers(self) -> Autoscalers:
@@ -216,17 +220,20 @@ class ClusterSnapshot:
         replaced = self.cluster.surge.replaced
         if not replaced:
             return self.overdue
-        found = {pod.key: pod for pod in self.cluster.pods if pod.key in replaced}
-        return {**self.overdue, **{key: pod for key, pod in found.items() if pod.node is not None}}
+        replaced_pods = {pod.key: pod for pod in self.cluster.pods if pod.key in replaced}
+        return {
+            **self.overdue,
+            **{key: pod for key, pod in replaced_pods.items() if pod.node is not None},
+        }
 
     @cached_property
     def _resident_requests(self) -> Mapping[str, Resources]:
         """Return by node the requests of the pods that terminate with it."""
-        found = dict(self.pod_index.resident_requests)
+        requests = dict(self.pod_index.resident_requests)
         for pod in self._ending_pods.values():
             if (name := pod.node) in self.pod_index.virtual and name is not None:
-                found[name] = found.get(name, NO_REQUESTS) + pod.requests
-        return found
+                requests[name] = requests.get(name, NO_REQUESTS) + pod.requests
+        return requests
 
     @cached_property
     def _unsupported_pods(self) -> Sequence[Pod]:
@@ -244,84 +251,93 @@ class ClusterSnapshot:
     @cached_property
     def unevaluated(self) -> frozenset[GroupKey]:
         """Return the groups in `unplaceable` that were not checked, because of IMPOSSIBLE_MAX."""
-        return frozenset(alike for alike, seen in self._unplaceable_evaluated.items() if not seen)
+        return frozenset(
+            group for group, checked in self._unplaceable_evaluated.items() if not checked
+        )
 
     @cached_property
     def _unplaceable_evaluated(self) -> Mapping[GroupKey, bool]:
         """Return the pending groups that no node can hold, and whether each group was checked."""
         groups = self.pod_index.groups.values()
-        waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
-        found = never_schedulable(self.cluster, waiting, self.config.taint_key)
-        return {(pod.requests, pod.node_constraints): seen for pod, seen in found}
+        pending = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
+        unplaceable = never_schedulable(self.cluster, pending, self.config.taint_key)
+        return {(pod.requests, pod.node_constraints): checked for pod, checked in unplaceable}
 
     @cached_property
     def _placeable_groups(self) -> Sequence[Sequence[Pod]]:
         """Return the groups of pods that Ebb can place, in any reach."""
         groups = (
-            own for alike, own in self.pod_index.groups.items() if alike not in self.unplaceable
+            members
+            for key, members in self.pod_index.groups.items()
+            if key not in self.unplaceable
         )
         if self._ending_pods:
-            some = ([pod for pod in own if pod.key not in self._ending_pods] for own in groups)
-            return sorted(filter(None, some), key=_first)
-        return sorted(groups, key=_first)
+            remaining = (
+                [pod for pod in members if pod.key not in self._ending_pods] for members in groups
+            )
+            return sorted(filter(None, remaining), key=_first_key)
+        return sorted(groups, key=_first_key)
 
     @cached_property
     def _groups_by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
         """Return the placeable groups by their node constraints without volumes."""
-        found: dict[NodeConstraints, list[Sequence[Pod]]] = {}
+        groups: dict[NodeConstraints, list[Sequence[Pod]]] = {}
         for members in self._placeable_groups:
-            found.setdefault(without_volumes(members[0].node_constraints), []).append(members)
-        return found
+            groups.setdefault(without_volumes(members[0].node_constraints), []).append(members)
+        return groups
 
     @cached_property
     def movable(self) -> Sequence[Sequence[Pod]]:
         """Return the groups of bound or pending pods that Ebb can place, in tracked reaches."""
         beyond = self.reaches.untracked
         return [
-            own
-            for own in self._placeable_groups
-            if without_volumes(own[0].node_constraints) not in beyond
+            members
+            for members in self._placeable_groups
+            if without_volumes(members[0].node_constraints) not in beyond
         ]
 
     @cached_property
     def _pods_beyond_reaches(self) -> Sequence[Pod]:
-        """Return the pods whose reach is beyond the REACHES_MAX limit."""
         beyond = self.reaches.untracked
-        aside = (
-            own
-            for own in self._placeable_groups
-            if beyond and without_volumes(own[0].node_constraints) in beyond
+        groups = (
+            members
+            for members in self._placeable_groups
+            if beyond and without_volumes(members[0].node_constraints) in beyond
         )
-        return [pod for own in aside for pod in own]
+        return [pod for members in groups for pod in members]
 
     @cached_property
     def _requesting_buffers(self) -> Sequence[tuple[Buffer, Pod]]:
-        """Return the CapacityBuffers that request room, each with one of its pods."""
         return requesting_buffers(self.cluster.buffers)
 
     @cached_property
     def reaches(self) -> Reaches:
         """Return the sets of nodes that pods can use."""
-        asked, seconds = self._groups_by_template, self.config.budgets.stabilization_window_seconds
-        lately = self._recent_templates.within(seconds, asked.keys(), self.now) if self.now else ()
-        return Reaches(self.node_order.nodes, asked, self._templates_without_reach(), lately)
+        templates, seconds = (
+            self._groups_by_template,
+            self.config.budgets.stabilization_window_seconds,
+        )
+        recent = (
+            self._recent_templates.within(seconds, templates.keys(), self.now) if self.now else ()
+        )
+        return Reaches(self.node_order.nodes, templates, self._templates_without_reach(), recent)
 
     def _templates_without_reach(self) -> Mapping[NodeConstraints, None]:
         """Return node constraints that define no reach but whose feasible nodes are needed.
 
         These are the constraints of CapacityBuffers, of unsupported pods and of unplaceable pods.
         """
-        found = [pod.node_constraints for _, pod in self._requesting_buffers]
-        found += (pod.node_constraints for pod in self._unsupported_pods)
-        found += (node_constraints for _, node_constraints in self.unplaceable)
-        return dict.fromkeys(map(without_volumes, found))
+        all_constraints = [pod.node_constraints for _, pod in self._requesting_buffers]
+        all_constraints += (pod.node_constraints for pod in self._unsupported_pods)
+        all_constraints += (node_constraints for _, node_constraints in self.unplaceable)
+        return dict.fromkeys(map(without_volumes, all_constraints))
 
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
         """Return every reason why Ebb does not place a pod that has to leave its node."""
-        found = pod_blockers(pod)
-        if not found and without_volumes(pod.node_constraints) in self.reaches.untracked:
-            found.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
-        return found
+        blockers = pod_blockers(pod)
+        if not blockers and without_volumes(pod.node_constraints) in self.reaches.untracked:
+            blockers.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
+        return blockers
 
     @cached_property
     def long_lived_pods(self) -> Mapping[str, int]:
@@ -355,7 +371,7 @@ class ClusterSnapshot:
             node.name: started(node)
             for node in self.node_order.nodes
             if not (
-                _stays_closed(node, self._nodes_with_unreadable_pods)
+                _is_closed_when_ready(node, self._nodes_with_unreadable_pods)
                 or node.name in self.leaving_nodes
             )
             and not (node.ready and started(node) is node)
@@ -390,7 +406,9 @@ class ClusterSnapshot:
 
         Expected pods need not exist yet, so it does not matter whether a pod reaches a node.
         """
-        return Resources.total(one.allocatable for one in self.node_order.nodes if not one.virtual)
+        return Resources.total(
+            node.allocatable for node in self.node_order.nodes if not node.virtual
+        )
 
     @cached_property
     def pool_totals(self) -> tuple[PoolTotals, dict[str, PoolTotals]]:
@@ -452,8 +470,8 @@ class ClusterSnapshot:
                     yield DeviceUtilization(
                         reach,
                         name,
-                        min(one.for_devices for one in enter),
-                        min(one.for_devices for one in release),
+                        min(thresholds.for_devices for thresholds in enter),
+                        min(thresholds.for_devices for thresholds in release),
                     )
 
     @property
@@ -469,7 +487,7 @@ class ClusterSnapshot:
     ) -> Policy:
         """Return the configured policy; PolicyInput explains the arguments."""
         ids, nodes = self.node_order.ids, self.node_order.nodes
-        look = PolicyInput(
+        policy_input = PolicyInput(
             nodes=nodes,
             ledger=ledger,
             settings=self.config.policy_settings(),
@@ -485,34 +503,33 @@ class ClusterSnapshot:
             count_to_move=count_to_move,
             share=self.node_order.share,
         )
-        return self.policy_type(look)
+        return self.policy_type(policy_input)
 
     @cached_property
     def _pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
-        """Return the pods that are bound to each node."""
-        found: dict[str, list[Pod]] = {}
+        pods: dict[str, list[Pod]] = {}
         for pod in self.cluster.pods:
             if pod.node is not None:
-                found.setdefault(pod.node, []).append(pod)
-        return found
+                pods.setdefault(pod.node, []).append(pod)
+        return pods
 
     @cached_property
     def _loads(self) -> list[NodeLoad]:
         """Return the requests on each node, limited to its allocatable resources."""
         loads = []
         for node, used in zip(self.node_order.nodes, self.node_order.used, strict=True):
-            allocatable, asked = Amount.of(node.allocatable), Amount.of(used)
-            going = self._resident_requests.get(node.name, NO_REQUESTS)
-            resident = Amount.of(going)
+            allocatable, requests = Amount.of(node.allocatable), Amount.of(used)
+            resident_requests = self._resident_requests.get(node.name, NO_REQUESTS)
+            resident = Amount.of(resident_requests)
             # A pod with `spec.nodeName` set, or a kubelet, can request more than the node has.
             # That must not count as load of other nodes.
-            most = asked.at_most(allocatable)
-            load = NodeLoad(most, resident.at_most(allocatable), asked.minus(most))
+            most = requests.at_most(allocatable)
+            load = NodeLoad(most, resident.at_most(allocatable), requests.minus(most))
             if used.extended:
                 load = replace(
                     load,
-                    devices=_at_most(used, node.allocatable),
-                    resident_devices=_at_most(going, node.allocatable),
+                    devices=_device_requests(used, node.allocatable),
+                    resident_devices=_device_requests(resident_requests, node.allocatable),
                 )
             loads.append(load)
         return loads
@@ -537,18 +554,18 @@ class ClusterSnapshot:
         pools = config.budgets.pools
         some = any(pool.thresholds or pool.release_thresholds for pool in pools)
         labels = [node.labels for node in self.node_order.nodes] if some else []
-        of = [config.budgets.pool_of(one) for one in labels]
-        found = []
+        pool_by_node = [config.budgets.pool_of(of_node) for of_node in labels]
+        thresholds = []
         for limit in (config.thresholds_of, config.leave_of):
             # A pool's thresholds are looked up once, not for every node.
             known: dict[int, Thresholds] = {}
             row = []
-            for pool, one in zip(of, labels, strict=True):
+            for pool, of_node in zip(pool_by_node, labels, strict=True):
                 if id(pool) not in known:
-                    known[id(pool)] = limit(one)
+                    known[id(pool)] = limit(of_node)
                 row.append(known[id(pool)])
-            found.append((row, limit(NO_LABELS)))
-        return tuple(found)
+            thresholds.append((row, limit(NO_LABELS)))
+        return tuple(thresholds)
 
     def _usability(self, reach: Reach | None) -> Usability | None:
         if not self.policy_type.thresholds:
@@ -569,47 +586,54 @@ class ClusterSnapshot:
         use some of its nodes.
         """
         shapes: dict[str, Shapes] = {WHOLE: Counter()}
-        alone: dict[int, Shapes] = {}
+        single_node_shapes: dict[int, Shapes] = {}
         for members, reach in self._groups_by_reach:
-            asked = members[0].requests.cpu_millis, members[0].requests.memory_bytes
-            shapes[WHOLE][asked] += len(members)
+            size = members[0].requests.cpu_millis, members[0].requests.memory_bytes
+            shapes[WHOLE][size] += len(members)
             if reach is not None:
-                shapes.setdefault(reach.key, Counter())[asked] += len(members)
+                shapes.setdefault(reach.key, Counter())[size] += len(members)
             elif len(nodes := self.reaches.members(members[0].node_constraints)) == 1:
-                alone.setdefault(nodes[0], Counter())[asked] += len(members)
+                single_node_shapes.setdefault(nodes[0], Counter())[size] += len(members)
         own = {key: derive_usability(counter) for key, counter in shapes.items()}
         areas = [(frozenset(reach.nodes), own.get(reach.key)) for reach in self.reaches.all]
-        areas += [(frozenset((n,)), derive_usability(counter)) for n, counter in alone.items()]
-        widest = PooledRatios([(nodes, one) for nodes, one in areas if one is not None])
+        areas += [
+            (frozenset((node,)), derive_usability(counter))
+            for node, counter in single_node_shapes.items()
+        ]
+        pooled = PooledRatios(
+            [(nodes, usability) for nodes, usability in areas if usability is not None]
+        )
         for reach in self.reaches.all:
-            if one := own.get(reach.key):
-                own[reach.key] = widest.ratios(one, frozenset(reach.nodes))
+            if usability := own.get(reach.key):
+                own[reach.key] = pooled.ratios(usability, frozenset(reach.nodes))
         return own
 
     @cached_property
     def _groups_by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
-        of = {
+        constraints_by_id = {
             id(members[0].node_constraints): members[0].node_constraints
             for members in self.movable
         }
-        found = {
+        reach_by_id = {
             number: self.reaches.reach_of(node_constraints)
-            for number, node_constraints in of.items()
+            for number, node_constraints in constraints_by_id.items()
         }
-        return [(members, found[id(members[0].node_constraints)]) for members in self.movable]
+        return [
+            (members, reach_by_id[id(members[0].node_constraints)]) for members in self.movable
+        ]
 
     @cached_property
     def buffer_rooms(self) -> tuple[RequestedRoom, ...]:
         """Return for each CapacityBuffer the number of pods to keep room for, if there is room."""
         nodes = self.node_order.nodes
-        found: dict[NodeConstraints, Offered] = {}
+        offered_by_constraints: dict[NodeConstraints, Offered] = {}
 
         def offered(node_constraints: NodeConstraints) -> Offered:
-            if node_constraints not in found:
+            if node_constraints not in offered_by_constraints:
                 members = self.reaches.members(node_constraints)
                 amounts = (nodes[number].allocatable for number in members)
-                found[node_constraints] = members, Resources.total(amounts)
-            return found[node_constraints]
+                offered_by_constraints[node_constraints] = members, Resources.total(amounts)
+            return offered_by_constraints[node_constraints]
 
         return requested_rooms(
             self._requesting_buffers,
@@ -624,27 +648,26 @@ class ClusterSnapshot:
         They request as much as the largest pod of the reach, by CPU, then memory, then other
         resources. They have its node constraints, but neither volumes nor inter-pod constraints.
         """
-        own: dict[str, list[Pod]] = {}
+        by_reach: dict[str, list[Pod]] = {}
         for members, reach in self._groups_by_reach if pods else ():
             if reach is not None:
-                own.setdefault(reach.key, []).append(members[0])
-        made = []
+                by_reach.setdefault(reach.key, []).append(members[0])
+        headroom = []
         for reach in self.reaches.all:
-            if likes := own.get(reach.key):
-                most = max(_size(one.requests) for one in likes)
-                largest = [one for one in likes if _size(one.requests) == most]
+            if distinct := by_reach.get(reach.key):
+                most = max(_size(pod.requests) for pod in distinct)
+                largest = [pod for pod in distinct if _size(pod.requests) == most]
                 node_constraints = min(
-                    (without_volumes(one.node_constraints) for one in largest), key=repr
+                    (without_volumes(pod.node_constraints) for pod in largest), key=repr
                 )
-                asked = largest[0].requests
-                one = Pod(
+                placeholder = Pod(
                     namespace="",
                     name="headroom",
-                    requests=asked,
+                    requests=largest[0].requests,
                     node_constraints=node_constraints,
                 )
-                made += [one] * pods
-        return made
+                headroom += [placeholder] * pods
+        return headroom
 
     def demand(self) -> Mapping[str, Amount]:
         """Return the requests by reach, and for WHOLE, that would have to move or are pending.
@@ -652,53 +675,52 @@ class ClusterSnapshot:
         The demand of a reach is the load of the movable pods on its nodes, plus the pending pods
         with this reach.
         """
-        found = {WHOLE: NOTHING, **{reach.key: NOTHING for reach in self.reaches.all}}
+        demand = {WHOLE: NOTHING, **{reach.key: NOTHING for reach in self.reaches.all}}
         for number in self.reaches.reached:
             load = self._loads[number]
             amount = load.used.minus(load.resident)
             for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.by_node[number])):
-                found[key] = found[key].plus(amount)
+                demand[key] = demand[key].plus(amount)
         for members, reach in self._groups_by_reach:
-            asked = members[0].requests
-            if pending := self.pod_index.pending_counts.get((asked, members[0].node_constraints)):
-                amount = Amount(pending * asked.cpu_millis, pending * asked.memory_bytes)
+            requests = members[0].requests
+            group = requests, members[0].node_constraints
+            if pending := self.pod_index.pending_counts.get(group):
+                amount = Amount(pending * requests.cpu_millis, pending * requests.memory_bytes)
                 for key in (WHOLE, reach.key) if reach else (WHOLE,):
-                    found[key] = found[key].plus(amount)
-        return found
+                    demand[key] = demand[key].plus(amount)
+        return demand
 
 
-def _size(asked: Resources) -> tuple[object, ...]:
+def _size(requests: Resources) -> tuple[object, ...]:
     return (
-        asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes, asked.pods, asked.extended
-    )  # fmt: skip
+        requests.cpu_millis,
+        requests.memory_bytes,
+        requests.ephemeral_bytes,
+        requests.pods,
+        requests.extended,
+    )
 
 
-def _first(members: Sequence[Pod]) -> tuple[str, str]:
+def _first_key(members: Sequence[Pod]) -> tuple[str, str]:
     return members[0].namespace, members[0].name
 
 
-def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
-    """Yield the names of the nodes that accept no pods.
-
-    *unread*: nodes with pods that could not be decoded, so that their free capacity is unknown.
-    """
-    for node in cluster.nodes:
-        if why_unready(node) or _stays_closed(node, unread):
-            yield node.name
-
-
-def _stays_closed(node: Node, unread: Container[str]) -> bool:
+def _is_closed_when_ready(node: Node, with_unreadable_pods: Container[str]) -> bool:
     """Report whether the node accepts no pods even once it is Ready."""
-    odd = node.unreadable or node.virtual or node.suspended or node.name in unread
-    return bool(odd or node.unschedulable)
+    return bool(
+        node.unreadable
+        or node.virtual
+        or node.suspended
+        or node.name in with_unreadable_pods
+        or node.unschedulable
+    )
 
 
-def _strictest(found: Collection[Thresholds]) -> Share:
-    """Return the smallest threshold for each resource."""
-    return Share(min(one.cpu for one in found), min(one.memory for one in found))
+def _strictest(thresholds: Collection[Thresholds]) -> Share:
+    return Share(min(each.cpu for each in thresholds), min(each.memory for each in thresholds))
 
 
-def _at_most(requests: Resources, offered: Resources) -> Mapping[str, int]:
-    """Return the requests of devices, limited to those that are offered."""
-    there = offered.devices
-    return {name: min(units, there.get(name, 0)) for name, units in requests.devices.items()}
+def _device_requests(requests: Resources, allocatable: Resources) -> Mapping[str, int]:
+    """Return the requests of devices by name, limited to the allocatable devices."""
+    existing = allocatable.devices
+    return {name: min(units, existing.get(name, 0)) for name, units in requests.devices.items()}

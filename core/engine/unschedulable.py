@@ -49,21 +49,22 @@ def is_unschedulable(pod: Pod) -> bool:
     return pod.node is None and refused and not (pod.terminating or pod.expendable)
 
 
-def by_namespace_in_turns(found: Iterable[Named_]) -> list[Named_]:
-    """Return the items sorted so that namespaces take turns."""
-    return round_robin(sorted(found, key=lambda one: one.key), lambda one: one.namespace)
+def by_namespace_in_turns(objects: Iterable[Named_]) -> list[Named_]:
+    """Return the objects sorted by name, but so that namespaces take turns."""
+    return round_robin(sorted(objects, key=lambda item: item.key), lambda item: item.namespace)
 
 
-def round_robin(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[Any_]:
-    """Return the items so that owners take turns; *whose*: returns the owner of an item."""
-    had: Counter[str] = Counter()
+def round_robin(ordered: Iterable[Any_], owner_of: Callable[[Any_], str]) -> list[Any_]:
+    """Return the items, the first of each owner first, then the second of each, and so on."""
+    counts: Counter[str] = Counter()
     turns: list[list[Any_]] = []
-    for one in ordered:
-        turn = had[whose(one)]
-        had[whose(one)] += 1
+    for item in ordered:
+        owner = owner_of(item)
+        turn = counts[owner]
+        counts[owner] += 1
         if turn == len(turns):
             turns.append([])
-        turns[turn].append(one)
+        turns[turn].append(item)
     return list(chain.from_iterable(turns))
 
 
@@ -102,8 +103,8 @@ class EmptyNodes:
             node.allocatable - Resources.total(resident.get(node.name, ())) for node in nodes
         ]
         self._classes = NodeClasses(nodes, {pod.node_constraints for pod in pods})
-        self._judged: dict[tuple[NodeConstraints, Resources], bool] = {}
-        self._impossible = 0
+        self._checked: dict[tuple[NodeConstraints, Resources], bool] = {}
+        self._unplaceable_count = 0
 
     def can_hold(self, pod: Pod) -> bool | None:
         """Report whether some node would admit the pod; None: not checked (IMPOSSIBLE_MAX).
@@ -111,12 +112,12 @@ class EmptyNodes:
         Pods with equal requests and constraints are checked once.
         """
         alike = pod.node_constraints, pod.requests
-        if alike not in self._judged and self._impossible < IMPOSSIBLE_MAX:
+        if alike not in self._checked and self._unplaceable_count < IMPOSSIBLE_MAX:
             allowed = self._classes.allowing(pod.node_constraints)
-            found = any(pod.requests.fits_in(self._free[number]) for number in allowed)
-            self._judged[alike] = found
-            self._impossible += not found
-        return self._judged.get(alike)
+            holds = any(pod.requests.fits_in(self._free[number]) for number in allowed)
+            self._checked[alike] = holds
+            self._unplaceable_count += not holds
+        return self._checked.get(alike)
 
 
 def feasible_unschedulable(
@@ -131,24 +132,24 @@ def feasible_unschedulable(
     """
     if unschedulable is None:
         unschedulable = filter(is_unschedulable, cluster.pods)
-    waiting = [pod for pod in unschedulable if pod.estimable]
-    if waiting:
-        empty_nodes = EmptyNodes(cluster, waiting, taint_key)
-        yield from (pod for pod in by_namespace_in_turns(waiting) if empty_nodes.can_hold(pod))
+    estimable = [pod for pod in unschedulable if pod.estimable]
+    if estimable:
+        empty_nodes = EmptyNodes(cluster, estimable, taint_key)
+        yield from (pod for pod in by_namespace_in_turns(estimable) if empty_nodes.can_hold(pod))
 
 
 def never_schedulable(
-    cluster: Cluster, waiting: Iterable[Pod], taint_key: str
+    cluster: Cluster, pending: Iterable[Pod], taint_key: str
 ) -> Iterator[tuple[Pod, bool]]:
-    """Yield pods that no node could hold even if all were Ready, each with whether it was checked.
+    """Yield the *pending* pods that no node could hold even if all nodes were Ready.
 
-    Pods beyond IMPOSSIBLE_MAX are yielded as not checked.
+    Each pod comes with whether it was checked: pods beyond IMPOSSIBLE_MAX are not.
     """
-    found = by_namespace_in_turns(waiting)
-    if found:
-        empty_nodes = EmptyNodes(cluster, found, taint_key, ignore_cordons=True)
-        rooms = ((pod, empty_nodes.can_hold(pod)) for pod in found)
-        yield from ((pod, holds is not None) for pod, holds in rooms if not holds)
+    pods = by_namespace_in_turns(pending)
+    if pods:
+        empty_nodes = EmptyNodes(cluster, pods, taint_key, ignore_cordons=True)
+        checked = ((pod, empty_nodes.can_hold(pod)) for pod in pods)
+        yield from ((pod, holds is not None) for pod, holds in checked if not holds)
 
 
 def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool:
@@ -158,16 +159,24 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     if a NoSchedule mark may be what blocks it.
     """
     marks = existing_marks(cluster.nodes, taint_key)
-    hard = [n for n in cluster.nodes if n.name in marks and marks[n.name].mark is Mark.NO_SCHEDULE]
-    known = EmptyNodes(cluster, [pod for pod in turned if pod.evaluable], taint_key)
+    no_schedule_nodes = tuple(
+        node
+        for node in cluster.nodes
+        if node.name in marks and marks[node.name].mark is Mark.NO_SCHEDULE
+    )
+    empty_nodes = EmptyNodes(cluster, [pod for pod in turned if pod.evaluable], taint_key)
     others = {
         pod.key: replace(pod, node_constraints=without_volumes(pod.node_constraints))
         for pod in turned
-        if hard and not pod.evaluable
+        if no_schedule_nodes and not pod.evaluable
     }
-    behind = EmptyNodes(replace(cluster, nodes=tuple(hard), pods=()), others.values(), taint_key)
+    empty_no_schedule_nodes = EmptyNodes(
+        replace(cluster, nodes=no_schedule_nodes, pods=()), others.values(), taint_key
+    )
     return any(
-        known.can_hold(pod) if pod.evaluable else bool(hard) and behind.can_hold(others[pod.key])
+        empty_nodes.can_hold(pod)
+        if pod.evaluable
+        else bool(no_schedule_nodes) and empty_no_schedule_nodes.can_hold(others[pod.key])
         for pod in by_namespace_in_turns(turned)
     )
 
@@ -207,5 +216,5 @@ def blocked_by_no_schedule(
         if not pod.evaluable or too_many:
             yield pod, f"pod {pod.key} is Pending, and Ebb cannot evaluate its constraints"
         elif now.reached(placed_at + WAIT_SECONDS):
-            found = f"although Ebb found room for it at {timestamp(placed_at)}"
-            yield pod, f"pod {pod.key} is still Pending, {found}"
+            why = f"although Ebb found room for it at {timestamp(placed_at)}"
+            yield pod, f"pod {pod.key} is still Pending, {why}"

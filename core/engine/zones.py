@@ -84,14 +84,14 @@ class Zones:
                 zone_class = ZoneClass(traits, zone, schedulable, counts)
                 self.of_node |= dict.fromkeys(nodes, zone_class)
         for number, members in enumerate(self._sets):
-            for one, count in Counter(map(self.of_node.get, members)).items():
-                if one is not None:
-                    self._counts[number, one.traits][one.zone] += count * one.schedulable
+            for member_class, count in Counter(map(self.of_node.get, members)).items():
+                if member_class is not None:
+                    counts = self._counts[number, member_class.traits]
+                    counts[member_class.zone] += count * member_class.schedulable
 
     def _by_facts(self, node_ids: Iterable[int]) -> Mapping[_NodeFacts, list[int]]:
-        """Return the ids of the nodes with a zone, grouped by their facts."""
         snapshot = self._snapshot
-        found: defaultdict[_NodeFacts, list[int]] = defaultdict(list)
+        ids: defaultdict[_NodeFacts, list[int]] = defaultdict(list)
         # To sort the taints and devices of each node takes time, and most nodes have the same.
         traits_of: dict[object, _Traits] = {}
         for node_id in node_ids:
@@ -103,15 +103,16 @@ class Zones:
                     traits_of[unsorted] = _traits(pool, node)
                 schedulable = node.name not in snapshot.unschedulable_nodes
                 reaches = snapshot.reaches.by_node[node_id]
-                found[reaches, traits_of[unsorted], zone, schedulable].append(node_id)
-        return found
+                ids[reaches, traits_of[unsorted], zone, schedulable].append(node_id)
+        return ids
 
     def count_removal(self, node_id: int) -> None:
         """Count the node as removed; its zone remains even without nodes."""
-        if one := self.of_node.get(node_id):
+        if zone_class := self.of_node.get(node_id):
             for number, members in enumerate(self._sets):
                 if node_id in members:
-                    self._counts[number, one.traits][one.zone] -= one.schedulable
+                    counts = self._counts[number, zone_class.traits]
+                    counts[zone_class.zone] -= zone_class.schedulable
 
 
 def _traits(pool: str, node: Node) -> _Traits:
@@ -129,10 +130,9 @@ class _MergedReaches:
     """
 
     def __init__(self, reaches: Reaches, numbers: Iterable[int]) -> None:
-        """Compute the sets of the *reaches* with these numbers."""
         set_of = {number: _nodes_without_location(reaches, number) for number in numbers}
         sets = {id(nodes): nodes for nodes in set_of.values()}
-        set_numbers = {one: number for number, one in enumerate(sets)}
+        set_numbers = {set_id: number for number, set_id in enumerate(sets)}
         self._set_number = {reach: set_numbers[id(nodes)] for reach, nodes in set_of.items()}
         self._order = {n: (len(nodes), reaches.all[n].key) for n, nodes in set_of.items()}
         self.sets = [frozenset(nodes) for nodes in sets.values()]
@@ -147,29 +147,32 @@ def _nodes_without_location(reaches: Reaches, number: int) -> tuple[int, ...]:
     """Return the nodes that the reach would have if its pods selected neither nodes nor zones."""
     merged: set[NodeConstraints] = set()
     for node_constraints in reaches.templates_of(number):
-        found = _without_location(node_constraints)
-        if found == node_constraints:
+        without_location = _without_location(node_constraints)
+        if without_location == node_constraints:
             return reaches.all[number].nodes
-        merged.add(found)
+        merged.add(without_location)
     return min(map(reaches.members, merged), key=lambda nodes: (len(nodes), nodes))
 
 
 def _without_location(node_constraints: NodeConstraints) -> NodeConstraints:
-    """Return the node constraints without selectors for location labels."""
     selector = tuple(
-        one for one in node_constraints.node_selector if one[0] not in LOCATION_LABELS
+        label for label in node_constraints.node_selector if label[0] not in LOCATION_LABELS
     )
     return replace(
-        node_constraints, node_selector=selector, affinity=_terms(node_constraints.affinity)
+        node_constraints,
+        node_selector=selector,
+        affinity=_terms_without_location(node_constraints.affinity),
     )
 
 
-def _terms(terms: tuple[SelectorTerm, ...] | None) -> tuple[SelectorTerm, ...] | None:
+def _terms_without_location(
+    terms: tuple[SelectorTerm, ...] | None,
+) -> tuple[SelectorTerm, ...] | None:
     """Return the terms without location labels, or None if a term selects nothing else."""
-    found = []
+    kept = []
     for term in terms or ():
-        labels = tuple(one for one in term.labels if one.key not in LOCATION_LABELS)
+        labels = tuple(label for label in term.labels if label.key not in LOCATION_LABELS)
         if not labels and (term.labels or term.fields):
             return None  # without location labels the term matches every node
-        found.append(SelectorTerm(labels))
-    return terms and tuple(found)
+        kept.append(SelectorTerm(labels))
+    return terms and tuple(kept)

@@ -10,6 +10,7 @@ from core.policies.ported.node_utilization import NodeUtilization
 from core.policies.ported.underutilized_count import UnderutilizedCount
 
 POLICIES: Final[Mapping[str, type[Policy]]] = {
-    one.name: one for one in (ClusterThreshold, ExcessNodes, UnderutilizedCount, NodeUtilization)
+    policy.name: policy
+    for policy in (ClusterThreshold, ExcessNodes, UnderutilizedCount, NodeUtilization)
 }
 """Policies by their name in the configuration."""

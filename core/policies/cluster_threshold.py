@@ -72,10 +72,16 @@ class ClusterThreshold(Policy):
     def rank(self, node: int) -> Order:
         """Return a key that sorts nodes that will be empty soon first."""
         name = self._input.nodes[node].name
-        sticky = self._input.long_lived_pods.get(name, 0)
+        long_lived = self._input.long_lived_pods.get(name, 0)
         # Surge moves empty a node at once, except for the pods that they cannot replace.
-        stays = self._input.pods_not_replaceable.get(name, 0)
-        return sticky, stays, self._input.count_to_move(node), self._input.share(node), name
+        not_replaceable = self._input.pods_not_replaceable.get(name, 0)
+        return (
+            long_lived,
+            not_replaceable,
+            self._input.count_to_move(node),
+            self._input.share(node),
+            name,
+        )
 
     def nominates(self, node: int, *, marked: bool) -> bool:
         """Check the node as in thesis 4.4; nodes that no movable pod reaches are always nominated.
@@ -109,7 +115,7 @@ class ClusterThreshold(Policy):
         return tuple(self._ledger.exceeded(trial, marked=marked))
 
     def surely_within(self, pods: int) -> bool:
-        """Check the cluster and every reach with the least usable capacity that may remain."""
+        """Check the cluster and every reach against the least usable capacity that may remain."""
         return self._ledger.surely_within(pods)
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
@@ -143,7 +149,7 @@ class _Demand(NamedTuple):
     capacity: Amount
     thresholds: Share
     base: str = ""
-    """Further words about the capacity."""
+    """Text about the capacity that follows it in messages."""
 
     def text(self, premise: str) -> str:
         """Return the message with the thresholds that would be exceeded under the premise."""

@@ -67,9 +67,9 @@ class PolicyInput:
 class Policy(Protocol):
     """A rule that nominates nodes for removal while one plan is made.
 
-    Everything else is the same for all policies: filters, packing, guards, limits and marks.
-    Marked nodes are always tried first, in the order of their marks. The argument *marked* tells a
-    policy that the node is marked, so that it may apply a weaker condition.
+    Everything else is the same for all policies: filters, packing, eligibility, limits and marks.
+    Marked nodes are always tried first, in the order of their marks. The argument *marked* says
+    whether the node is marked, so that a policy may apply a weaker condition to marked nodes.
 
     To add a policy, write a subclass in a file of its own and list it in core.policies.all.
     """
@@ -101,17 +101,20 @@ class Policy(Protocol):
         return ()
 
     def __init__(self, policy_input: PolicyInput) -> None:
-        """Read the cluster."""
+        """Store the input, and compute from it what all methods need."""
 
     def level(self, node: int) -> Order:  # noqa: ARG002 as the protocol has it
-        """Return the sort key of the node's level; levels are tried one after the other."""
+        """Return the sort key of the node's level; the levels are tried one after the other."""
         return ()
 
     def rank(self, node: int) -> Order:
         """Return the sort key of the node within its level."""
 
     def nominates(self, node: int, *, marked: bool) -> bool:
-        """Report whether the node may be tried or keeps its mark; called often, so O(1)."""
+        """Report whether an unmarked node may be tried, or a marked node may keep its mark.
+
+        A plan calls this often, so it must take constant time.
+        """
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Return every reason why the node is not nominated."""
@@ -133,7 +136,7 @@ class Policy(Protocol):
         return since + unneeded_time_seconds + 1
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
-        """Return the sums that would exceed a threshold after the node's pods have moved."""
+        """Return the sums that would exceed a threshold after the removal *trial*."""
         return ()
 
     def surely_within(self, pods: int) -> bool:  # noqa: ARG002
@@ -151,7 +154,7 @@ class Policy(Protocol):
         raise AssertionError("a policy without exceeded() has nothing to explain")
 
     def describe(self, node: int) -> str:  # noqa: ARG002
-        """Return a text about the node before any removal; empty if its sort key says all."""
+        """Return a text that describes the node before any removal; empty if there is none."""
         return ""
 
     def metrics(self) -> Iterable[PolicyMetric]:

@@ -51,7 +51,6 @@ class _BeforeValidator(ABC):
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Call `_checked` before the value is read."""
         return core_schema.no_info_before_validator_function(self._checked, handler(source))
 
     @abstractmethod
@@ -69,7 +68,6 @@ class BoundedList(_BeforeValidator):
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Add the maximum length and a title to the schema."""
         title = f"a list of at most {self.most} entries {self.entries}"
         return {**handler(core), "maxItems": self.most, "title": title}
 
@@ -92,7 +90,6 @@ class Named:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Let pydantic read the names and the sections."""
         names = handler.generate_schema(Annotated[str, self.names])
         read = core_schema.dict_schema(names, handler.generate_schema(get_args(source)[1]))
         return core_schema.no_info_before_validator_function(self._checked, read)
@@ -100,7 +97,6 @@ class Named:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the mapping in the schema."""
         (section,) = handler(core)["patternProperties"].values()
         return {
             "type": "object",
@@ -132,7 +128,6 @@ class Needs(_BeforeValidator):
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the requirement in the schema."""
         flag = {"properties": {self._flag: {"const": True}}, "required": [self._flag]}
         return {**handler(core), "if": flag, "then": {"required": [*self._fields]}}
 
@@ -152,7 +147,6 @@ class NeedsOne(_BeforeValidator):
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the requirement in the schema."""
         filled = {"minItems": 1, "minProperties": 1}
         one_of = [{"required": [name], "properties": {name: filled}} for name in self._fields]
         return {**handler(core), "anyOf": one_of}
@@ -175,7 +169,6 @@ class NeedsWith(_BeforeValidator):
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the requirement in the schema."""
         word = {"properties": {self._field: {"enum": [*self._words]}}}
         some = {"required": [self._listed], "properties": {self._listed: {"minItems": 1}}}
         none = {"properties": {self._listed: {"maxItems": 0}}}

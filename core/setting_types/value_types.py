@@ -44,14 +44,12 @@ class ValueFormat:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Let pydantic read and write with this format only."""
         writer = core_schema.plain_serializer_function_ser_schema(self.write)
         return core_schema.no_info_plain_validator_function(self.read, serialization=writer)
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the JSON Schema of the format."""
         return dict(self.schema)
 
 
@@ -71,10 +69,10 @@ def matched(
     *excluded*: pattern of the beginning of texts that are invalid. Raises: ValueError.
     """
     readable = isinstance(value, str) and len(value) <= most
-    found = re.fullmatch(pattern, str(value)) if readable else None
-    if found is None or (excluded and re.match(excluded, found[0])):
+    match = re.fullmatch(pattern, str(value)) if readable else None
+    if match is None or (excluded and re.match(excluded, match[0])):
         raise ValueError
-    return found
+    return match
 
 
 def texts(pattern: str, *, excluded: str = "", **more: object) -> dict[str, Any]:
@@ -138,7 +136,7 @@ def percent(share: Fraction) -> str:
 
 
 def eased(share: Fraction) -> Fraction:
-    """Return the default release threshold for a threshold of new marks."""
+    """Return the default release threshold: 5 percentage points above *share*, at most 100%."""
     return min(share + SLACK, Fraction(1))
 
 
@@ -151,8 +149,8 @@ SHARE: Final = ValueFormat(
 
 def whole_number(least: int, most: int) -> FieldInfo:
     """Return the format of a whole number within bounds."""
-    found: FieldInfo = Field(strict=True, ge=least, le=most)
-    return found
+    bounds: FieldInfo = Field(strict=True, ge=least, le=most)
+    return bounds
 
 
 def words(allowed: Collection[str]) -> ValueFormat:

@@ -248,31 +248,33 @@ def _old_job(asked: Config, was: Cluster) -> Made:
     return _with(replace(asked, max_job_age_seconds=30), was, [node("rare")], job)
 
 
-def _hard_daemonset(asked: Config, was: Cluster) -> Made:
+def _no_schedule_daemonset(asked: Config, was: Cluster) -> Made:
     agent = replace(pod("rare", "rare", 10, 10, daemon=True), owner_kind=DAEMON_SET)
-    soft = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
-    return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], agent)
+    marked_node = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
+    return _with(replace(asked, no_schedule_after_seconds=0), was, [marked_node], agent)
 
 
-def _hard_kueue(asked: Config, was: Cluster) -> Made:
+def _no_schedule_kueue(asked: Config, was: Cluster) -> Made:
     worker = replace(pod("rare", "rare", 10, 10), unsupported=(TOPOLOGY_FIELD,))
-    soft = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
-    return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], worker)
+    marked_node = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
+    return _with(replace(asked, no_schedule_after_seconds=0), was, [marked_node], worker)
 
 
-def _hard_daemonset_waits(asked: Config, was: Cluster) -> Made:
-    soft = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
-    asked, made = _with(replace(asked, no_schedule_after_seconds=0), was, [soft])
+def _no_schedule_daemonset_waits(asked: Config, was: Cluster) -> Made:
+    marked_node = builders.marked(node("rare"), "PreferNoSchedule", EPOCH - 1)
+    asked, made = _with(replace(asked, no_schedule_after_seconds=0), was, [marked_node])
     new = DaemonSet(namespace="d", name="rare", node_constraints=NodeConstraints())
     return asked, replace(made, daemon_sets=(new,))
 
 
-def _hard_affinity(asked: Config, was: Cluster) -> Made:
+def _no_schedule_affinity(asked: Config, was: Cluster) -> Made:
     terms = (PodAffinityTerm(select("rare"), "host"),)
     near = pod("client", "rare", 10, 10, pod_constraints=PodConstraints(near=terms))
     cache = pod("cache", "rare", 10, 10, labels={"app": "rare"})
-    soft = builders.marked(node("rare", labels={"host": "rare"}), "PreferNoSchedule", EPOCH - 1)
-    return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], near, cache)
+    marked_node = builders.marked(
+        node("rare", labels={"host": "rare"}), "PreferNoSchedule", EPOCH - 1
+    )
+    return _with(replace(asked, no_schedule_after_seconds=0), was, [marked_node], near, cache)
 
 
 RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
@@ -282,10 +284,10 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "buffer": _buffer,
     "pool-disabled": _pool_disabled,
     "old-job": _old_job,
-    "no-schedule-daemonset": _hard_daemonset,
-    "no-schedule-daemonset-waits": _hard_daemonset_waits,
-    "no-schedule-affinity": _hard_affinity,
-    "no-schedule-kueue": _hard_kueue,
+    "no-schedule-daemonset": _no_schedule_daemonset,
+    "no-schedule-daemonset-waits": _no_schedule_daemonset_waits,
+    "no-schedule-affinity": _no_schedule_affinity,
+    "no-schedule-kueue": _no_schedule_kueue,
     "pod-kueue-topology": _unsupported(TOPOLOGY_FIELD),
 }
 """By reason code: a function that creates a cluster with it. All other codes occur in random

@@ -42,7 +42,7 @@ class Excess(Reference):
         return takes and min(offered(node)) > 0 and self.open(node, self.standing()[node.name])
 
     def counted(self) -> list[Node]:
-        """Return the nodes that count now; marks that must be released do not matter."""
+        """Return the nodes that count now; marks that must be removed do not matter."""
         return [node for node in self.cluster.nodes if self.counts_in(node)]
 
     def excess(self, node: Node, nodes: Iterable[Node]) -> Fraction:

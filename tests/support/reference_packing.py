@@ -133,7 +133,7 @@ class Packing(State):
         A marked node is tried again without the headroom, which is then placed again.
         """
         moves = self.try_remove(node)
-        if moves is not None or not is_marked(node) or self.mutant == "headroom releases marks":
+        if moves is not None or not is_marked(node) or self.mutant == "headroom removes marks":
             return moves
         before = self.at
         self.at = {key: name for key, name in before.items() if key not in self.kept_free}

@@ -18,8 +18,8 @@ from core.model.resources import Resources
 from tests.support.reference_fit import starts
 from tests.support.reference_packing import Packing, like
 from tests.support.reference_rules import (
-    GUARD_OURS,
     MARK,
+    PROTECTION,
     guarded,
     holds_pods,
     is_in,
@@ -235,16 +235,16 @@ def whose(pod: Pod) -> tuple[str, ...]:
 
 
 def protected(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
-    """Return the protected empty nodes: needed now, or needed again after a recent release."""
+    """Return the protected empty nodes: needed now, or needed again a short time ago."""
     if not config.budgets.reserve.lookback_seconds:
         return set()
     back: dict[str, tuple[int, int]] = {}
-    """How often a node was needed after its release to the autoscaler, and when last."""
+    """How often a node was needed after its scale-down was allowed, and when last."""
     empties: list[Node] = []
     found: set[str] = set()
     for many, (now, cluster) in enumerate(snapshots, 1):
         empties = in_order(Packing(cluster, config, clock=now), mutant)
-        mine = {n.name for n in empties if is_marked(n) and GUARD_OURS not in n.annotations}
+        mine = {n.name for n in empties if is_marked(n) and PROTECTION not in n.annotations}
         if many < len(snapshots) and not mine and not back:
             continue
         new = observed_briefly(snapshots[:many], config)
@@ -443,7 +443,7 @@ def turn(node: Node, packing: Packing, mutant: str = "") -> int:
             or may_drift(node, cluster, packing.clock)
         )
         return NOBODYS if nobody and mutant != "scale-down protection is ignored" else 0
-    return 2 - (GUARD_OURS in node.annotations)
+    return 2 - (PROTECTION in node.annotations)
 
 
 def may_drift(node: Node, cluster: Cluster, now: int | None) -> bool:

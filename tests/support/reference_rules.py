@@ -24,7 +24,7 @@ MARK = "kube-ebb.node-restriction.kubernetes.io/mark"
 DETAILS = "kube-ebb.io/mark"
 KEEP, KARPENTER_KEEP = "kube-ebb.io/keep", "karpenter.sh/do-not-disrupt"
 KARPENTER = "karpenter.sh/nodepool"
-GUARD, GUARD_OURS = (
+SCALE_DOWN_DISABLED, PROTECTION = (
     "cluster-autoscaler.kubernetes.io/scale-down-disabled",
     "kube-ebb.io/protection",
 )
@@ -75,10 +75,14 @@ def untainted(node: Node, taint_key: str) -> bool:
 def guarded(node: Node) -> bool:
     """Return whether annotations or the state of the node make it unremovable."""
     annotations = node.annotations
-    said = annotations.get(GUARD_OURS)
-    at = KARPENTER_KEEP if said and said.split(" ", 1)[1:] == [KARPENTER_KEEP] else GUARD
+    said = annotations.get(PROTECTION)
+    at = (
+        KARPENTER_KEEP
+        if said and said.split(" ", 1)[1:] == [KARPENTER_KEEP]
+        else SCALE_DOWN_DISABLED
+    )
     ours = at if said is not None and annotations.get(at) == "true" else None
-    any_word = {GUARD} | ({KARPENTER_KEEP} if KARPENTER in node.labels else set())
+    any_word = {SCALE_DOWN_DISABLED} | ({KARPENTER_KEEP} if KARPENTER in node.labels else set())
     return (
         node.virtual
         or leaving(node)

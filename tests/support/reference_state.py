@@ -294,7 +294,7 @@ class State:
 
     def reserve(self, members: Members | None, *, marked: bool) -> Pair:
         """Return the excess of the peak over current requests; for marked nodes it is 0."""
-        if marked and self.mutant != "the peak releases marks":
+        if marked and self.mutant != "the peak removes marks":
             return NONE
         if self.rate_limits is None or self.mutant == "no peak":
             return NONE

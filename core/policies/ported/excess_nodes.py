@@ -109,10 +109,9 @@ class ExcessNodes(Policy):
         """Rank of the first node, in the order of removal, for which the excess is too small."""
 
     def _counts(self, node: int) -> bool:
-        """Report whether the node is counted as long as it is not removed."""
         cpu, memory = self._ledger.capacity(node)
-        taken = others_taint(self._input.nodes[node]) is None
-        return taken and cpu > 0 and memory > 0 and self._ledger.is_schedulable(node)
+        untainted = others_taint(self._input.nodes[node]) is None
+        return untainted and cpu > 0 and memory > 0 and self._ledger.is_schedulable(node)
 
     def rank(self, node: int) -> Order:
         """Return the node's current score, then its name."""
@@ -125,7 +124,7 @@ class ExcessNodes(Policy):
             weights, whole = self._settings.weights, self._ledger.capacity(node)
             parts = zip((weights.cpu, weights.memory), used, whole, strict=True)
             share = sum(
-                (one * Fraction(part, of) for one, part, of in parts if of > 0), Fraction()
+                (weight * Fraction(part, of) for weight, part, of in parts if of > 0), Fraction()
             )
             known = self._scores[node] = used, int(share * SCORE_SCALE)
         return known[1]
@@ -162,9 +161,6 @@ class ExcessNodes(Policy):
             if not self._ledger.is_removed(node)
         )
         self._first_without_excess = min(failing, default=None)
-
-    def _remaining(self) -> Iterable[int]:
-        return (node for node in self._counted if not self._ledger.is_removed(node))
 
     def _free_of(self, node: int) -> Amount:
         return self._ledger.capacity(node).minus(self._ledger.used(node))
@@ -211,9 +207,13 @@ class ExcessNodes(Policy):
 
     def metrics(self) -> Iterable[PolicyMetric]:
         """Return the excess of the unmarked nodes, in nodes like the next one to be removed."""
-        nodes = [node for node in self._remaining() if node not in self._input.marked]
-        if going := [node for node in nodes if not self._input.is_blocked(node)]:
-            first = min(going, key=self.rank)
+        nodes = [
+            node
+            for node in self._counted
+            if not self._ledger.is_removed(node) and node not in self._input.marked
+        ]
+        if removable := [node for node in nodes if not self._input.is_blocked(node)]:
+            first = min(removable, key=self.rank)
             free = reduce(Amount.plus, map(self._free_of, nodes), NOTHING)
             yield PolicyMetric(_GAUGE.name, (), _worth(free, self._ledger.capacity(first)))
 

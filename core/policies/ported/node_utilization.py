@@ -119,7 +119,7 @@ class NodeUtilization(Policy):
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Return the resources over the limit, and the pods that prevent the node's removal."""
-        found, limit = [], self._limits[marked]
+        blockers, limit = [], self._limits[marked]
         used, whole = self._ledger.used(node), self._ledger.capacity(node)
         over = [
             f"{name} at {beside(part, total, limit)}" if total > 0 else f"{name} without capacity"
@@ -128,9 +128,11 @@ class NodeUtilization(Policy):
         ]
         if over:
             message = f"{' and '.join(over)}, not under {limit_text(limit)}"
-            found.append(Blocker(UTILIZED, message))
-        found += (Blocker(KEEPING_POD, one.message, one.pod) for one in self._keeping_pods(node))
-        return found
+            blockers.append(Blocker(UTILIZED, message))
+        blockers += (
+            Blocker(KEEPING_POD, pod.message, pod.pod) for pod in self._keeping_pods(node)
+        )
+        return blockers
 
     def describe(self, node: int) -> str:
         """Return the requests on the node, and the number of pods that would move."""
@@ -139,25 +141,25 @@ class NodeUtilization(Policy):
         return f"{message} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
 
     def _keeping_pods(self, node: int) -> tuple[Blocker, ...]:
-        found = self._keeping_pods_known.get(node)
-        if found is None:
+        blockers = self._keeping_pods_known.get(node)
+        if blockers is None:
             pods = (pod for pod in self._input.pods_on(node) if not surely_short_lived(pod))
-            verdicts = (keeps(pod, self._keeping) for pod in pods)
-            found = self._keeping_pods_known[node] = tuple(
-                one for one in verdicts if one is not None
+            answers = (keeps(pod, self._keeping) for pod in pods)
+            blockers = self._keeping_pods_known[node] = tuple(
+                answer for answer in answers if answer is not None
             )
-        return found
+        return blockers
 
 
 def keeps(pod: Pod, keeping: Collection[Reason]) -> Blocker | None:
     """Return the reason in *keeping* for which the pod prevents its node's removal, or None."""
     # The rules are in Cluster Autoscaler's order. The first one that applies decides.
-    for _, found in findings(pod):
-        if found.reason is SAFE:
+    for _, finding in findings(pod):
+        if finding.reason is SAFE:
             return None
-        critical_alone = found.reason is SYSTEM and pod.namespace != SYSTEM_NAMESPACE
-        if found.reason in keeping and not critical_alone:
-            return found
+        critical_alone = finding.reason is SYSTEM and pod.namespace != SYSTEM_NAMESPACE
+        if finding.reason in keeping and not critical_alone:
+            return finding
     return None
 
 

@@ -88,10 +88,10 @@ class CountedPools:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """A pool of the settings with the ids of its nodes except virtual nodes."""
+    """A pool of the settings, with the ids of its nodes; virtual nodes are not listed."""
 
     name: str
-    asked: CountedPool
+    settings: CountedPool
     nodes: list[int] = field(default_factory=list)
     under: set[int] = field(default_factory=set)
     """Unmarked schedulable nodes under the limit."""
@@ -99,7 +99,7 @@ class _Pool:
     @property
     def limit(self) -> Fraction:
         """Return the limit, or 0 if there is none, so that no node is under it."""
-        return self.asked.limit or Fraction(0)
+        return self.settings.limit or Fraction(0)
 
 
 class UnderutilizedCount(Policy):
@@ -154,7 +154,9 @@ class UnderutilizedCount(Policy):
         ]
         settings: CountedPools = policy_input.settings
         self._label = settings.pool_label
-        self._pools = {name: _Pool(name, one) for name, one in sorted(settings.pools.items())}
+        self._pools = {
+            name: _Pool(name, of_pool) for name, of_pool in sorted(settings.pools.items())
+        }
         self._pool_of: list[_Pool | None] = []
         self._changes_seen = len(policy_input.ledger.changed)
         for number, node in enumerate(policy_input.nodes):
@@ -181,10 +183,10 @@ class UnderutilizedCount(Policy):
         Exactly at the limit, return *was*. Without an enabled pool, return False.
         """
         pool = self._pool_of[node]
-        if pool is None or not pool.asked.enabled:
+        if pool is None or not pool.settings.enabled:
             return False
-        against = self._compare(pool, node, self._requests_at_start[node])
-        return against < 0 or (was and against == 0)
+        comparison = self._compare(pool, node, self._requests_at_start[node])
+        return comparison < 0 or (was and comparison == 0)
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
@@ -197,17 +199,17 @@ class UnderutilizedCount(Policy):
         A marked node is checked with its current pods, an unmarked one after the planned moves.
         """
         pool = self._pool_of[node]
-        if pool is None or not pool.asked.enabled:
+        if pool is None or not pool.settings.enabled:
             return False
         if marked:
             return self._compare(pool, node, self._requests_at_start[node]) <= 0
-        required = pool.asked.required
+        required = pool.settings.required
         enough = required is not None and self._count_under(pool) >= required
         return enough and self._stays_listed(pool, node)
 
     def _stays_listed(self, pool: _Pool, node: int) -> bool:
-        against = self._compare(pool, node, self._ledger.requested(node))
-        return against < 0 or (against == 0 and self._is_listed(node))
+        comparison = self._compare(pool, node, self._ledger.requested(node))
+        return comparison < 0 or (comparison == 0 and self._is_listed(node))
 
     def _is_listed(self, node: int) -> bool:
         known = self._input.candidates
@@ -245,7 +247,7 @@ class UnderutilizedCount(Policy):
             return (
                 Blocker(POOL_NOT_CONFIGURED, f"its pool {name!r} ({label}) is not configured"),
             )
-        if not pool.asked.enabled:
+        if not pool.settings.enabled:
             return (Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled"),)
         limit = value_types.percent(pool.limit)
         used = self._requests_at_start[node] if marked else self._ledger.requested(node)
@@ -256,7 +258,7 @@ class UnderutilizedCount(Policy):
         message = (
             f"{self._count_under(pool)} unmarked nodes of pool {pool.name!r} are under {limit}"
         )
-        return (Blocker(TOO_FEW_UNDER_LIMIT, f"{message}, required are {pool.asked.required}"),)
+        return (Blocker(TOO_FEW_UNDER_LIMIT, f"{message}, required are {pool.settings.required}"),)
 
     def _describe_use(self, node: int, used: Amount) -> str:
         whole = self._ledger.capacity(node).cpu_millis

@@ -422,7 +422,7 @@ class TestReserve:
         assert found.plan.reserve == ()
 
     def test_buffer_reserves_no_second_node_when_one_is_kept(self) -> None:
-        """A full node and two empty ones: one empty node is removable, up to its release."""
+        """A full node and two empty ones: one empty node is removable, and may be removed."""
         full = pod("full", "n0", 4000, 100)
         there = cluster(buffer(1, 3000), nodes=NODES[:3], pods=(full,))
         (name,) = removed_nodes(reconcile.plan(there, config("1")))

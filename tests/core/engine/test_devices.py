@@ -73,6 +73,6 @@ def test_tainted_node_is_kept_for_pod_with_unknown_devices() -> None:
 
 
 def test_pass_starts_at_once_when_pod_waits_for_no_schedule_mark() -> None:
-    hard = marked(node("gpu", labels={"green": "true"}), Mark.NO_SCHEDULE, 1)
-    cluster = build_cluster((hard, node("b")), (requesting(None, (GPU, 1)),))
+    no_schedule_node = marked(node("gpu", labels={"green": "true"}), Mark.NO_SCHEDULE, 1)
+    cluster = build_cluster((no_schedule_node, node("b")), (requesting(None, (GPU, 1)),))
     assert cannot_wait(cluster, cluster.pods, TAINT_KEY)

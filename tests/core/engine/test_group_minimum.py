@@ -95,7 +95,7 @@ def test_marked_nodes_count_as_gone(rate_limits: RateLimits | None) -> None:
     assert len([one for one in found if one.startswith("a")]) == 3
 
 
-def test_newest_marks_below_group_minimum_are_released_first() -> None:
+def test_newest_marks_below_group_minimum_are_removed_first() -> None:
     nodes = [marked(one, Mark.PREFER_NO_SCHEDULE, 1 + n) for n, one in enumerate(group("a", 3))]
     found = gone(plan(there([*nodes, KEEPER], a=2)))
     assert [one for one in found if one.startswith("a")] == ["a0"]
@@ -121,8 +121,8 @@ def test_not_scalable_node_gets_no_scale_down_protection() -> None:
         node_pools=pools,
     )
     for scope in (Scope.ALL, Scope.EMPTY):
-        guard = replace(PLAIN.scale_down_protection, scope=scope)
-        asked = replace(PLAIN, scale_down_protection=guard)
+        protection = replace(PLAIN.scale_down_protection, scope=scope)
+        asked = replace(PLAIN, scale_down_protection=protection)
         found = protected_unmarked(ClusterSnapshot(cluster, asked), (), paced())
         assert "s1" not in found
         assert ("d1" in found) is (scope is Scope.ALL)

@@ -316,7 +316,7 @@ def test_min_nodes_ignores_unschedulable_nodes_for_new_marks(
 
 
 @pytest.mark.parametrize("least", [{"min_nodes": 3}, {"min_untainted_nodes": 3}])
-def test_mark_is_not_released_when_another_node_is_not_ready(
+def test_mark_is_not_removed_when_another_node_is_not_ready(
     least: dict[str, int],
 ) -> None:
     """Minimums count all existing nodes for marked nodes, so the mark does not flap."""
@@ -538,8 +538,10 @@ def backed_off(one: Node, since: int) -> Node:
         pytest.param(
             marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW + 99), 600, id="mark of the future"
         ),
-        pytest.param(backed_off(SIX.nodes[0], NOW - 500), 100, id="failed drain"),
-        pytest.param(backed_off(SIX.nodes[0], NOW + 9**9), 600, id="failed drain of the future"),
+        pytest.param(backed_off(SIX.nodes[0], NOW - 500), 100, id="failed eviction"),
+        pytest.param(
+            backed_off(SIX.nodes[0], NOW + 9**9), 600, id="failed eviction of the future"
+        ),
     ],
 )
 def test_new_leader_reads_mark_interval_from_nodes(first: Node, left: int) -> None:
@@ -607,8 +609,8 @@ def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
 )
 def test_pending_pod_stops_marking_for_delay(waits: Pod, seconds: int) -> None:
     settings = config(cooldown=COOL)
-    hard = [marked(one, Mark.NO_SCHEDULE, 1) for one in SIX.nodes]
-    cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
+    no_schedule_nodes = [marked(one, Mark.NO_SCHEDULE, 1) for one in SIX.nodes]
+    cluster = Cluster.of(no_schedule_nodes, [replace(waits, unschedulable=waits.node is None)])
     seen = reconcile.reconcile(cluster, settings, LeaderState(), NOW)
     seen = reconcile.reconcile(cluster, settings, seen.state, NOW + 299)
     assert seen.rate_limits.pending_until == (NOW + 300 if seconds else None)
@@ -809,7 +811,7 @@ def test_backoff_is_read_from_node_annotation() -> None:
 
 @pytest.mark.parametrize(
     ("written", "why"),
-    [("1 2000", "it did not empty in time"), ("1 2000 bare", "its drain failed (bare)")],
+    [("1 2000", "it did not empty in time"), ("1 2000 bare", "its eviction failed (bare)")],
 )
 def test_backoff_message_gives_reason(written: str, why: str) -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: written})
@@ -863,8 +865,8 @@ def test_backoff_doubles_up_to_maximum() -> None:
     assert [backoff.seconds(times) for times in (1, 2, 3, 4, 1000)] == [10, 20, 40, 60, 60]
 
 
-def test_no_schedule_marks_are_released_for_pending_pods() -> None:
-    """Only as many nodes are released as the pods need; the others remain marked."""
+def test_no_schedule_marks_are_removed_for_pending_pods() -> None:
+    """Only as many nodes are unmarked as the pods need; the others remain marked."""
     nodes = [marked(one, Mark.NO_SCHEDULE, number) for number, one in enumerate(empty_nodes(4))]
     pods = [pod(f"w{number}", None, 3000, 100) for number in range(2)]
     plan = reconcile.plan(Cluster.of(nodes, pods), config())

@@ -153,7 +153,7 @@ def near(key: str, *, of: str = "cache", **changes: Any) -> Pod:
 
 CACHE = pod("cache", "n0", 10, 10, labels={"app": "cache"})
 ITSELF: dict[str, Any] = {"labels": {"app": "cache"}, "node": "n0"}
-HARD_0 = {"n0": [NO_SCHEDULE_AFFINITY], "n2": []}
+BLOCKED_0 = {"n0": [NO_SCHEDULE_AFFINITY], "n2": []}
 PREFER_NO_SCHEDULE: dict[str, list[Reason]] = {"n0": [], "n2": []}
 WEB = pod("web", "n1", 10, 10, labels={"app": "web"})
 ON_0 = VolumeTopology(affinity=(SelectorTerm((Requirement("host", "In", ("0",)),)),))
@@ -164,8 +164,8 @@ HERE_ALONE = NodeConstraints(volumes=(ON_0,))
     ("pods", "against"),
     [
         ([near("host")], PREFER_NO_SCHEDULE),  # no node satisfies it, marked or not
-        ([near("host"), CACHE], HARD_0),
-        ([near("host", node=None), CACHE], HARD_0),
+        ([near("host"), CACHE], BLOCKED_0),
+        ([near("host", node=None), CACHE], BLOCKED_0),
         ([near("host", daemon=True), CACHE], PREFER_NO_SCHEDULE),
         ([near("host"), CACHE, replace(CACHE, name="other", node="n1")], PREFER_NO_SCHEDULE),
         ([near("zone"), CACHE], PREFER_NO_SCHEDULE),  # n1 is in the same zone
@@ -173,7 +173,7 @@ HERE_ALONE = NodeConstraints(volumes=(ON_0,))
         ([near("rack"), CACHE], PREFER_NO_SCHEDULE),
         ([near("host", node_constraints=GREEN), CACHE], PREFER_NO_SCHEDULE),  # no node admits it
         # Another pod of a group with affinity to itself must run where the first one runs.
-        ([near("host", **ITSELF)], HARD_0),
+        ([near("host", **ITSELF)], BLOCKED_0),
         ([near("host", **ITSELF | {"node": "n1"})], PREFER_NO_SCHEDULE),
         ([near("host", **ITSELF | {"node": None})], PREFER_NO_SCHEDULE),
     ],
@@ -195,13 +195,13 @@ ITS_RACK = replace(RACK, labels={"app": "cache"})
     ("pods", "more", "against"),
     [
         # Each kind of pods counts.
-        ([CLIENT, WITHOUT, CACHE], {}, HARD_0),
-        ([CLIENT, replace(CLIENT, node_constraints=GREEN), CACHE], {}, HARD_0),
-        ([near("host", of="web"), CLIENT, CACHE, WEB], {}, HARD_0),
+        ([CLIENT, WITHOUT, CACHE], {}, BLOCKED_0),
+        ([CLIENT, replace(CLIENT, node_constraints=GREEN), CACHE], {}, BLOCKED_0),
+        ([near("host", of="web"), CLIENT, CACHE, WEB], {}, BLOCKED_0),
         # The first pod of a group may run on any node that has the key.
         ([RACK], {"n0": {"rack": "a"}}, PREFER_NO_SCHEDULE),
-        ([ITS_RACK, replace(ITS_RACK, labels={"app": "x"})], {"n0": {"rack": "a"}}, HARD_0),
-        ([RACK, ITS_RACK], {"n0": {"rack": "a"}}, HARD_0),
+        ([ITS_RACK, replace(ITS_RACK, labels={"app": "x"})], {"n0": {"rack": "a"}}, BLOCKED_0),
+        ([RACK, ITS_RACK], {"n0": {"rack": "a"}}, BLOCKED_0),
         # A volume is no reason: another pod like it has another volume.
         (
             [near("host", node_constraints=HERE_ALONE), CACHE, replace(CACHE, node="n1")],
@@ -233,7 +233,7 @@ def test_blocker_names_pod_with_affinity() -> None:
 
 
 @pytest.mark.parametrize(("kinds", "against"), [(SHAPES_MAX, 0), (SHAPES_MAX + 1, 2)])
-def test_all_marks_remain_soft_when_there_are_too_many_affinity_shapes(
+def test_all_marks_remain_prefer_no_schedule_when_there_are_too_many_affinity_shapes(
     kinds: int, against: int
 ) -> None:
     pods = [near("host", of=f"cache-{n}", name=f"client-{n}") for n in range(kinds)]
@@ -318,7 +318,7 @@ def test_each_spread_pod_shape_blocks_its_domains(pods: list[Pod], *, turned: bo
     }
 
 
-def test_all_marks_remain_soft_when_there_are_too_many_spread_shapes() -> None:
+def test_all_marks_remain_prefer_no_schedule_when_there_are_too_many_spread_shapes() -> None:
     def pods(many: int) -> list[Pod]:
         all_constraints = [NodeConstraints(node_selector=(("no", str(n)),)) for n in range(many)]
         return [
@@ -362,7 +362,7 @@ def test_no_schedule_needs_configuration_and_age(after: int | None, age: int, ma
 
 
 def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
-    """Otherwise a pod of a leaving node would use the room, and the mark would remain hard."""
+    """Otherwise a pod of a leaving node uses the room, and the mark remains NoSchedule."""
     only = NodeConstraints(node_selector=(("only", "m"),))
     going = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
     found = Cluster.of(
@@ -469,7 +469,7 @@ def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
     }
 
 
-def test_remaining_marks_remain_soft_when_there_are_too_many_pod_sizes() -> None:
+def test_remaining_marks_remain_prefer_no_schedule_when_there_are_too_many_pod_sizes() -> None:
     """Each pod requests more memory than one node has, and more CPU than the other."""
     nodes = [node("a", 10_000, 10), node("b", 10, 10_000)]
     nodes = [
@@ -495,7 +495,7 @@ def test_largest_pod_of_each_resource_is_checked() -> None:
     }
 
 
-def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> None:
+def test_all_marks_remain_prefer_no_schedule_when_there_are_too_many_node_constraints() -> None:
     pods = [
         ranked(
             f"p{n}", 1, node_constraints=NodeConstraints(node_selector=(("k", str(n)),)), node=None
@@ -517,13 +517,15 @@ def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> Non
         (Pod(namespace="d", name="p", unreadable="spec: bad"), ["green", "small"]),
     ],
 )
-def test_stuck_pod_softens_marks_that_may_block_it(waits: Pod, against: list[str]) -> None:
+def test_stuck_pod_blocks_no_schedule_marks_that_may_block_it(
+    waits: Pod, against: list[str]
+) -> None:
     found = blockers_by_node(ClusterSnapshot(small(waits), Config()), [(waits, "it waits")])
     reported = {name: [(one.code, one.pod) for one in why] for name, why in found.items() if why}
     assert reported == {name: [("no-schedule-waiting", "d/p")] for name in against}
 
 
-def test_all_marks_remain_soft_when_there_are_too_many_stuck_pods() -> None:
+def test_all_marks_remain_prefer_no_schedule_when_there_are_too_many_stuck_pods() -> None:
     stuck = [(pod(f"p{n}", None, 5000 + n, 100), "it waits") for n in range(SHAPES_MAX + 1)]
     assert all(blockers_by_node(ClusterSnapshot(small(), Config()), stuck).values())
     assert not any(blockers_by_node(ClusterSnapshot(small(), Config()), stuck[1:]).values())

@@ -58,7 +58,7 @@ def removed_nodes(found: ReconcileResult) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_mark_is_not_released_when_last_pod_of_another_pool_ends(count: int) -> None:
+def test_mark_is_not_removed_when_last_pod_of_another_pool_ends(count: int) -> None:
     """The requests of those pods are no load on the remaining nodes."""
     found = run_passes((0, ci(count, *busy(count))), (10, ci(count)))
     assert found.rate_limits.peak_excess[""] == Amount(3000 * count, 3000 * 10**6 * count)

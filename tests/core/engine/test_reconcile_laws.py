@@ -93,7 +93,7 @@ def test_every_reason_occurs_in_histories_and_ends_when_announced() -> None:
 
 @pytest.mark.law(seeds_max=1000, seeds_min=25)
 def test_nothing_begins_in_histories_while_it_is_refused(seeds: range) -> None:
-    """Marks are still released, and protection and repairs continue."""
+    """Marks are still removed, and protection and repairs continue."""
     refused: Counter[str] = Counter()
     for seed in seeds[: max(25, len(seeds) // 2)]:
         settings, steps = histories.history(seed)
@@ -399,7 +399,7 @@ def test_ended_reason_blocks_no_schedule_for_pause() -> None:
     assert not last.no_schedule_blockers["n0"]
 
 
-def blocked_soft_marks(one: ReconcileResult) -> set[str]:
+def blocked_prefer_no_schedule_marks(one: ReconcileResult) -> set[str]:
     marks = {
         name for name, found in one.snapshot.marks.items() if found.mark is Mark.PREFER_NO_SCHEDULE
     }
@@ -412,7 +412,7 @@ def counts_waiting_time(why: Blocker) -> bool:
 
 
 @pytest.mark.law(seeds_max=1000)
-def test_new_leader_keeps_marks_soft_that_previous_leader_kept(seeds: range) -> None:
+def test_new_leader_keeps_marks_prefer_no_schedule_as_previous_leader(seeds: range) -> None:
     """Both observe the same cluster; the reserve is off, as a new leader restarts it.
 
     A new leader also counts anew for how long a pod is Pending although there is room for it.
@@ -430,14 +430,16 @@ def test_new_leader_keeps_marks_soft_that_previous_leader_kept(seeds: range) -> 
             if look >= LOOKS // 3:
                 memory = new.state if new else LeaderState()
                 new = reconcile(cluster, settings, memory, now, last=new)
-                missing = blocked_soft_marks(old) - blocked_soft_marks(new)
+                missing = blocked_prefer_no_schedule_marks(old) - blocked_prefer_no_schedule_marks(
+                    new
+                )
                 reasons = (why for name in missing for why in old.no_schedule_blockers[name])
                 assert all(map(counts_waiting_time, reasons)), seed
-                kept += len(blocked_soft_marks(old))
+                kept += len(blocked_prefer_no_schedule_marks(old))
     assert kept > 0
 
 
-def test_new_leader_keeps_existing_soft_marks_for_pause() -> None:
+def test_new_leader_keeps_existing_prefer_no_schedule_marks_for_pause() -> None:
     settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     nodes = [
         builders.marked(node(name), how, 1)
@@ -446,13 +448,13 @@ def test_new_leader_keeps_existing_soft_marks_for_pause() -> None:
     last = reconcile(Cluster.of([*nodes, node("n")], []), settings, LeaderState(), 10)
     later = Cluster.of([*nodes, builders.marked(node("n"), "PreferNoSchedule", 11), node("m")], [])
     began = "a new leader does not know why the mark was PreferNoSchedule"
-    for now, soft in ((10, True), (309, True), (310, False)):
+    for now, kept in ((10, True), (309, True), (310, False)):
         last = reconcile(later, settings, last.state, now, last=last)
         codes = {
             name: [one.code for one in why] for name, why in last.no_schedule_blockers.items()
         }
-        assert codes == {"h": [], "s": ["no-schedule-new-leader"] if soft else [], "n": []}
+        assert codes == {"h": [], "s": ["no-schedule-new-leader"] if kept else [], "n": []}
         assert (
-            not soft
+            not kept
             or last.no_schedule_blockers["s"][0].message == f"{began}; last seen {timestamp(10)}"
         )

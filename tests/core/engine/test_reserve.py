@@ -749,46 +749,55 @@ class TestReservedNodes:
         )
         assert reserved(self.found(job("a", None, 2000), nodes=nodes, config=priced)) == ["e2"]
 
-    def test_unmarked_nodes_are_reserved_first_and_released_ones_last(self) -> None:
-        """Otherwise room is kept twice, and a node is released and protected in turns."""
-        free, soft = (
+    def test_unmarked_nodes_are_reserved_first_and_unprotected_ones_last(self) -> None:
+        """Otherwise room is kept twice, and the protection of a node changes in turns."""
+        free, prefer_no_schedule = (
             node("z"),
             [marked(node(name), "PreferNoSchedule", START) for name in ("a", "b")],
         )
-        guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
-        protected = replace(soft[1], annotations={**soft[1].annotations, **guard})
-        assert reserved(self.found(job("x", None, 2000), nodes=[soft[0], protected, free])) == [
-            "z"
-        ]
-        assert reserved(self.found(job("x", None, 2000), nodes=[soft[0], protected])) == ["b"]
-        assert reserved(self.found(job("x", None, 2000), nodes=[soft[0]])) == ["a"]
+        protection = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+        protected = replace(
+            prefer_no_schedule[1], annotations={**prefer_no_schedule[1].annotations, **protection}
+        )
+        assert reserved(
+            self.found(job("x", None, 2000), nodes=[prefer_no_schedule[0], protected, free])
+        ) == ["z"]
+        assert reserved(
+            self.found(job("x", None, 2000), nodes=[prefer_no_schedule[0], protected])
+        ) == ["b"]
+        assert reserved(self.found(job("x", None, 2000), nodes=[prefer_no_schedule[0]])) == ["a"]
 
     def test_unprotected_node_is_reserved_last(self) -> None:
         """Its autoscaler may remove it at any time."""
-        soft = marked(node("m", labels={"pool": "a"}), "PreferNoSchedule", START)
+        prefer_no_schedule = marked(node("m", labels={"pool": "a"}), "PreferNoSchedule", START)
         pools = (Pool(name="a", node_selector=(("pool", "a"),), budget=Budget()),)
         apart = replace(ASKED, budgets=replace(ASKED.budgets, pools=pools))
         by_hand = replace(ASKED, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
         for config in (apart, by_hand):
-            found = self.found(job("x", None, 2000), nodes=[node("free"), soft], config=config)
+            found = self.found(
+                job("x", None, 2000), nodes=[node("free"), prefer_no_schedule], config=config
+            )
             assert reserved(found) == ["m"]
             found = self.found(job("x", None, 2000), nodes=[node("free")], config=config)
             assert reserved(found) == ["free"]
 
     def test_node_with_only_filler_pods_is_reserved_last(self) -> None:
         """It is empty for its autoscaler, and not protected."""
-        soft = marked(node("m"), "PreferNoSchedule", START)
+        prefer_no_schedule = marked(node("m"), "PreferNoSchedule", START)
         standing = [*self.BUSY[1], replace(pod("low", "e0", 100, 1), priority=-11)]
         moments = (0, standing), (10, [*standing, job("x", None, 2000)]), (400, standing)
-        for others, name in (([soft], "m"), ([], "e0")):
+        for others, name in (([prefer_no_schedule], "m"), ([], "e0")):
             found = run_passes([self.BUSY[0], self.EMPTY[0], *others], *moments)
             assert "e0" not in found.plan.protected
             assert reserved(found) == [name]
 
-    def test_occupied_node_gives_room_when_its_mark_is_soft(self) -> None:
-        soft = marked(node("m"), "PreferNoSchedule", START)
+    def test_occupied_node_gives_room_when_its_mark_is_prefer_no_schedule(self) -> None:
+        prefer_no_schedule = marked(node("m"), "PreferNoSchedule", START)
         standing = [pod("p", "m", 1000, 100)]
-        for made, names in ((soft, []), (marked(node("m"), "NoSchedule", START), ["e0"])):
+        for made, names in (
+            (prefer_no_schedule, []),
+            (marked(node("m"), "NoSchedule", START), ["e0"]),
+        ):
             found = run_passes(
                 [made, *self.EMPTY],
                 (0, standing),
@@ -797,39 +806,44 @@ class TestReservedNodes:
             )
             assert reserved(found) == names
 
-    def test_reserved_node_keeps_its_soft_mark(self) -> None:
+    def test_reserved_node_keeps_its_prefer_no_schedule_mark(self) -> None:
         nodes = [marked(one, "PreferNoSchedule", START) for one in self.EMPTY]
-        hard = replace(ASKED, no_schedule_after_seconds=0)
-        found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
+        no_schedule_config = replace(ASKED, no_schedule_after_seconds=0)
+        found = self.found(job("a", None, 2000), nodes=nodes, config=no_schedule_config)
         assert reserved(found) == ["e0"]
         assert [one.code for one in found.no_schedule_blockers["e0"]] == ["reserve"]
         assert [one.node for one in found.plan.removals][:1] == ["e0"]
 
-    def test_mark_remains_soft_for_pause_after_reservation(self) -> None:
+    def test_mark_remains_prefer_no_schedule_for_pause_after_reservation(self) -> None:
         """Single pods change which nodes are reserved."""
-        hard = replace(ASKED, no_schedule_after_seconds=0)
-        guard = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
+        no_schedule_config = replace(ASKED, no_schedule_after_seconds=0)
+        protection = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
         nodes = [
-            marked(replace(one, annotations=guard), "PreferNoSchedule", START)
+            marked(replace(one, annotations=protection), "PreferNoSchedule", START)
             for one in self.EMPTY
         ]
-        last = self.found(job("a", None, 2000), nodes=nodes, config=hard)
+        last = self.found(job("a", None, 2000), nodes=nodes, config=no_schedule_config)
         cluster = last.snapshot.cluster
         more = replace(cluster, nodes=(*cluster.nodes, node("more")))
         for seconds, against in ((401, ["reserve"]), (699, ["reserve"]), (700, [])):
-            last = reconcile(more, hard, last.state, START + seconds, last=last)
+            last = reconcile(more, no_schedule_config, last.state, START + seconds, last=last)
             assert reserved(last) == ["more"]
             assert [one.code for one in last.no_schedule_blockers["e0"]] == against
 
-    def test_empty_node_with_no_schedule_mark_is_reserved_and_softened(self) -> None:
+    def test_empty_node_with_no_schedule_mark_is_reserved_and_its_mark_weakened(self) -> None:
         """With `noScheduleAfter` most empty nodes have a NoSchedule mark."""
         nodes = [marked(one, "NoSchedule", START) for one in self.EMPTY]
-        hard = replace(ASKED, mode=Mode.ENFORCE, no_schedule_after_seconds=0)
-        found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
+        no_schedule_config = replace(ASKED, mode=Mode.ENFORCE, no_schedule_after_seconds=0)
+        found = self.found(job("a", None, 2000), nodes=nodes, config=no_schedule_config)
         assert reserved(found) == ["e0"]
         watch = LeaderObservations(HOUR, found.no_schedule_blockers)
         writes = decide(
-            found.snapshot.cluster, found.plan, hard, now_seconds=found.at, owner="me", watch=watch
+            found.snapshot.cluster,
+            found.plan,
+            no_schedule_config,
+            now_seconds=found.at,
+            owner="me",
+            watch=watch,
         )
         (own,) = (one for one in writes if one.key == "e0")
         assert own.kind is WriteKind.SET_PREFER_NO_SCHEDULE
@@ -944,10 +958,10 @@ class TestReservedNodes:
     ) -> None:
         found = self.found(job("a", None, 2000))
         cluster, begins = found.snapshot.cluster, 86_400 - HOUR + 300
-        released = reconcile(cluster, ASKED, found.state, START + begins - 1, last=found)
-        assert reserved(released) == []
-        assert released.requeue_at == START + begins
-        again = reconcile(cluster, ASKED, released.state, START + begins, last=released)
+        unreserved = reconcile(cluster, ASKED, found.state, START + begins - 1, last=found)
+        assert reserved(unreserved) == []
+        assert unreserved.requeue_at == START + begins
+        again = reconcile(cluster, ASKED, unreserved.state, START + begins, last=unreserved)
         assert reserved(again) == ["e0"]
         assert again.requeue_at == START + 86_400 + 300
         late = reconcile(cluster, ASKED, again.state, START + 86_400 + 300, last=again)
@@ -1181,8 +1195,7 @@ class TestReserveHysteresis:
         [why] = [one.why for one in found.plan.reserve]
         assert (
             why.code,
-            "needed again after its release to the autoscaler, and is reserved until"
-            in why.message,
+            "needed again after its scale-down was allowed, and is reserved until" in why.message,
         ) == ("reserve", True)
         assert found.requeue_at is not None
         assert found.requeue_at <= START + 700

@@ -262,8 +262,8 @@ def test_unschedulable_node_holds_no_pod(changed: dict[str, Any], holds: bool) -
     found = Cluster.of([replace(node("n"), **changed)], [one])
     assert bool(list(feasible_unschedulable(found, "example.com/ours"))) is holds
     assert cannot_wait(found, [one], "example.com/ours") is holds
-    hard = replace(found.nodes[0], labels={MARK_LABEL: "NoSchedule"})
-    assert cannot_wait(Cluster.of([hard], [odd]), [odd], "example.com/ours") is holds
+    no_schedule_node = replace(found.nodes[0], labels={MARK_LABEL: "NoSchedule"})
+    assert cannot_wait(Cluster.of([no_schedule_node], [odd]), [odd], "example.com/ours") is holds
 
 
 @pytest.mark.parametrize(

@@ -200,8 +200,8 @@ def test_mark_of_another_policy_is_evaluated_by_this_one(share: int, remains_mar
         now_seconds=NOW + 1,
         owner="me",
     )
-    released = [one.key for one in writes if one.kind is WriteKind.UNMARK]
-    assert released == ([] if remains_marked else [first])
+    unmarked = [one.key for one in writes if one.kind is WriteKind.UNMARK]
+    assert unmarked == ([] if remains_marked else [first])
 
 
 def test_mark_of_this_policy_is_evaluated_by_another() -> None:

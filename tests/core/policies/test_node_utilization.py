@@ -250,14 +250,14 @@ def test_invalid_setting_is_rejected_by_name(given: dict[str, Any], fault: str) 
 # Marked nodes.
 
 
-@pytest.mark.parametrize(("cpu", "released"), [(2000, False), (2199, False), (2200, True)])
-def test_mark_is_released_when_node_exceeds_release_limit(cpu: int, released: bool) -> None:
+@pytest.mark.parametrize(("cpu", "removed"), [(2000, False), (2199, False), (2200, True)])
+def test_mark_is_removed_when_node_exceeds_release_limit(cpu: int, removed: bool) -> None:
     nodes = [marked(node("a"), Mark.PREFER_NO_SCHEDULE, since=1), node("z")]
     cluster = Cluster.of(nodes, [pod("p", "a", cpu, 0), pod("q", "z", 1800, 0)])
-    assert bool(reconcile.plan(cluster, settings()).marked_infeasible) is released
+    assert bool(reconcile.plan(cluster, settings()).marked_infeasible) is removed
 
 
-def test_mark_is_released_when_pod_keeps_node() -> None:
+def test_mark_is_removed_when_pod_keeps_node() -> None:
     """Also for marks of other policies, under which such a pod may not keep a node."""
     nodes = [marked(node("a"), Mark.PREFER_NO_SCHEDULE, since=1), node("z")]
     cluster = Cluster.of(nodes, [BARE, pod("q", "z", 2500, 0)])

@@ -75,8 +75,8 @@ def annotated(chance: random.Random, one: Pod) -> Pod:
 def later(chance: random.Random, was: Cluster, found: ReconcileResult) -> Cluster:
     """Return the cluster some time after a pass: with written marks, other pods and nodes."""
     going = {one.node: one for one in found.plan.removals}
-    released = set(found.plan.marked_infeasible)
-    nodes = [node_later(chance, one, going.keys(), released, found.at) for one in was.nodes]
+    unmarked = set(found.plan.marked_infeasible)
+    nodes = [node_later(chance, one, going.keys(), unmarked, found.at) for one in was.nodes]
     left = [one for one in nodes if chance.random() > (0.3 if one.name in going else 0.02)]
     names = {one.name for one in left}
     places = {p.pod: p.node for one in found.plan.removals for p in one.placements}
@@ -87,11 +87,11 @@ def later(chance: random.Random, was: Cluster, found: ReconcileResult) -> Cluste
 
 
 def node_later(
-    chance: random.Random, one: Node, going: object, released: set[str], now: int
+    chance: random.Random, one: Node, going: object, unmarked: set[str], now: int
 ) -> Node:
     if one.name in going and not is_marked(one) and chance.random() < 0.8:  # type: ignore[operator]
         return builders.marked(one, "PreferNoSchedule", now, chance.randrange(3))
-    if one.name in released or chance.random() < 0.02:
+    if one.name in unmarked or chance.random() < 0.02:
         return replace(one, labels={"zone": "a"}, annotations={}, taints=())
     if chance.random() < 0.03:
         return replace(one, unschedulable=not one.unschedulable)

@@ -301,10 +301,10 @@ def test_candidate_at_limit_is_removed_although_it_does_not_count() -> None:
         ({}, 2400, False),
     ],
 )
-def test_mark_is_released_when_node_is_over_limit_or_pool_is_off(
+def test_mark_is_removed_when_node_is_over_limit_or_pool_is_off(
     pools: Mapping[str, CountedPool], full: int, *, retained: bool
 ) -> None:
-    """The count does not matter; removing or disabling the pool releases the mark."""
+    """The count does not matter; removing or disabling the pool removes the mark."""
     cluster = filled({"a": full, "b": 0, "c": 0}, each=1000)
     nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting(pools))
