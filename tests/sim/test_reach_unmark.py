@@ -1,4 +1,4 @@
-"""The reconcile loop releases a mark as soon as a reach exceeds its release threshold."""
+"""The controller unmarks a node as soon as a reach exceeds its release threshold."""
 
 import random
 from dataclasses import replace
@@ -33,7 +33,7 @@ def leader(config: Config, standing: Standing) -> Reconciler:
     return Reconciler(config, standing, owner="me", metrics=Metrics())
 
 
-async def test_mark_is_released_in_same_pass_when_load_of_reach_rises() -> None:
+async def test_node_is_unmarked_in_same_reconciliation_when_load_of_reach_rises() -> None:
     """General pods request at most 85% of the unmarked general nodes, despite idle GPU nodes."""
     devices = NodeConstraints((("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),))
     general = [node(f"w{n}") for n in range(6)]
@@ -77,8 +77,8 @@ def emptiest(pods: list[Pod]) -> str:
 
 @pytest.mark.long  # without the coverage tracer it is several times faster
 async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
-    """Compare the marked nodes after each pass, on mixed clusters whose load rises."""
-    released = 0
+    """Compare the marked nodes after each reconciliation, on mixed clusters whose load rises."""
+    unmarked_count = 0
     for seed in range(CASES):
         chance = random.Random(seed)
         made = mixed.cluster(chance)
@@ -93,9 +93,9 @@ async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
             marked = {n.name for n in standing.cluster.nodes if is_marked(n) and not leaving(n)}
             assert marked == expected, (seed, step)
             was = {n.name for n in before.nodes if is_marked(n) and not leaving(n)}
-            released += len(was - marked)
+            unmarked_count += len(was - marked)
             standing.cluster = risen(chance, standing.cluster, step)
-    assert released > CASES
+    assert unmarked_count > CASES
 
 
 def calm(config: Config) -> Config:
