@@ -50,7 +50,7 @@ INTERRUPTED: Final = 130
 
 
 class _Commands(click.Group):
-    """The commands; each module is imported when its command runs, so that help stays fast."""
+    """Imports the module of a command when the command runs, so that help stays fast."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         return list(self.commands)

@@ -109,7 +109,6 @@ class Table:
         return (over or sizes[last] < longest) and longest <= width - len(GAP)
 
     def _lines_with_last_below(self, sizes: Sequence[int], width: int) -> Iterator[str]:
-        """Yield the lines with the last column below each row."""
         *headings, below = self._headings
         yield from self._row((*headings, ""), (*sizes, 0))
         yield f"{GAP}{below}"

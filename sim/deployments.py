@@ -79,7 +79,6 @@ class _Rolling:
         return sum(replica.ready_ms is not None for _, replica in self.pods.values())
 
     def missing(self) -> int:
-        """Return the number of Ready pods that are missing."""
         return max(self.desired - self.extra - self.ready(), 0)
 
     def count(self, now_ms: int) -> None:

@@ -76,7 +76,6 @@ class _Pods:
         return None if pod is None else (pod, "1")
 
     async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
-        """Write both annotations of the pod deletion cost."""
         before = self._state().pods[write.key]
         costs = {
             COST_ANNOTATION: before.deletion_cost,

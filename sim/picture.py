@@ -19,9 +19,9 @@ COLOURS: Final = (
 )  # fmt: skip
 SUFFIXES: Final = (".png", ".svg")
 BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
-    (f"{EVICTED.label} so far", lambda one: one.evicted),
-    (f"{PENDING.label} so far", lambda one: one.pending_ms / 1000),
-    ("marked nodes", lambda one: one.marked),
+    (f"{EVICTED.label} so far", lambda sample: sample.evicted),
+    (f"{PENDING.label} so far", lambda sample: sample.pending_ms / 1000),
+    ("marked nodes", lambda sample: sample.marked),
 )
 """Title of each small chart, and the value that it shows over time."""
 
@@ -74,16 +74,17 @@ def draw_moves(points: Sequence[MovesPoint], title: str, path: str) -> None:
     """Draw cost over moved or evicted pods. Raises: InvalidInputError."""
     figure = _figure_class(path)(figsize=(8, 4.5), layout="constrained")
     axis = figure.subplots()
-    ours = sorted((one for one in points if one.line), key=lambda one: one.pods)
+    ours = sorted((point for point in points if point.line), key=lambda point: point.pods)
     axis.plot(
-        [one.pods for one in ours], [one.cost for one in ours], "o-", color=COLOURS[4],
+        [point.pods for point in ours], [point.cost for point in ours], "o-", color=COLOURS[4],
         label="Ebb with surge moves; numbers: surge.maxPerHour",
     )  # fmt: skip
-    for one, colour in zip((one for one in points if not one.line), COLOURS[2::-1], strict=False):
-        axis.plot([one.pods], [one.cost], "s", color=colour)
-    for one in points:
+    others = [point for point in points if not point.line]
+    for point, colour in zip(others, COLOURS[2::-1], strict=False):
+        axis.plot([point.pods], [point.cost], "s", color=colour)
+    for point in points:
         axis.annotate(
-            one.name, (one.pods, one.cost), (6, 6), textcoords="offset points", fontsize=9
+            point.name, (point.pods, point.cost), (6, 6), textcoords="offset points", fontsize=9
         )
     axis.set_title(title, loc="left", fontsize=11)
     axis.set_xlabel("pods moved or evicted in the day")
@@ -107,10 +108,17 @@ def _save(figure: "Figure", path: str) -> None:
 def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None:
     for (name, result), colour in runs:
         label = f"{name}: cost {COST.cell(result)}, {EVICTED.cell(result)} evicted"
-        _line(axis, result.samples, lambda one: float(one.cost), color=colour, label=label, lw=1.8)
-    least = [one for one in runs[-1][0][1].samples if one.least is not None]
-    heights = [float(one.least or 0) for one in least]
-    hours = [one.at_ms / HOUR_MS for one in least]
+        _line(
+            axis,
+            result.samples,
+            lambda sample: float(sample.cost),
+            color=colour,
+            label=label,
+            lw=1.8,
+        )
+    least = [sample for sample in runs[-1][0][1].samples if sample.least is not None]
+    heights = [float(sample.least or 0) for sample in least]
+    hours = [sample.at_ms / HOUR_MS for sample in least]
     bound = f"lower bound for the running pods ({runs[-1][0][0]}; LP)"
     axis.fill_between(hours, heights, color="#e4e4e4", lw=0, label=bound)
     axis.set_ylabel("hourly cost of the nodes")
@@ -122,8 +130,8 @@ def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None
 def _line(
     axis: "Axes", samples: Sequence[Sample], height: Callable[[Sample], float], **style: object
 ) -> None:
-    hours = [one.at_ms / HOUR_MS for one in samples]
-    axis.plot(hours, [height(one) for one in samples], **style)  # type: ignore[arg-type]
+    hours = [sample.at_ms / HOUR_MS for sample in samples]
+    axis.plot(hours, [height(sample) for sample in samples], **style)  # type: ignore[arg-type]
 
 
 def _finish(axis: "Axes") -> None:

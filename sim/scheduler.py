@@ -65,10 +65,9 @@ class Scheduler:
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)
 
     def _feasible(self, pod: Pod) -> list[tuple[Place, NodeResult]]:
-        """Return the feasible nodes.
+        """Return all feasible nodes, or in a cluster of more than SAMPLED_MIN nodes a sample.
 
-        In a cluster of more than SAMPLED_MIN nodes the search ends when it has found enough. The
-        next search starts after the last node of this one.
+        The next search starts after the last node of this one.
         """
         places = self._admitted_by_pods(pod)
         wanted = len(places)
@@ -127,7 +126,7 @@ def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, NodeResult]]) -> di
 
 
 def admits(place: Place, pod: Pod) -> bool:
-    """Filter one node: Ready, capacity, cordon, taints, selectors."""
+    """Return whether a node is Ready, has capacity for the pod, and passes the other filters."""
     return has_room(place, pod) and first_failing_filter(place.node, pod.node_constraints) is None
 
 

@@ -17,7 +17,7 @@ HOW_TO_ENFORCE: Final = "compare `ebb plan`, disable the other tool, then set mo
 @click.command("migrate", help=f"Convert settings of {NAMES} to a configuration.")
 @click.argument("path", metavar="FILE", type=source.FILE)
 def command(path: str) -> None:
-    """Print a configuration for `ebb plan --config`; print nothing if FILE cannot be read."""
+    """Convert the settings of another tool in FILE to an Ebb configuration, and print it."""
     name = files.named(path)
     raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
     try:

@@ -41,7 +41,6 @@ class _Findings:
     problems: list[str] = field(default_factory=list)
 
     def cannot(self, what: str, fault: Exception) -> None:
-        """Record that something could not be read."""
         problem = "; ".join(str(fault).splitlines())
         self.problems.append(f"cannot read {what}: {problem}")
 

@@ -86,7 +86,6 @@ async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tupl
 
 
 async def _access(client: Client, rights: tuple[Right, ...]) -> Read[Mapping[Right, bool]]:
-    """Return whether the user has each of the permissions."""
     try:
         reviews = (is_allowed(client, right.attributes()) for right in rights)
         allowed = await asyncio.gather(*reviews)

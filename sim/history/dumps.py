@@ -73,8 +73,6 @@ class _NodeTrack:
 
 @dataclass(slots=True)
 class _Reading:
-    """Data read so far."""
-
     source: str
     unreadable: list[str]
     moments: list[int] = field(default_factory=list)
@@ -124,7 +122,6 @@ def listed(folder: str) -> list[str]:
 
 
 def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the time and the path of each dump."""
     for path in paths:
         at_ms = time_of(path) or _newest(path)
         if at_ms is None:
@@ -226,7 +223,6 @@ def _begun(reading: _Reading, at_ms: int, stamps: Times) -> int:
 
 
 def _end_missing(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
-    """End the pods and nodes that are missing in this dump."""
     for key in [key for key in reading.pods if key not in pods]:
         _end_pod(reading, reading.pods.pop(key), at_ms)
     for key in [key for key in reading.nodes if key not in nodes]:

@@ -92,17 +92,26 @@ def is_trace(path: str) -> bool:
 def read(path: str) -> ClusterHistory:
     """Read the trace and the types. Raises: InvalidInputError with file and line."""
     instances = list(_instances(Path(path)))
-    begins_ms = min((one.created_ms for one in instances if one.created_ms is not None), default=0)
-    times = (time for one in instances for time in (one.created_ms, one.deleted_ms))
+    begins_ms = min(
+        (instance.created_ms for instance in instances if instance.created_ms is not None),
+        default=0,
+    )
+    times = (time for instance in instances for time in (instance.created_ms, instance.deleted_ms))
     ends_ms = max((time for time in times if time is not None), default=0)
     types = node_types(path, instances)
-    first = [one.requests for one in instances if one.created_ms is None and _needs_no_gpu(one)]
+    first = [
+        instance.requests
+        for instance in instances
+        if instance.created_ms is None and _needs_no_gpu(instance)
+    ]
     chosen, count = min(
-        ((one, _packed(first, one.allocatable)) for one in types),
+        ((node_type, _packed(first, node_type.allocatable)) for node_type in types),
         key=lambda choice: (choice[1] * choice[0].price, choice[0].name),
     )
-    names = [chosen.name] * (count + -(-count * SPARE // 1)) + [one.name for one in types]
-    allocatable = {one.name: one.allocatable for one in types}
+    names = [chosen.name] * (count + -(-count * SPARE // 1)) + [
+        node_type.name for node_type in types
+    ]
+    allocatable = {node_type.name: node_type.allocatable for node_type in types}
     lifetimes = (
         NodeLifetime(
             node=Node(
@@ -120,7 +129,7 @@ def read(path: str) -> ClusterHistory:
             begins_ms=begins_ms,
             ends_ms=ends_ms,
             node_lifetimes=tuple(lifetimes),
-            pod_lifetimes=tuple(_lifetime(one, begins_ms) for one in instances),
+            pod_lifetimes=tuple(_lifetime(instance, begins_ms) for instance in instances),
             notes=NOTES,
             nodes_recorded=False,
         )
@@ -150,10 +159,10 @@ def prices(path: str) -> list[dict[str, object]]:
     types = node_types(path, list(_instances(Path(path))))
     return [
         {
-            "nodeSelector": {TYPE_LABEL: one.name},
-            "price": f"{float(one.price):.{PRICE_PLACES}f}",
+            "nodeSelector": {TYPE_LABEL: node_type.name},
+            "price": f"{float(node_type.price):.{PRICE_PLACES}f}",
         }
-        for one in types
+        for node_type in types
     ]
 
 
@@ -167,13 +176,13 @@ def node_types(path: str, instances: Iterable[Instance]) -> list[NodeType]:
         listed = msgspec.json.decode(read_dump(file, TYPES_BYTES_MAX), type=list[_Type])
     except msgspec.MsgspecError as fault:
         raise InvalidInputError(file, str(fault)) from fault
-    shapes = {one.requests for one in instances if _needs_no_gpu(one)}
+    shapes = {instance.requests for instance in instances if _needs_no_gpu(instance)}
     fitting = [
-        NodeType(one.name, allocatable, price)
-        for one in listed
-        if (one.architecture, one.operating_systems) == ("amd64", ["linux"])
-        and all(shape.fits_in(allocatable := _allocatable(one, file)) for shape in shapes)
-        and (price := _on_demand(one)) is not None
+        NodeType(node_type.name, allocatable, price)
+        for node_type in listed
+        if (node_type.architecture, node_type.operating_systems) == ("amd64", ["linux"])
+        and all(shape.fits_in(allocatable := _allocatable(node_type, file)) for shape in shapes)
+        and (price := _on_demand(node_type)) is not None
     ]
     if not fitting or not shapes:
         problem = "no type for linux and amd64 with an on-demand price fits every instance"

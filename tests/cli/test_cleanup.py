@@ -406,7 +406,7 @@ async def test_cleanup_leaves_other_recorded_key_unchanged(
     assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "new"
 
 
-async def test_taint_key_remains_recorded_when_node_is_not_released(
+async def test_taint_key_remains_recorded_when_node_is_not_cleaned_up(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed

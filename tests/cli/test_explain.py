@@ -198,12 +198,12 @@ class TestNode:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         told = "it is reserved for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
-        held = {
+        protected = {
             SCALE_DOWN_DISABLED_ANNOTATION: "true",
             PROTECTION_ANNOTATION: "unmarked",
             RESERVE_ANNOTATION: told,
         }
-        kept = node("m", metadata={"name": "m", "annotations": held})
+        kept = node("m", metadata={"name": "m", "annotations": protected})
         file = of(tmp_path, kept, node("n"), pod("p", "n"))
         (reason,) = explained(capsys, file, "node", "m")["reservedFor"]
         assert (reason["code"], reason["message"]) == ("reserve", told)
@@ -394,8 +394,8 @@ class TestPod:
     def test_pod_with_resource_claims_is_explained_as_not_movable(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        held = pod("p", "n", resourceClaims=[{"name": "gpu"}])
-        file = of(tmp_path, node("n"), node("m"), held)
+        with_claim = pod("p", "n", resourceClaims=[{"name": "gpu"}])
+        file = of(tmp_path, node("n"), node("m"), with_claim)
         found = explained(capsys, file, "pod", "shop/p")
         assert found["movable"] is False
         (reason,) = found["reasons"]

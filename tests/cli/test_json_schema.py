@@ -52,7 +52,7 @@ ITEMS = [
     *map(node, "abc"),
     with_gpu("d"),
     mark("m", 1, 2),
-    mark("h", 1, 2**40, hard=True),
+    mark("h", 1, 2**40, no_schedule=True),
     owned("w", "a", "ReplicaSet", "web-1"),
     owned("s", "b", "StatefulSet", "db"),
     pod("claimed", "c", volumes=[{"persistentVolumeClaim": {"claimName": "d"}}]),

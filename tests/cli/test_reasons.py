@@ -173,7 +173,7 @@ class TestExplainer:
         assert [tuple(target) for target in answer.placements] == [("d/q", "b")]
         assert {blocker.code for blocker in answer.blockers} >= {"no-room"}
 
-    def test_noschedule_marked_node_is_feasible_if_released(self) -> None:
+    def test_noschedule_marked_node_is_feasible_if_unmarked(self) -> None:
         marked = node("m", labels={MARK_LABEL: Mark.NO_SCHEDULE.value}, taints=(NO_SCHEDULE,))
         cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
         config = thesis_config()

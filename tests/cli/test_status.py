@@ -30,7 +30,7 @@ from tests.support import builders
 from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, many_reaches, node, on_terminal, pod
 
 HOUR = 3600
-HELD = {
+PROTECTED = {
     SCALE_DOWN_DISABLED_ANNOTATION: "true",
     PROTECTION_ANNOTATION: "unmarked",
     RESERVE_ANNOTATION: "it is reserved for 1 pod: 1 of 500m + 1Gi",
@@ -38,14 +38,20 @@ HELD = {
 
 
 def mark(
-    name: str, since: int, deadline: int, *, order: int = 0, hard: bool = False, ours: bool = True
+    name: str,
+    since: int,
+    deadline: int,
+    *,
+    order: int = 0,
+    no_schedule: bool = False,
+    ours: bool = True,
 ) -> Json:
     told = Details(since=since, deadline=deadline, owner="me", policy="P", reason="r", order=order)
     annotations = {DETAILS_ANNOTATION: encode_details(told)}
     if ours:
         annotations |= {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
-    labels = {MARK_LABEL: "NoSchedule" if hard else "PreferNoSchedule"}
-    effect = "NoSchedule" if hard else "PreferNoSchedule"
+    labels = {MARK_LABEL: "NoSchedule" if no_schedule else "PreferNoSchedule"}
+    effect = "NoSchedule" if no_schedule else "PreferNoSchedule"
     taint = {"key": TAINT_KEY, "value": str(since), "effect": effect}
     metadata = {"name": name, "labels": labels, "annotations": annotations}
     return node(name, metadata=metadata, spec={"taints": [taint]})
@@ -59,14 +65,16 @@ def path(tmp_path: Path) -> str:
     stray = {"key": TAINT_KEY, "value": "1", "effect": "PreferNoSchedule"}
     items = [
         mark("m-old", now - 3 * HOUR, now - HOUR),
-        mark("m-hard", now - 2 * HOUR, now + HOUR, hard=True),
+        mark("m-no-schedule", now - 2 * HOUR, now + HOUR, no_schedule=True),
         mark("m-empty", now - HOUR, now + HOUR, ours=False),
         node("gone", spec={"taints": [going]}),
         node("stopped", spec={"taints": [stopped]}),
         node("kept", metadata={"name": "kept", "annotations": {"kube-ebb.io/keep": "true"}}),
-        node("stray", metadata={"name": "stray", "annotations": HELD}, spec={"taints": [stray]}),
+        node(
+            "stray", metadata={"name": "stray", "annotations": PROTECTED}, spec={"taints": [stray]}
+        ),
         pod("a", "m-old"),
-        pod("b", "m-hard"),
+        pod("b", "m-no-schedule"),
         pod("c", "kept", "2"),
         pod("d", "kept", "2"),
         pod("w", None),
@@ -113,7 +121,7 @@ class TestJson:
             "leaving": 2,
             "beingDeleted": 1,
         }
-        assert [one["node"] for one in status["marks"]] == ["m-old", "m-hard", "m-empty"]
+        assert [one["node"] for one in status["marks"]] == ["m-old", "m-no-schedule", "m-empty"]
         assert [one["podsLeft"] for one in status["marks"]] == [1, 1, 0]
         assert status["leftOverTaints"] == ["stray"]
         assert status["pendingPods"] == {"all": 1, "unschedulable": 0}
@@ -125,9 +133,11 @@ class TestJson:
     def test_reserve_annotation_is_ignored_when_node_has_pods(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        held = [node(name, metadata={"name": name, "annotations": HELD}) for name in ("a", "b")]
+        nodes = [
+            node(name, metadata={"name": name, "annotations": PROTECTED}) for name in ("a", "b")
+        ]
         file = tmp_path / "dump.json"
-        file.write_bytes(dump(*held, pod("p", "a")))
+        file.write_bytes(dump(*nodes, pod("p", "a")))
         status = status_of(capsys, str(file))
         assert status["counts"]["reserved"] == 1
         assert {one["code"]: one["nodes"] for one in status["reasons"]}["reserve"] == 1

@@ -414,8 +414,8 @@ def test_busy_node_is_never_underutilized(
         Resources(*amounts, 0, 1, ((name, many),) if many else ())
         for amounts, many in ((whole, units[0]), (used, units[1]))
     )
-    released = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "99999"}
-    one = Node(name="n", annotations=released, allocatable=there)
+    unmarked = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "99999"}
+    one = Node(name="n", annotations=unmarked, allocatable=there)
     cluster = Cluster.of([one], [Pod(namespace="d", name="p", node="n", requests=asked)])
     taken = is_underutilized(one, asked, share)
     assert not (busy(cluster, share, Now(0)) and taken)

@@ -74,7 +74,7 @@ def leader(config: Config, writer: Standing | NodeApi) -> Reconciler:
     return Reconciler(config, writer, owner="me", metrics=Metrics())
 
 
-async def tick(standing: Standing, controller: Reconciler, now: int) -> ReconcileReport:
+async def run_once(standing: Standing, controller: Reconciler, now: int) -> ReconcileReport:
     standing.now = now
     report = await controller.reconcile(standing.cluster, now)
     assert report.failed == 0
@@ -85,7 +85,7 @@ async def tick(standing: Standing, controller: Reconciler, now: int) -> Reconcil
 
 
 @st.composite
-def partly_going(draw: st.DrawFn) -> Cluster:
+def partly_leaving(draw: st.DrawFn) -> Cluster:
     """Draw a cluster in which an autoscaler already deletes some nodes."""
     found = draw(clusters())
     gone = draw(st.sets(st.sampled_from([one.name for one in found.nodes]), max_size=2))
@@ -109,21 +109,21 @@ def zones_out_of_step() -> Cluster:
 
 
 @settings(max_examples=examples(200))
-@given(partly_going(), configs(), PACE)
+@given(partly_leaving(), configs(), PACE)
 @example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), paced())
 def test_plan_never_exceeds_threshold_or_budget(
-    cluster: Cluster, config: Config, held: RateLimits
+    cluster: Cluster, config: Config, limits: RateLimits
 ) -> None:
-    plan = reconcile.plan(cluster, config, limits=held)
-    replay = Replay(cluster, config, held)
+    plan = reconcile.plan(cluster, config, limits=limits)
+    replay = Replay(cluster, config, limits)
     replay.where |= dict(plan.pending)
     for removal in plan.removals:
         one = replay.remove(removal.node, removal.placements)
         replay.check_counts(one)
         replay.check_sums(one, removal.placements)
         if one in replay.new:
-            assert held.cooling_until is held.pending_until is None
-            assert one.name not in held.backing_off
+            assert limits.cooling_until is limits.pending_until is None
+            assert one.name not in limits.backing_off
 
 
 @settings(max_examples=examples(50))
@@ -142,7 +142,7 @@ async def test_marks_in_window_never_exceed_budget(
     for number in range(25):
         if number in elections:
             controller = leader(config, standing)
-        await tick(standing, controller, 120 * number)
+        await run_once(standing, controller, 120 * number)
     names = {one.name for one in cluster.nodes}
     reached = set(filter(ClusterSnapshot(cluster, config).reaches_node, names))
     marks: list[tuple[int, str]] = []
@@ -158,7 +158,7 @@ async def test_marks_in_window_never_exceed_budget(
         assert len(carrying & judged) <= 2 * limit
 
 
-# A released node has no metadata of Ebb.
+# An unmarked node has no metadata of Ebb.
 
 FOREIGN_TAINTS = st.lists(
     st.fixed_dictionaries(
@@ -176,7 +176,7 @@ FOREIGN_TAINTS = st.lists(
     max_size=3,
     unique_by=lambda taint: (taint["key"], taint["effect"]),
 )
-FOREIGN_WORDS = st.dictionaries(
+FOREIGN_ANNOTATIONS = st.dictionaries(
     st.sampled_from(
         ("a", "kube-ebb.io/other", "cluster-autoscaler.kubernetes.io/x", "b.example/c")
     ),
@@ -190,25 +190,25 @@ NO_MORE = replace(LIGHT, cluster=Budget(max_marked=Limit(0)))
 
 
 class Fate(NamedTuple):
-    """Events in the life of a node that is marked and released; passes are numbered from 0."""
+    """Events in the life of a node that is marked and unmarked, by number of reconciliation."""
 
     no_schedule_after: int | None
     empties: bool
     elections: set[int]
-    """Passes before which another replica becomes leader."""
+    """Reconciliations before which another replica becomes leader."""
     outages: set[int]
-    """Passes in which the webhook is unavailable."""
+    """Reconciliations in which the webhook is unavailable."""
 
 
 TOLERANT = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
 
 
-class Released:
-    """Three nodes; n1 is marked, other clients write to it too, and then it is released."""
+class Unmarking:
+    """Three nodes; n1 is marked, other clients write to it too, and then it is unmarked."""
 
     def __init__(self, given: Json, fate: Fate) -> None:
         self.api = NodeApi(merge(node_json("n1"), given), node_json("n2"), node_json("n3"))
-        self.fate, self.passes, self.now = fate, 0, 1_767_225_600
+        self.fate, self.reconciliations, self.now = fate, 0, 1_767_225_600
         self.config = Config(
             mode=Mode.ENFORCE,
             unneeded_time_seconds=600,
@@ -228,12 +228,12 @@ class Released:
         ]
         self.controller = leader(self.config, self.api)
 
-    async def tick(self, seconds: int) -> ReconcileReport:
+    async def reconcile(self, seconds: int) -> ReconcileReport:
         self.now += seconds
-        self.api.webhook_up = self.passes not in self.fate.outages
-        if self.passes in self.fate.elections:
+        self.api.webhook_up = self.reconciliations not in self.fate.outages
+        if self.reconciliations in self.fate.elections:
             self.controller = leader(self.config, self.api)
-        self.passes += 1
+        self.reconciliations += 1
         nodes = [self.api.node(name) for name in self.api.nodes]
         report = await self.controller.reconcile(Cluster.of(nodes, self.pods), self.now)
         assert report.failed == 0
@@ -248,8 +248,8 @@ class Released:
         cordoned = spec.get("unschedulable", False)
         return metadata["labels"], metadata["annotations"], spec.get("taints") or [], cordoned
 
-    def release(self, cause: str) -> None:
-        """Create the cause of the release; allow new marks unless n1 could be marked again."""
+    def unmark(self, cause: str) -> None:
+        """Create the cause of the unmarking; allow new marks unless n1 could be marked again."""
         budgets = {
             "deadline": NO_MORE,
             "label": NO_MORE,
@@ -272,8 +272,8 @@ class Released:
 @settings(max_examples=examples(150))
 @given(
     FOREIGN_TAINTS,
-    FOREIGN_WORDS,
-    FOREIGN_WORDS,
+    FOREIGN_ANNOTATIONS,
+    FOREIGN_ANNOTATIONS,
     st.sampled_from(CAUSES),
     st.builds(
         Fate,
@@ -283,33 +283,33 @@ class Released:
         outages=st.sets(st.integers(0, 18)),
     ),
 )
-async def test_released_node_has_no_metadata_of_ebb(
+async def test_unmarked_node_has_no_metadata_of_ebb(
     taints: list[Json], labels: Json, annotations: Json, cause: str, fate: Fate
 ) -> None:
     """Changes of other clients remain, whenever they were written, across leader changes."""
     found = {"labels": labels, "annotations": annotations}
-    world = Released({"metadata": found, "spec": {"taints": taints}}, fate)
-    await world.tick(0)
-    await world.tick(601)
+    world = Unmarking({"metadata": found, "spec": {"taints": taints}}, fate)
+    await world.reconcile(0)
+    await world.reconcile(601)
     assert MARK_LABEL in world.carried()[0]
-    await world.tick(61)
+    await world.reconcile(61)
     if fate.empties and cause != "deadline":  # a deadline does not end the mark of an empty node
         world.pods.pop(0)
-        await world.tick(1)
+        await world.reconcile(1)
     late: Json = {"key": "late", "effect": "NoSchedule"}
     world.change({"spec": {"taints": [late, *world.carried()[2]]}})
     world.change({"metadata": {"annotations": {"late": "yes"}}})
-    world.release(cause)
-    await world.tick(3600 if cause == "deadline" else 1)
+    world.unmark(cause)
+    await world.reconcile(3600 if cause == "deadline" else 1)
     assert cause == "deadline" or MARK_LABEL not in world.carried()[0]
     for _ in range(WATCH_SECONDS // 100 * 3):  # two successive leaders first only observe
-        await world.tick(100)
+        await world.reconcile(100)
     assert MARK_LABEL not in world.carried()[0]
     for _ in range(18):
-        await world.tick(100)
+        await world.reconcile(100)
     words = annotations | {"late": "yes"} | ({KEEP_ANNOTATION: "true"} if cause == "keep" else {})
     assert world.carried() == (labels, words, [late, *taints], cause == "cordon")
-    writes = (await world.tick(100)).writes
+    writes = (await world.reconcile(100)).writes
     assert all(write.key != "n1" or write.kind is WriteKind.MARK for write in writes)
 
 
@@ -355,7 +355,7 @@ def test_plan_is_same_after_its_nodes_are_marked(
 async def test_writes_stop_when_load_is_constant(
     cluster: Cluster, config: Config, inherited: bool, webhook_up: bool
 ) -> None:
-    """A node is marked once and remains marked; an existing mark may be released before."""
+    """A node is marked once and remains marked; an existing mark may be removed before."""
     if not inherited:
         cluster = replace(cluster, nodes=tuple(map(unmarked, cluster.nodes)))
     standing = Standing(cluster, webhook_up=webhook_up)
@@ -363,7 +363,7 @@ async def test_writes_stop_when_load_is_constant(
     # Existing marks of the generated clusters end after an hour.
     step, end = (120, 3500) if inherited else (1800, 12 * 3600)
     for now in range(10, end, step):
-        report = await tick(standing, controller, now)
+        report = await run_once(standing, controller, now)
         assert now < end // 3 * 2 or report.writes == ()
     for one in cluster.nodes:
         turns = [became for _, name, became in standing.turns if name == one.name]
@@ -373,7 +373,7 @@ async def test_writes_stop_when_load_is_constant(
             assert turns in ([], [False], [False, True])
 
 
-# Passes do not depend on the order of events.
+# Reconciliations do not depend on the order of events.
 
 
 def told(cluster: Cluster, chance: random.Random) -> Cluster:
@@ -391,7 +391,7 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
 
 @settings(max_examples=examples(100))
 @given(clusters(), configs(), st.randoms(use_true_random=False))
-async def test_passes_do_not_depend_on_order_of_events(
+async def test_reconciliations_do_not_depend_on_order_of_events(
     cluster: Cluster, config: Config, chance: random.Random
 ) -> None:
     """The plan, the remembered state, the limits and the writes are the same."""
@@ -496,11 +496,11 @@ def test_run_with_faults_ends_without_disruption_or_leftovers(
         cluster=Budget(max_marked=Limit(0)),
         backoff=BackoffConfig(first_seconds=60, max_seconds=60),
     )
-    released = ScaleDownProtection(scope=Scope.MARKED)
+    marked_only = ScaleDownProtection(scope=Scope.MARKED)
     last = (
         replace(config, mode=Mode.OBSERVE)
         if observed or how is ScaleDown.NEVER  # otherwise the mark of an empty node would not end
-        else replace(config, budgets=none, scale_down_protection=released)
+        else replace(config, budgets=none, scale_down_protection=marked_only)
     )
     world = played(load, how, config, troubles, last)
     assert how is ScaleDown.UTILIZATION or world.result.evicted == 0

@@ -28,7 +28,7 @@ SHORT = replace(
     arrivals=tuple(a for a in DAY.arrivals if a.at_ms < SHORT_MS)[::4],
     interval_ms=simulated_load.TRACE_INTERVAL_MS,
 )
-"""A small load in which Ebb releases marks, and the autoscaler adds and removes nodes."""
+"""A small load in which Ebb unmarks nodes, and the autoscaler adds and removes nodes."""
 
 
 @cache

@@ -20,11 +20,11 @@ from tests.support.configurations import HEAD
 
 SHAPE = amount(4000, 8192, 0, 110)
 OTHERS_TAINT = Taint("somebody.example/else", "", Effect.NO_SCHEDULE)
-TICK_MS = 1000
+INTERVAL_MS = 1000
 
 
 class Marker:
-    """A compactor that marks all initial nodes in its first pass and does nothing else."""
+    """A compactor that marks all initial nodes in its first reconciliation, and nothing else."""
 
     def __init__(self, mark: Mark, *taints: Taint) -> None:
         self._mark, self._taints, self._done = mark, taints, False
@@ -60,7 +60,7 @@ def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> Simulator:
         Arrival(at_ms, f"p{number}", amount(cpu, 100, 0), HOUR_MS)
         for number, (at_ms, cpu) in enumerate(pods)
     )
-    load = SimulatedLoad("made", (SHAPE,), arrivals, HOUR_MS // 2, TICK_MS)
+    load = SimulatedLoad("made", (SHAPE,), arrivals, HOUR_MS // 2, INTERVAL_MS)
     return Simulator(load, ScaleDown.NEVER, compactor, seed=1)
 
 
@@ -78,13 +78,13 @@ def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> Simulator:
 def test_pending_pod_counts_against_mark_only_when_mark_is_sole_cause(
     compactor: Marker, cpu_millis: int, blamed: int
 ) -> None:
-    found = world(compactor, (10 * TICK_MS, cpu_millis)).run()
+    found = world(compactor, (10 * INTERVAL_MS, cpu_millis)).run()
     assert found.marks == 1
     assert found.pending_by_mark == blamed
 
 
 def test_pod_refused_by_mark_is_counted_once() -> None:
-    found = world(Marker(Mark.NO_SCHEDULE), (2 * TICK_MS, 500), (3 * TICK_MS, 500)).run()
+    found = world(Marker(Mark.NO_SCHEDULE), (2 * INTERVAL_MS, 500), (3 * INTERVAL_MS, 500)).run()
     assert found.pending_by_mark == 2
     assert found.scale_ups == 1
 
@@ -123,18 +123,18 @@ def test_taint_of_mark_remains_when_autoscaler_adds_taint() -> None:
     assert made.result.marks == 1
 
 
-class Looking(Marker):
-    """A compactor that counts its passes."""
+class Counting(Marker):
+    """A compactor that counts its reconciliations."""
 
-    looks = 0
+    reconciliations = 0
 
     def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
-        self.looks += 1
+        self.reconciliations += 1
         super().reconcile(state, write, now_ms)
 
 
 @pytest.mark.parametrize(
-    ("of_load", "options", "looks"),
+    ("of_load", "options", "reconciliations"),
     [
         (None, DEFAULT_OPTIONS, 360),
         (None, SimulatorOptions(interval_ms=60_000), 60),
@@ -142,16 +142,16 @@ class Looking(Marker):
     ],
 )
 def test_engine_runs_at_its_interval(
-    of_load: int | None, options: SimulatorOptions, looks: int
+    of_load: int | None, options: SimulatorOptions, reconciliations: int
 ) -> None:
-    eager = Looking(Mark.PREFER_NO_SCHEDULE)
+    eager = Counting(Mark.PREFER_NO_SCHEDULE)
     load = SimulatedLoad("made", (SHAPE,), (), HOUR_MS, of_load)
     Simulator(load, ScaleDown.NEVER, eager, 1, options).run()
-    assert eager.looks == looks
+    assert eager.reconciliations == reconciliations
 
 
 def test_interval_is_read_from_configuration() -> None:
-    """An unneeded node is marked after its unneeded time, in the second pass at the earliest."""
+    """An unneeded node is marked after its unneeded time, and not in the first reconciliation."""
     load = SimulatedLoad("made", (SHAPE,) * 4, (), 4 * HOUR_MS, None)
     for seconds, marked in ((60, True), (3 * 3600, False)):
         asked = {"interval": f"{seconds}s"}

@@ -79,10 +79,10 @@ class Watched(Day):
         if self.result.evicted and self._run.how is not ScaleDown.UTILIZATION:
             yield f"{self.result.evicted} pods evicted"
         if self.taken:
-            yield f"removed by the autoscaler without being released: {self.taken}"
+            yield f"removed by the autoscaler although Ebb had not allowed it: {self.taken}"
         if self.kept_waiting:
             yield f"Pending because of a mark: {sorted(self.kept_waiting)}"
-        if self.result.pending_by_mark and not self._run.hard:
+        if self.result.pending_by_mark and not self._run.sets_no_schedule:
             yield "a PreferNoSchedule mark made a pod Pending"
 
 
@@ -121,7 +121,8 @@ ROWS: Final[tuple[tuple[str, Callable[[Outcome], float]], ...]] = (
     ("faults", lambda one: one.faults),
     ("evictions by the autoscaler from unmarked nodes",
      lambda one: one.result.evicted - one.disturbed),
-    ("pods rejected by NoSchedule until the next pass", lambda one: one.result.pending_by_mark),
+    ("pods rejected by NoSchedule until the next reconciliation",
+     lambda one: one.result.pending_by_mark),
     ("evictions from marked or protected nodes", lambda one: one.disturbed),
     ("pods Pending because of a mark", lambda one: one.kept_waiting),
     ("keys left behind", lambda one: one.orphans),

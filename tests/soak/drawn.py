@@ -57,7 +57,7 @@ class Run:
     troubles: tuple[Trouble, ...]
 
     @property
-    def hard(self) -> bool:
+    def sets_no_schedule(self) -> bool:
         """Return whether any mark may become NoSchedule."""
         configs = (self.config, *(config for _, config in self.changes))
         return any(config.no_schedule_after_seconds is not None for config in configs)
@@ -136,8 +136,8 @@ def _last(chance: random.Random, before: Sequence[Config]) -> Config:
     if near and chance.random() < 0.5:
         none = Budget(max_marked=Limit(0))
         budgets = replace(config.budgets, cluster=none, backoff=SOON)
-        released = replace(config.scale_down_protection, scope=Scope.MARKED)
-        return replace(config, budgets=budgets, scale_down_protection=released)
+        marked_only = replace(config.scale_down_protection, scope=Scope.MARKED)
+        return replace(config, budgets=budgets, scale_down_protection=marked_only)
     return replace(config, mode=Mode.OBSERVE)
 
 

@@ -1,4 +1,4 @@
-"""The reconcile loop releases a mark as soon as a reach exceeds its release threshold."""
+"""The controller unmarks a node as soon as a reach exceeds its release threshold."""
 
 import random
 from dataclasses import replace
@@ -32,7 +32,7 @@ def leader(config: Config, standing: Standing) -> Reconciler:
     return Reconciler(config, standing, owner="me", metrics=Metrics())
 
 
-async def test_mark_is_released_in_same_pass_when_load_of_reach_rises() -> None:
+async def test_node_is_unmarked_in_same_reconciliation_when_load_of_reach_rises() -> None:
     """General pods request at most 85% of the unmarked general nodes, despite idle GPU nodes."""
     devices = NodeConstraints((("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),))
     general = [node(f"w{n}") for n in range(6)]
@@ -76,8 +76,8 @@ def emptiest(pods: list[Pod]) -> str:
 
 @pytest.mark.law(seeds_max=3000)
 async def test_marked_nodes_match_reference_plan_when_load_rises(seeds: range) -> None:
-    """Compare the marked nodes after each pass, on mixed clusters whose load rises."""
-    released = 0
+    """Compare the marked nodes after each reconciliation, on mixed clusters whose load rises."""
+    unmarked_count = 0
     for seed in seeds:
         chance = random.Random(seed)
         made = mixed.cluster(chance)
@@ -92,9 +92,9 @@ async def test_marked_nodes_match_reference_plan_when_load_rises(seeds: range) -
             marked = {n.name for n in standing.cluster.nodes if is_marked(n) and not leaving(n)}
             assert marked == expected, (seed, step)
             was = {n.name for n in before.nodes if is_marked(n) and not leaving(n)}
-            released += len(was - marked)
+            unmarked_count += len(was - marked)
             standing.cluster = risen(chance, standing.cluster, step)
-    assert released > len(seeds)
+    assert unmarked_count > len(seeds)
 
 
 def calm(config: Config) -> Config:
