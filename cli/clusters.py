@@ -9,9 +9,10 @@ import click
 
 from cli import output
 from cli.input import source
+from cli.input.cluster_options import Environment
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.input.source import ClusterOptions
+    from cli.input.cluster_options import ClusterOptions
 
 Answer = TypeVar("Answer")
 FAULT: Final = 2
@@ -49,7 +50,7 @@ def options(
     def decorate(command: Command[Answer]) -> Callable[..., None]:
         @wraps(command)
         def wrapped(
-            environment: source.Environment,
+            environment: Environment,
             where: "ClusterOptions",
             /,
             *,
@@ -74,7 +75,7 @@ def options(
 
 
 def _print_each(
-    environment: source.Environment,
+    environment: Environment,
     where: "ClusterOptions",
     several: output.Several[Answer],
     form: str,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from cli.input import source
+from cli.input.cluster_options import Environment, kubeconfig_of
 from cli.terminal import printable
 from core.config.settings import Config
 from core.model.errors import InvalidInputError
@@ -40,7 +41,7 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     @source.installed
     @click.pass_obj
     @wraps(command)
-    def wrapped(environment: source.Environment, /, **values: Any) -> None:  # noqa: ANN401 by option
+    def wrapped(environment: Environment, /, **values: Any) -> None:  # noqa: ANN401 by option
         names = set(Options._fields) - {"environment"}
         shared = {name: values.pop(name) for name in names}
         command(Options(environment=environment, **shared), **values)
@@ -58,7 +59,7 @@ def clean_up(options: Options, command: str, request: "Request") -> None:
     InvalidInputError for files of the options. UnavailableError: see `Cleanup.run`.
     """
     config = files.read_config(options.config)
-    kubeconfig = source.kubeconfig_of(options.kubeconfig, options.environment)
+    kubeconfig = kubeconfig_of(options.kubeconfig, options.environment)
     can_ask = sys.stdin is not None and sys.stdin.isatty()
     if not (options.dry_run or options.yes or can_ask):
         raise InvalidInputError(

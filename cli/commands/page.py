@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.input import source
+from cli.input.cluster_options import Environment
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.input.source import ClusterOptions
+    from cli.input.cluster_options import ClusterOptions
 
 
 @click.command("page")
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # help must be fast
 )
 @click.option("--no-browser", is_flag=True, help="only print the URL")
 def command(
-    environment: source.Environment, where: "ClusterOptions", /, *, port: int, no_browser: bool
+    environment: Environment, where: "ClusterOptions", /, *, port: int, no_browser: bool
 ) -> None:
     """Serve a page with the plan and the nodes on 127.0.0.1, and open it; read-only.
 

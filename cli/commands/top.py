@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.input import source
+from cli.input.cluster_options import Environment
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.input.source import ClusterOptions
+    from cli.input.cluster_options import ClusterOptions
 
 
 @click.command("top")
 @source.several_options
-def command(environment: source.Environment, where: "ClusterOptions", /) -> None:
+def command(environment: Environment, where: "ClusterOptions", /) -> None:
     """Show savings, nodes, marks and surge moves, and follow the cluster; read-only.
 
     Keys: q quits, s sorts, / filters by name, pool, zone or state, arrows scroll. Without a

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
+from cli.input.cluster_options import ClusterOptions, kubeconfig_of
 from cli.input.setup import SETUP_KINDS, Read, Setup
-from cli.input.source import ClusterOptions, kubeconfig_of
 from core.moves.facts import with_moves
 from core.moves.records import MoveRecords
 from kube.decode.field_decoding import DECODE_ERRORS

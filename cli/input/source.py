@@ -1,20 +1,17 @@
 """The options that select a cluster; `cli.input.reader` reads it."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
-from core.model.errors import InvalidInputError
+from cli.input.cluster_options import ClusterOptions, Environment
 from kube.target import NAMESPACE, Overrides
 
 # Help must be fast, so this module imports neither settings nor decoders.
 
-IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
-"""Environment variable that every container in a cluster has."""
 _DURATION: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8}(?:\.\d{1,3})?)s?)?")
 FILE: Final = click.Path(allow_dash=True)
 """Path that shells complete; whether the file exists is checked when it is read."""
@@ -24,36 +21,7 @@ WHERE: Final = (
 """Options that become fields of ClusterOptions with the same name."""
 CONTEXT: Final = "context of the kubeconfig; default: its current context"
 SEVERAL_CONTEXTS: Final = f"{CONTEXT}; repeatable, for several clusters"
-Environment = Mapping[str, str]
 Command = Callable[..., Any]
-
-
-class ClusterOptions(NamedTuple):
-    """The values of the options that select a cluster and its configuration."""
-
-    from_file: Sequence[str]
-    kubeconfig: str | None
-    contexts: Sequence[str]
-    """Contexts of the kubeconfig; none: its current context."""
-    ebb_namespace: str
-    config: str | None
-    policy: str | None
-    """Policy that replaces the configured one; None if the command has no such option."""
-    overrides: Overrides
-    """Options that replace parts of the kubeconfig."""
-    setup: bool = False
-    """The command also needs the setup around Ebb."""
-
-    @property
-    def live_only(self) -> list[str]:
-        """Return the given options that only a live cluster has."""
-        options = (
-            ("--kubeconfig", self.kubeconfig),
-            ("--context", self.contexts),
-            ("--as", self.overrides.user),
-            ("--request-timeout", self.overrides.request_seconds),
-        )
-        return [name for name, given in options if given]
 
 
 def options(command: Command, *, setup: bool = False) -> Command:
@@ -203,26 +171,4 @@ def installed(command: Command) -> Command:
     help_text = f"namespace of Ebb; default {NAMESPACE}"
     return click.option("--ebb-namespace", default=NAMESPACE, metavar="NAME", help=help_text)(
         command
-    )
-
-
-def kubeconfig_of(
-    given: str | None, environment: Environment, alternatives: str = ""
-) -> str | None:
-    """Return the kubeconfig path, or several paths as in $KUBECONFIG; None for in-cluster access.
-
-    *alternatives* is text about alternatives for the error message.
-    Raises: InvalidInputError if there is no kubeconfig and no in-cluster access.
-    """
-    if named := given or environment.get("KUBECONFIG", ""):
-        return named
-    default_path = Path(environment.get("HOME", "/nowhere"), ".kube", "config")
-    if default_path.is_file():
-        return str(default_path)
-    if environment.get(IN_CLUSTER):
-        return None
-    raise InvalidInputError(
-        "no cluster",
-        f"there is no --kubeconfig, no $KUBECONFIG, no {default_path} and no in-cluster access"
-        f"{alternatives}",
     )

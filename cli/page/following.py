@@ -7,7 +7,7 @@ from typing import Any
 
 from cli.input import reader
 from cli.input.cluster_input import ClusterInput
-from cli.input.source import ClusterOptions, Environment
+from cli.input.cluster_options import ClusterOptions, Environment
 from cli.page.feed import Feed, Sink
 from cli.page.worker import Worker
 from runtime.clock import SystemClock

@@ -11,8 +11,8 @@ import pytest
 
 from cli.__main__ import ebb as ebb_command
 from cli.__main__ import main
+from cli.input.cluster_options import kubeconfig_of
 from cli.input.live import progress_shown
-from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
 from core.model.errors import InvalidInputError
 from kube.client import PAGE_OBJECTS
