@@ -387,7 +387,7 @@ class TestPod:
             False,
             [],
         )
-        assert "not needed: a DaemonSet pod is removed with its node" in table(
+        assert "no move needed: a DaemonSet pod is removed with its node" in table(
             capsys, file, "pod", "shop/p"
         )
 

@@ -207,11 +207,11 @@ def _pod_facts(answer: PodAnswer, cluster_input: ClusterInput) -> list[tuple[str
 def _movable(pod: Pod, answer: PodAnswer) -> str:
     if pod.stays_with_node:
         kind = "static" if pod.mirror else "DaemonSet"
-        return f"not needed: a {kind} pod is removed with its node"
+        return f"no move needed: a {kind} pod is removed with its node"
     if answer.node is not None and answer.node.virtual:
-        return "not needed: its node is virtual and is never removed"
+        return "no move needed: its node is virtual and is never removed"
     if answer.node is None and pod.node is not None:
-        return "not needed: its node no longer exists, and the pod will be garbage-collected"
+        return "no move needed: its node no longer exists, and the pod will be garbage-collected"
     if answer.blockers:
         return f"no: {', '.join(blocker.code for blocker in answer.blockers)}"
     return "yes"

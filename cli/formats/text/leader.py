@@ -77,7 +77,7 @@ def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Conso
         for decision in facts.decisions
         if (decision.kind, decision.name) == ("Node", node)
     ][:ROWS_SHOWN]
-    rows = rows or [("delay", "none: nothing that only the leader knows keeps it from a mark")]
+    rows = rows or [("delay", "none: no cooldown, backoff or waiting time delays this node")]
     say(out, "", Table("known to the leader", "", rows=rows, left=(0, 1)))
 
 
