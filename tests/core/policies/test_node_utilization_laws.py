@@ -179,7 +179,7 @@ def test_each_pass_agrees_with_plain_pass(seeds: range) -> None:
                 kept += was.get(name) == since
                 restarted += name in was and since != was[name]
             before = found
-    assert min(removed, kept) > len(seeds)
+    assert min(removed, kept) > len(seeds) // 3
     assert restarted > 0
 
 
