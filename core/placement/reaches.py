@@ -39,9 +39,10 @@ Groups = Sequence[Sequence[Pod]]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A set of at least two nodes. Thresholds do not apply to pods that can use one node only.
+    """A set of at least two nodes that some pods can use, with its name.
 
-    Examples: the general nodes of a cluster, a pool behind a taint, a zone.
+    Examples: the general nodes of a cluster, a pool behind a taint, a zone. Thresholds do not
+    apply to pods that can use one node only.
     """
 
     key: str
@@ -54,7 +55,10 @@ class Reach:
 
 
 class Reaches:
-    """Reaches of the movable pods; node ids are positions in *nodes*."""
+    """All reaches of a cluster: the sets of nodes that its movable pods can use.
+
+    Node ids are positions in *nodes*.
+    """
 
     def __init__(
         self,
@@ -65,9 +69,9 @@ class Reaches:
     ) -> None:
         """Compute the reaches; *asked*: the movable pods by node constraints without volumes.
 
-        Virtual nodes are in no reach, because they accept no pods. *others*: constraints that
-        define no reach but are looked up with `members`. *recent*: constraints that pods had
-        recently; their reach is kept even if no pod selects the same nodes now.
+        Nodes of virtual kubelets are in no reach, because they accept no pods. *others*:
+        constraints that define no reach but are passed to `members` later. *recent*: constraints
+        that pods had recently; their reach is kept even if no pod selects the same nodes now.
         """
         self._nodes = nodes
         self._bare = [bare(node) for node in nodes]
@@ -108,7 +112,10 @@ class Reaches:
     def _by_members(
         self, all_constraints: Iterable[NodeConstraints]
     ) -> dict[tuple[int, ...], list[NodeConstraints]]:
-        """Return the node constraints by the nodes that they admit, if they admit any."""
+        """Return the node constraints by the ids of the nodes that they admit.
+
+        Constraints that admit no node are omitted.
+        """
         found: dict[tuple[int, ...], list[NodeConstraints]] = {}
         for node_constraints in all_constraints:
             if members := self.members(node_constraints):
@@ -116,7 +123,10 @@ class Reaches:
         return found
 
     def members(self, node_constraints: NodeConstraints) -> tuple[int, ...]:
-        """Return the nodes that the constraints admit if transient node properties are ignored."""
+        """Return the ids of the nodes that the constraints admit, ascending.
+
+        Volumes are ignored, and temporary states of nodes: cordons and taints such as not-ready.
+        """
         ids = self._classes.allowing(without_volumes(node_constraints))
         found = self._members.get(id(ids))
         if found is None:
@@ -124,7 +134,11 @@ class Reaches:
         return found
 
     def reach_of(self, node_constraints: NodeConstraints) -> Reach | None:
-        """Return the reach of the constraints; None if untracked or with fewer than two nodes."""
+        """Return the reach of pods with these constraints.
+
+        Return None if the constraints admit fewer than two nodes, or the reach is beyond
+        REACHES_MAX.
+        """
         return self._by_nodes.get(self.members(node_constraints))
 
     def templates_of(self, number: int) -> Sequence[NodeConstraints]:
@@ -181,7 +195,10 @@ class Reaches:
 
 
 def _by_node(reaches: Sequence[Reach], nodes: int) -> list[tuple[int, ...]]:
-    """Return the positions of the reaches of each node."""
+    """Return by node id the positions in *reaches* of the reaches that contain the node.
+
+    *nodes*: number of nodes.
+    """
     of: list[list[int]] = [[] for _ in range(nodes)]
     for number, reach in enumerate(reaches):
         for node in reach.nodes:
@@ -194,7 +211,7 @@ def _fair(
     by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
     asked: Mapping[NodeConstraints, Groups],
 ) -> list[_Set]:
-    """Choose the tracked reaches, so that no namespace displaces the reaches of another."""
+    """Choose REACHES_MAX of the sets, so that no namespace displaces the reaches of another."""
     counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
     by_namespace: dict[str, list[tuple[int, _Set]]] = {}
     for one in found:
@@ -222,7 +239,7 @@ def _namespaces(
 
 
 def bare(node: Node) -> Node:
-    """Return the node without cordon and transient taints."""
+    """Return the node without cordon and without taints that describe a temporary state."""
     taints = tuple(taint for taint in node.taints if not is_transient_taint(node, taint))
     if len(taints) == len(node.taints) and not node.unschedulable:
         return node
@@ -262,7 +279,10 @@ def _short(key: str) -> str:
 
 
 def _numbered(texts: Iterable[str]) -> list[str]:
-    """Append numbers to equal texts: two reaches may have equal texts but different nodes."""
+    """Return the texts with numbers appended to repeated ones, so that all are distinct.
+
+    Two reaches may have equal texts but different nodes.
+    """
     found: dict[str, None] = {}
     for text in texts:
         number, own = 1, text

@@ -1,7 +1,8 @@
-"""Annotations for containers of values: sections, lists, mappings by name, dependent fields.
+"""Annotations for settings that contain others: sections, lists, mappings by name.
 
-The annotations tell pydantic how to read a value, and state in JSON Schema what is allowed.
-core.setting_types.value_types has the formats of single values.
+Some annotations make a field depend on other fields. All of them tell pydantic how to read a
+value, and state in JSON Schema which values are allowed. core.setting_types.value_types has the
+formats of single values.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +37,10 @@ FLATTENED: Final = Field(alias=FLATTEN)
 
 
 def is_flattened(alias: str) -> bool:
-    """Return whether the fields of the section with this alias belong to the enclosing mapping."""
+    """Return whether the fields of a section are written in the enclosing mapping of the file.
+
+    *alias*: pydantic's alias of the section.
+    """
     return alias.startswith(FLATTEN)
 
 
@@ -55,12 +59,18 @@ class _BeforeValidator(ABC):
 
     @abstractmethod
     def _checked(self, value: object) -> object:
-        """Return the value to read. Raises: ValueError if it is not allowed."""
+        """Return the value that pydantic reads in place of *value*.
+
+        Raises: ValueError if the value is not allowed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedList(_BeforeValidator):
-    """Annotation of a list with a maximum length; longer lists are rejected unread."""
+    """An annotation of a list with at most `most` entries; longer lists are rejected unread.
+
+    `entries` describes the entries in the documentation.
+    """
 
     most: int
     entries: str
@@ -79,7 +89,10 @@ class BoundedList(_BeforeValidator):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Annotation of a mapping of names to sections with a maximum size."""
+    """An annotation of a mapping of at most `most` names to sections.
+
+    `names` is the format of a name; `sections` describes a section in the documentation.
+    """
 
     most: int
     names: ValueFormat
@@ -120,7 +133,10 @@ MISSING: Final = object()
 
 
 class Needs(_BeforeValidator):
-    """Annotation of a section with a flag that, if true, makes other fields required."""
+    """An annotation of a section with a flag that, if true, makes other fields required.
+
+    The arguments are the names of the flag and of these fields in the file.
+    """
 
     def __init__(self, flag: str, *fields: str) -> None:
         self._flag, self._fields = flag, fields
@@ -139,7 +155,7 @@ class Needs(_BeforeValidator):
 
 
 class NeedsOne(_BeforeValidator):
-    """Annotation of a section of which at least one of the named fields must be set."""
+    """An annotation of a section of which at least one of the named fields must not be empty."""
 
     def __init__(self, *fields: str) -> None:
         self._fields = fields
@@ -158,9 +174,9 @@ class NeedsOne(_BeforeValidator):
 
 
 class NeedsWith(_BeforeValidator):
-    """Annotation of a section with a list that certain words in another field require.
+    """An annotation of a section with a list that depends on the value of another field.
 
-    With all other words the list must be empty.
+    The list `listed` must not be empty if `field` has one of `words`, and must be empty otherwise.
     """
 
     def __init__(self, listed: str, field: str, *words: str) -> None:
@@ -183,7 +199,10 @@ class NeedsWith(_BeforeValidator):
 
 
 def name_of(field_name: str) -> str:
-    """Return the name of a setting in the file: without its unit, in camelCase."""
+    """Return the name of a setting in the file: without its unit, in camelCase.
+
+    Example: `unneeded_time_seconds` is `unneededTime`.
+    """
     plain = field_name.removesuffix("_seconds").removesuffix("_millis").removesuffix("_bytes")
     first, *rest = plain.split("_")
     return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
@@ -193,7 +212,10 @@ _ACRONYMS: Final = {"ca": "CA", "cpu": "CPU", "gb": "GB"}
 
 
 def filled(given: object, defaults: "DataclassInstance") -> object:
-    """Set fields that are missing in a mapping of the file to the values of *defaults*."""
+    """Return a mapping of the file, completed with the values of *defaults* for missing fields.
+
+    If *given* is not a mapping, it is returned unchanged.
+    """
     if not isinstance(given, dict):
         return given
     return {
@@ -202,7 +224,10 @@ def filled(given: object, defaults: "DataclassInstance") -> object:
 
 
 def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
-    """Reject a value that was read but does not satisfy a condition across its fields."""
+    """Return a validator that rejects a value for which *holds* is false, after it was read.
+
+    *allowed*: text for people that says which values are allowed.
+    """
 
     def check(found: Any) -> Any:  # noqa: ANN401 of whatever type it is read as
         if holds(found):
@@ -213,7 +238,10 @@ def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
 
 
 def at_least(name: str) -> AfterValidator:
-    """Reject a share below that of the named field, which must be defined before it."""
+    """Return a validator that rejects a share below the share in the field *name*.
+
+    The field must be defined earlier in the section. A missing share is accepted.
+    """
 
     def check(found: Fraction | None, info: ValidationInfo) -> Fraction | None:
         least = info.data.get(name)
@@ -225,7 +253,7 @@ def at_least(name: str) -> AfterValidator:
 
 
 def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:
-    """Create one error from several faults: field name, value, and allowed values."""
+    """Return one pydantic error for several faults: field name, value, and allowed values."""
     details: list[InitErrorDetails] = [
         {"loc": (name,), "input": value, "type": not_allowed(allowed)}
         for name, value, allowed in faults
