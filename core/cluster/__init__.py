@@ -1,1 +1,1 @@
-"""Assemble a Cluster from decoded objects, with what Ebb assumes of pods that do not say it."""
+"""Build a Cluster from decoded API objects, and complete its pods as kube-scheduler sees them."""

@@ -1,4 +1,4 @@
-"""Complete pods with two facts: their operating system, and the node nominated for them.
+"""Complete pods with their operating system, and with the node nominated for them.
 
 - Most pods do not name an operating system. An image that runs on Linux does not run on Windows,
   so a pod of a cluster with both stays on the system that it runs on now.
@@ -26,9 +26,13 @@ Each entry has the decoded pod, the assumed constraints and node, and the comple
 def assume(
     nodes: Sequence[Node], pods: ClusterPods, before: Assumed
 ) -> tuple[ClusterPods, Assumed]:
-    """Return the pods with their assumed operating system and node.
+    """Return the completed pods, and the value to pass as *before* to the next call.
 
-    The second value is *before* of the next call, so that unchanged pods remain the same objects.
+    In a cluster with several operating systems, a pod must stay on that of its node. A Pending pod
+    gets the node that is nominated for it.
+
+    *before*: the second value of the previous call, so that unchanged pods remain the same
+    objects; empty in the first call.
     """
     systems = _systems(nodes)
     nominees = any(pod.nominated_node for pod in pods.special)
@@ -59,16 +63,16 @@ def assume(
 
 
 def _systems(nodes: Sequence[Node]) -> Mapping[str, str]:
-    """Return the operating system by node; empty if all nodes have the same."""
+    """Return the operating system by node name; empty if all nodes have the same."""
     systems = {node.name: node.labels[OS_LABEL] for node in nodes if OS_LABEL in node.labels}
     return systems if len(set(systems.values())) > 1 else {}
 
 
 def _nominated(pod: Pod, nodes: Mapping[str, Node]) -> str | None:
-    """Return the node that is nominated for a pending pod and could take it, or None.
+    """Return the name of the node that is nominated for a pending pod, or None.
 
-    kube-scheduler does not remove a nomination when the node changes; then the pod is an ordinary
-    pending pod.
+    None also if the node cannot take the pod. kube-scheduler does not remove a nomination when the
+    node changes; then the pod is an ordinary pending pod.
     """
     node = nodes.get(pod.nominated_node)
     if (

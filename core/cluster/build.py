@@ -40,10 +40,11 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     statuses: Iterable[AutoscalerStatus] = (),
     daemon_sets: Iterable[DaemonSet] = (),
 ) -> Cluster:
-    """Return a Cluster in which pods have their volumes, and CapacityBuffers their pods.
+    """Return a Cluster; look up the volumes of its pods, and the pods of its CapacityBuffers.
 
-    The objects of each kind must be sorted as in a Cluster. A pod is marked as not evaluable if it
-    requests a device that no node offers, or if it exceeds the evaluation budget of its namespace.
+    The objects of each kind must be sorted as in a Cluster. A pod becomes not evaluable
+    (`unsupported` or `too_much` says why) if it requests a device that no node offers, or if it
+    exceeds the evaluation budget of its namespace.
     """
     pods = within_budget(pods)
     lookup = VolumeLookup.of(nodes, pods, claims, volumes, csi_nodes)
@@ -73,15 +74,17 @@ def _completed(pods: ClusterPods, lookup: VolumeLookup, devices: frozenset[str])
 
 
 def offered(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the names of the extended resources of which at least one node offers some."""
+    """Return the names of the extended resources that at least one node offers."""
     return frozenset(name for node in nodes for name, units in node.allocatable.extended if units)
 
 
 def without_claimed(pod: Pod, devices: frozenset[str]) -> Pod:
-    """Return the pod without requests for devices that no node offers, marked as not evaluable.
+    """Return the pod without requests for devices that no node offers.
 
-    The same pod if there is no such request. The remaining requests still show which nodes have no
-    room for the pod. *devices*: the extended resources that nodes offer.
+    `unsupported` then names such a device, so the pod is not evaluable. The remaining requests
+    still show which nodes have no room for the pod. The same object if there is no such request.
+
+    *devices*: names of the extended resources that nodes offer.
     """
     requested = pod.requests.extended
     missing = [

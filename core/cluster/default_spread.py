@@ -25,7 +25,7 @@ OWN_LABELS: Final = frozenset(
 
 
 class DefaultSpread(NamedTuple):
-    """A default constraint with whenUnsatisfiable: DoNotSchedule."""
+    """A default topology spread constraint of the cluster (whenUnsatisfiable: DoNotSchedule)."""
 
     topology_key: str
     max_skew: int
@@ -38,10 +38,13 @@ Spread = Mapping[int, tuple[Pod, Pod]]
 def with_default_spread(
     constraints: Sequence[DefaultSpread], pods: ClusterPods, before: Spread
 ) -> tuple[ClusterPods, Spread]:
-    """Return the pods, with the default constraints where these apply.
+    """Return the pods with default *constraints*, and the value to pass as *before* next time.
 
-    They apply to pods of a known controller without spread constraints of their own. The second
-    value is *before* of the next call, so that unchanged pods remain the same objects.
+    The constraints apply to pods of ReplicaSets, ReplicationControllers and StatefulSets without
+    spread constraints of their own.
+
+    *before*: the second value of the previous call, so that unchanged pods remain the same
+    objects; empty in the first call.
     """
     if not constraints:
         return pods, {}

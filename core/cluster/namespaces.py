@@ -1,4 +1,4 @@
-"""Namespaces, and the pod affinity terms that select pods by the labels of their namespace.
+"""Replace namespaceSelectors in pod affinity terms by the names of the namespaces they match.
 
 A term with a namespaceSelector selects the pods of all namespaces until the selector is looked up
 here. Without Namespaces the term remains unchanged, and its pod is not movable. Source:
@@ -29,7 +29,7 @@ _FIELDS: Final = frozenset((AFFINITY_FIELD, ANTI_AFFINITY_FIELD))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A Namespace."""
+    """A Namespace with its labels, which namespaceSelectors of pod affinity terms match."""
 
     name: str
     labels: Mapping[str, str] | None = field(default_factory=dict, hash=False)
@@ -37,7 +37,7 @@ class Namespace:
 
 
 class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has computed
-    """Names of the namespaces that a selector matches, ascending; up to thousands.
+    """The sorted names of the namespaces that a selector matches; up to thousands.
 
     `in` does not compare each name, and the hash is computed once.
     """
@@ -58,9 +58,10 @@ class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has com
 
 
 def with_namespaces(pods: ClusterPods, namespaces: Sequence[Namespace]) -> ClusterPods:
-    """Return the pods; in their affinity terms, names of namespaces replace namespaceSelectors.
+    """Return the pods with names of namespaces in place of the namespaceSelectors of their terms.
 
-    Without *namespaces* nothing is replaced.
+    The terms are those of pod affinity and anti-affinity. If *namespaces* is empty, nothing is
+    replaced.
     """
     if not namespaces:
         return pods
@@ -74,7 +75,7 @@ def _is_valid(chosen: NamespaceChoice) -> bool:
 
 
 class _NamespaceLookup:
-    """Looks up each namespace selector and each set of terms only once.
+    """Replaces the namespaceSelectors of pods; looks up each selector only once.
 
     *with_pods*: names of all namespaces that have pods.
     """
@@ -97,7 +98,10 @@ class _NamespaceLookup:
         return replace(pod, pod_constraints=pod_constraints, unsupported=unsupported)
 
     def _pod_constraints(self, pod_constraints: PodConstraints) -> PodConstraints:
-        """Return the constraints with namespaces for selectors, or the same ones if that fails."""
+        """Return the constraints with names of namespaces in place of namespaceSelectors.
+
+        The same object if there is no namespaceSelector, or if one has an unknown operator.
+        """
         chosen = [
             term.chosen for term in (*pod_constraints.near, *pod_constraints.apart) if term.chosen
         ]
@@ -144,12 +148,12 @@ class _NamespaceLookup:
 
     @cached_property
     def _unknown(self) -> set[str]:
-        """The namespaces that have pods and unknown labels."""
+        """Return the names of the namespaces that have pods, but whose labels are unknown."""
         return set(self._with_pods) - self._all
 
     @cached_property
     def _by_label(self) -> Mapping[str, Mapping[str, set[str]]]:
-        """The names of the namespaces by label key and value."""
+        """Return the names of the namespaces by label key and label value."""
         names: dict[str, dict[str, set[str]]] = {}
         for namespace in self._namespaces:
             for key, value in (namespace.labels or {}).items():

@@ -27,7 +27,7 @@ The key is the `id` of the decoded pod."""
 
 
 class ReadOptions(NamedTuple):
-    """The settings that change how API objects are decoded."""
+    """Settings that decide how nodes and pods are understood when a Cluster is built from them."""
 
     schedulers: Collection[str] = KNOWN_SCHEDULERS
     """Schedulers whose pods are evaluable."""
@@ -43,10 +43,13 @@ READ_DEFAULTS: Final = ReadOptions()
 def judged_by(
     schedulers: Collection[str], pods: ClusterPods, before: Judged
 ) -> tuple[ClusterPods, Judged]:
-    """Return the pods with `unsupported` adapted to the setting *schedulers*.
+    """Return the pods for these *schedulers*, and the value to pass as *before* next time.
 
-    The pods were decoded for KNOWN_SCHEDULERS. The second value is *before* of the next call, so
-    that unchanged pods remain the same objects.
+    Pods were decoded for the schedulers in KNOWN_SCHEDULERS. Here `unsupported` gets or loses the
+    entry that says that Ebb does not know the filters of the pod's scheduler.
+
+    *schedulers*: the setting of that name. *before*: the second value of the previous call, so
+    that unchanged pods remain the same objects; empty in the first call.
     """
     changed = frozenset(schedulers).symmetric_difference(KNOWN_SCHEDULERS)
     if not changed:

@@ -66,12 +66,15 @@ BOUND: Final = 2
 
 
 def within_budget(pods: ClusterPods, budget: int = BUDGET) -> ClusterPods:
-    """Return the pods; set `too_much` on pods that the budget of their namespace does not cover.
+    """Return the pods, with `too_much` set on each pod that its namespace's budget does not cover.
 
-    *budget*: units for each namespace. Pods that need a place are charged before pods that stay
-    with their node. Constraints that more pods share are charged earlier; names decide between
-    equal numbers. All mirror pods share one budget, in which the node whose mirror pods cost least
-    is charged first.
+    These pods also lose the constraints that cost time.
+
+    Pods that need a place are charged before pods that stay with their node. Constraints that more
+    pods share are charged earlier; names decide between equal numbers. All mirror pods share one
+    budget, in which the node whose mirror pods cost least is charged first.
+
+    *budget*: units of cost for each namespace, by the costs in this module.
     """
     sizes = _Sizes(pods)
     suspects = _suspects(pods, sizes, budget)
@@ -95,7 +98,10 @@ def _tenant(pod: Pod | SharedConstraints) -> Tenant:
 
 
 def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Tenant]:
-    """Return the tenants that may be over the budget, by an estimate that is never too low."""
+    """Return the namespaces that may exceed the budget, by an estimate that is never too low.
+
+    None among them stands for the mirror pods of all nodes.
+    """
     # In nearly all clusters no tenant is suspect, so this must be fast: pods that share their
     # constraints are charged once.
     spent: Counter[Tenant] = Counter()
@@ -108,7 +114,7 @@ def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Tenant]:
 
 @dataclass(slots=True)
 class _ChargedGroup:
-    """Pods that have equal constraints on nodes and on other pods."""
+    """Pods with equal constraints on nodes and on other pods, which are charged together."""
 
     payer: Payer
     members: list[int]
@@ -118,7 +124,10 @@ class _ChargedGroup:
 
 
 def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> list[_ChargedGroup]:
-    """Return the groups of one tenant's pods in the order in which they are charged."""
+    """Return the groups of pods with equal constraints, in the order in which they are charged.
+
+    *numbers*: indices in *pods* of the pods that share one budget.
+    """
     # Group by object first, then by value: most equal constraints are one object, and hashing
     # values is slow.
     same: dict[object, list[int]] = {}
@@ -165,10 +174,10 @@ def _name(pod: Pod) -> tuple[str, str]:
 def _beyond(
     pods: Sequence[Pod], groups: Iterable[_ChargedGroup], budget: int
 ) -> Iterator[tuple[int, Pod]]:
-    """Charge one budget; yield each pod that it does not cover, without its constraints.
+    """Charge one budget; yield the index of each pod that it does not cover, and the changed pod.
 
-    A group that costs too much is skipped, because a later, cheaper group may be covered. Yields:
-    number and pod.
+    The changed pod lacks the constraints that cost time. A group that costs too much is skipped,
+    because a later, cheaper group may be covered.
     """
     left, paid = budget, set[object]()
     for group in groups:
@@ -189,7 +198,10 @@ def _beyond(
 
 
 def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
-    """Return the pod without constraints that cost time, except for host ports and volumes."""
+    """Return the pod with `too_much`, without the constraints that cost time.
+
+    Host ports remain, and with *claims_known* also volume claims and disks.
+    """
     # The tolerations of a bound DaemonSet pod cost nothing, and NoSchedule marks depend on them.
     node_constraints = pod.node_constraints if _payer(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
     pod_constraints = pod.pod_constraints
@@ -229,9 +241,11 @@ def _cost_of_claims(pod: Pod) -> int:
 def _costs(
     pod: Pod | SharedConstraints, stage: int, counted: Callable[[Sequence[PodSelector]], int]
 ) -> dict[object, int]:
-    """Return the units by constraint of a pod; a tenant pays once for equal constraints.
+    """Return the units that each constraint of a pod costs, by a key that equal constraints share.
 
-    *stage*: see Payer. *counted*: returns how many pods match all given selectors.
+    A namespace pays once for equal constraints.
+
+    *stage*: PLACED, UNBOUND or BOUND. *counted*: returns how many pods match all given selectors.
     """
     costs: dict[object, int] = {}
     pod_constraints = pod.pod_constraints
@@ -254,10 +268,10 @@ def _costs(
 
 
 def _terms(pod: Pod | SharedConstraints) -> Iterator[tuple[object, Sequence[PodSelector], int]]:
-    """Yield each term about other pods with the selectors of the pods that it counts.
+    """Yield for each term about other pods: its key, its selectors, and a number of requirements.
 
-    The first part is equal for terms that are charged once. The third part is the number of
-    requirements on namespaces.
+    The key is equal for terms that are charged once. The selectors select the pods that the term
+    counts. The number is that of the requirements on namespaces.
     """
     pod_constraints = pod.pod_constraints
     for term in pod_constraints.apart:
@@ -289,18 +303,25 @@ def _number_of(requirements: Iterable[Requirement]) -> int:
 
 
 class _Sizes:
-    """Upper bounds for the number of pods that match selectors."""
+    """Returns upper bounds for the number of pods that match selectors."""
 
     def __init__(self, pods: ClusterPods) -> None:
         self._pods, self._counts = pods.all, pods.counts
         self._labelled: dict[str | None, Counter[tuple[str, str]]] = {}
 
     def of_namespaces(self, selectors: Sequence[PodSelector]) -> int:
-        """Return the number of pods in the namespaces of the selector with the fewest."""
+        """Return the most pods that can match all selectors, by their namespaces alone.
+
+        That is the number of pods in the namespaces of the selector with the fewest; 0 without
+        selectors.
+        """
         return min(map(self._pods_in, selectors), default=0)
 
     def of_labels(self, selectors: Sequence[PodSelector]) -> int:
-        """Return at most `of_namespaces`; less if few pods have a label that an `In` requires."""
+        """Return the most pods that can match all selectors, by their namespaces and labels.
+
+        At most `of_namespaces`; less if few pods have a label that an `In` requires.
+        """
         bounds = [self.of_namespaces(selectors)]
         for selector in selectors:
             named = selector.namespaces or ()
@@ -325,7 +346,10 @@ class _Sizes:
         return pods
 
     def _labels_in(self, namespace: str | None) -> Counter[tuple[str, str]]:
-        """Return the number of pods by label key and value; None: in all namespaces."""
+        """Return the number of pods that have each label, by its key and value.
+
+        *namespace*: count only pods in this namespace; None counts all.
+        """
         if namespace not in self._labelled:
             pods = self._pods if namespace is None else self._members.get(namespace, ())
             labels = {id(pod.labels): pod.labels for pod in pods}

@@ -37,7 +37,7 @@ ONE_NODE_MODES: Final = frozenset({"ReadWriteOnce", SOLE_MODE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A PersistentVolumeClaim."""
+    """A PersistentVolumeClaim, with the name of its volume and its access modes."""
 
     namespace: str
     name: str
@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A PersistentVolume."""
+    """A PersistentVolume: the disk to attach, and the nodes that can access it."""
 
     name: str
     disk: Disk | None = None
@@ -69,7 +69,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsiNode:
-    """A CSINode: the drivers on the node of that name."""
+    """A CSINode: the attach limits of the CSI drivers on the Node of the same name."""
 
     name: str
     limits: Mapping[str, int | None] = field(default_factory=dict, hash=False)
@@ -78,7 +78,7 @@ class CsiNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A VolumeAttachment; a field that it does not have is empty."""
+    """A VolumeAttachment, which attaches a volume to a Node; missing fields are empty."""
 
     name: str
     driver: str = ""
@@ -119,7 +119,7 @@ def _disruption_facts(
 
 @dataclass(slots=True, kw_only=True)
 class VolumeLookup:
-    """The volumes of a cluster, in which the claims and disks of pods are looked up."""
+    """The claims and volumes of a cluster, by name; completes pods with their volumes."""
 
     claims: Mapping[str, Claim]
     """Claims by namespace/name."""
@@ -148,7 +148,7 @@ class VolumeLookup:
         volumes: Iterable[Volume],
         csi_nodes: Iterable[CsiNode],
     ) -> "VolumeLookup":
-        """Index the volumes of a cluster, and count the pods that use each of them."""
+        """Return the lookup for these objects; count the pods that use each claim and disk."""
         drivers = {csi_node.name: csi_node.limits for csi_node in csi_nodes}
         limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
         using = [pod for pod in pods.special if pod.unsupported]
@@ -172,10 +172,11 @@ class VolumeLookup:
         )
 
     def attached(self, attachments: Iterable[Attachment]) -> Mapping[str, frozenset[Disk]]:
-        """Return by node the volumes that VolumeAttachments name and kube-scheduler counts.
+        """Return the volumes with a VolumeAttachment that kube-scheduler counts, by node name.
 
         Source: getNodeVolumeAttachmentInfo of NodeVolumeLimits. It ignores attachments of volumes
-        that do not exist or are no CSI volumes.
+        that do not exist or are no CSI volumes. Volumes of drivers without any attach limit are
+        left out.
         """
         by_node: dict[str, set[Disk]] = {}
         for attachment in attachments:
@@ -187,7 +188,8 @@ class VolumeLookup:
     def pod(self, pod: Pod) -> Pod:
         """Return the pod with the topologies, disks and faults of its volumes.
 
-        If Ebb knows too little about a volume, the pod remains unsupported, with the fault.
+        The same object if there is nothing to add. If Ebb knows too little about a volume, the pod
+        remains unsupported, and `disruption_facts.faults` says why.
         """
         faults: list[str] = []
         volumes: list[Volume] = []
@@ -247,7 +249,7 @@ class VolumeLookup:
         return tuple(sorted(set(names)))
 
     def _disk_fault(self, disk: InlineDisk) -> str:
-        """Return why Ebb cannot evaluate a disk that a pod names itself; empty if it can."""
+        """Return a text why Ebb cannot evaluate a disk that a pod names; empty if it can."""
         where = f"the disk {disk.driver} {disk.handle} in its own volumes"
         if disk.fault:
             return f"{where} {disk.fault}"
@@ -264,7 +266,10 @@ class VolumeLookup:
         return ""
 
     def _volume(self, pod: Pod, use: ClaimUse, key: str) -> Volume | str:
-        """Return the volume of a claim, or the reason why Ebb knows too little about it."""
+        """Return the volume of a claim, or a text why Ebb knows too little about it.
+
+        *key*: namespace/name of the claim.
+        """
         claim = self.claims.get(key)
         if claim is None:
             return "it does not exist or was not read"
@@ -295,7 +300,10 @@ class VolumeLookup:
     def _node_constraints(
         self, node_constraints: NodeConstraints, volumes: Iterable[Volume]
     ) -> NodeConstraints:
-        """Return the constraints with the volumes' topologies; equal ones share one object."""
+        """Return the constraints with the topologies of the volumes.
+
+        Equal results are one object.
+        """
         topologies = {volume.reach for volume in volumes if volume.reach != EVERYWHERE}
         if not topologies:
             return node_constraints

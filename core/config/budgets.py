@@ -210,26 +210,30 @@ class BackoffConfig:
     """Maximum backoff, at least `first`."""
 
     def seconds(self, times: int) -> int:
-        """Return the backoff after the given number of failures, seconds.
+        """Return the backoff in seconds after *times* failures in a row.
 
         It doubles with each failure, up to the maximum.
         """
         return int(min(self.first_seconds * 2 ** min(times - 1, 32), self.max_seconds))
 
     def holds(self, until: int, now: Now) -> bool:
-        """Return whether a backoff that ends at *until* (Unix seconds) is in force.
+        """Return whether a backoff until *until* (Unix seconds) still prevents a new mark.
 
         An end that is too far in the future is ignored, because no leader can have written it.
         """
         return self.possible(until, now) and now.before(until)
 
     def possible(self, until: int, now: Now) -> bool:
-        """Return whether a leader with a roughly correct clock can have written this end."""
+        """Return whether a leader with a roughly correct clock can have written *until*.
+
+        *until*: end of a backoff, in Unix seconds. It cannot be further in the future than the
+        maximum backoff plus the maximum clock skew.
+        """
         return now.reached(until - self.max_seconds - CLOCKS_APART_SECONDS_MAX)
 
 
 class CapacityBuffers(StrEnum):
-    """Whether Ebb announces the expected pods to the autoscaler in CapacityBuffers."""
+    """Whether Ebb announces the pods that it expects to the autoscaler, in CapacityBuffers."""
 
     DISABLED = "disabled"
     ENABLED = "enabled"
@@ -297,12 +301,15 @@ class Budgets:
     """Time for which a node is not marked again after it missed its deadline."""
 
     def empty_pools(self, nodes: Iterable[Mapping[str, str]]) -> Sequence[str]:
-        """Return the names of the pools that select none of the nodes with these labels."""
+        """Return the names of the pools that select no node.
+
+        *nodes*: the labels of each node.
+        """
         empty = [*self.pools]
         for labels in nodes if empty else ():
             empty = [pool for pool in empty if not pool.selects(labels)]
         return [pool.name for pool in empty]
 
     def pool_of(self, labels: Mapping[str, str]) -> Pool | None:
-        """Return the first pool that selects a node with these labels, or None."""
+        """Return the first pool that selects a node with these labels; None if none does."""
         return next((pool for pool in self.pools if pool.selects(labels)), None)

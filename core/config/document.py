@@ -30,9 +30,12 @@ _NAME_ITSELF: Final = "[key]"
 
 
 def parse(document: object, source: str, policy: str | None = None) -> Config:
-    """Read a configuration from a decoded YAML document; *policy* replaces the policy in it.
+    """Read a configuration from a decoded YAML document.
 
     A missing setting gets the default of the policy, or else its own default.
+
+    *source*: name of the file in error messages. *policy*: name of a policy that replaces the
+    policy in the document.
 
     Raises: ConfigError with all faults.
     """
@@ -50,14 +53,20 @@ def parse(document: object, source: str, policy: str | None = None) -> Config:
 
 
 def built_in(policy: str | None = None) -> Config:
-    """Return the configuration of an empty file, with *policy* if given."""
+    """Return the configuration of an empty file.
+
+    *policy*: name of a policy to use, with its own defaults; None: the default policy.
+    """
     if policy is None:
         return Config()
     return parse({"apiVersion": API_VERSION, "kind": KIND}, "built in", policy)
 
 
 def _with_policy(document: Mapping[Any, Any], policy: str | None) -> object:
-    """Insert the policy, and the policy's own defaults for missing settings."""
+    """Return the document with *policy*, and the defaults of its policy for missing settings.
+
+    *policy*: None keeps the policy in the document.
+    """
     given = dict(document) if policy is None else {**document, "policy": policy}
     name = given.get("policy")
     rule = POLICIES.get(name) if isinstance(name, str) else None
@@ -65,7 +74,7 @@ def _with_policy(document: Mapping[Any, Any], policy: str | None) -> object:
 
 
 def _merged(defaults: Mapping[str, Any], given: Any) -> Any:  # noqa: ANN401 YAML holds anything
-    """Merge the values of a file into defaults; null counts as missing."""
+    """Return the values of a file, and the defaults of missing ones; null counts as missing."""
     if not isinstance(given, dict):
         return given
     written = {
@@ -77,7 +86,10 @@ def _merged(defaults: Mapping[str, Any], given: Any) -> Any:  # noqa: ANN401 YAM
 
 
 def _nested(given: Any, section_schema: Schema) -> Any:  # noqa: ANN401 YAML holds anything
-    """Group the fields of a file as the settings do; unknown fields stay where they are."""
+    """Return the fields of a file in the groups that Config has; unknown fields stay.
+
+    *section_schema*: schema of this section, in the form that `grouped` returns.
+    """
     if isinstance(given, list) and "items" in section_schema:
         return [_nested(entry, section_schema["items"]) for entry in given]
     if isinstance(given, dict) and NAMED in section_schema:
@@ -96,7 +108,10 @@ def _nested(given: Any, section_schema: Schema) -> Any:  # noqa: ANN401 YAML hol
 
 
 def _pop_field(remaining: dict[str, Any], name: str, field: Schema) -> object:
-    """Remove and return the part of the file's mapping that belongs to a field."""
+    """Remove from *remaining* what the file says about a field, and return it; None if nothing.
+
+    *name*: alias of the field. *remaining*: the mapping in the file.
+    """
     if is_flattened(name):
         return {own: remaining.pop(own) for own in fields_of(flattened(field)) if own in remaining}
     section, _, last = name.rpartition(".")
@@ -109,7 +124,7 @@ def _pop_field(remaining: dict[str, Any], name: str, field: Schema) -> object:
 
 
 def _shown(name: object, fields: Mapping[str, Schema]) -> str:
-    """Return an unknown name in printable form, different from all known names."""
+    """Return the name of an unknown field in printable form, different from all known names."""
     return str(name) if str(name).isprintable() and name not in fields else ascii(name)
 
 
@@ -145,7 +160,10 @@ def _meant(given: object, field: Schema) -> str:
 
 
 def _at(location: tuple[int | str, ...]) -> tuple[str, Schema]:
-    """Return the path in the file of a location in the settings, and the schema there."""
+    """Return the path in the file for a location in the settings, and the schema of that path.
+
+    *location*: the location of an error, as pydantic reports it.
+    """
     path, field, names = "", schema(), {}
     for step in location:
         if NAMED in field:

@@ -32,5 +32,5 @@ class MinSavings:
 
     @property
     def hourly(self) -> Fraction:
-        """Return the minimum for an hour that follows from both limits."""
+        """Return the minimum price of a node for an hour that satisfies both limits."""
         return max(self.per_hour, self.per_month / HOURS_A_MONTH)

@@ -51,7 +51,7 @@ CertFile = Annotated[File | None, AfterValidator(_paired), Field(validate_defaul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderConfig:
-    """Settings of the extender."""
+    """Settings of `ebb-extender`, which scores nodes for kube-scheduler."""
 
     score: Annotated[str, words(SCORE_NAMES)] = SCORE_NAMES[0]
     """How unmarked nodes are scored; marked nodes always score lower. `pack` prefers fuller nodes,
@@ -75,7 +75,7 @@ class ExtenderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookConfig:
-    """Settings of the webhook."""
+    """Settings of `ebb-webhook`, which sets the taints of marked Nodes."""
 
     listen: Address = "[::]:8443"
     """Address for calls of the API server. `[::]` is every address, IPv4 included."""
@@ -95,7 +95,7 @@ class WebhookConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """Settings of the controller."""
+    """Settings of `ebb-controller`, which plans and marks nodes."""
 
     interval_seconds: Annotated[int, duration(1)] = 10
     """Time between the end of a reconciliation and the start of the next one."""

@@ -1,4 +1,4 @@
-"""Settings for when Ebb may begin anything: windows with a time zone, and a pause.
+"""Settings for when Ebb may begin marks, surge moves and evictions: windows, and a pause.
 
 core.engine.maintenance_gate decides with them; nothing else reads them.
 """
@@ -92,7 +92,10 @@ class Window:
     """Time zone of `start`."""
 
     def open_until(self, at: int) -> int | None:
-        """Return when the window closes; None if it is not open at this Unix second."""
+        """Return the Unix second at which the window closes; None if it is not open.
+
+        *at*: the Unix second at which it must be open.
+        """
         # With the hour that a change of the clock repeats, the reverse order of local times is not
         # that of times. So the search begins later.
         later = self._starts(at + CLOCK_CHANGE_SECONDS, reverse=True)
@@ -101,11 +104,17 @@ class Window:
         return None if closed or last is None else last + self.duration_seconds
 
     def next_start(self, at: int) -> int | None:
-        """Return the first start after this Unix second, or None if there is none."""
+        """Return the Unix second of the first start after *at*; None if none follows.
+
+        *at*: Unix seconds.
+        """
         return next((start for start in self._starts(at) if start > at), None)
 
     def _starts(self, at: int, *, reverse: bool = False) -> Iterator[int]:
-        """Yield the starts after *at*; with *reverse* those before it, the latest first."""
+        """Yield some of the starts after *at*, all as Unix seconds.
+
+        With *reverse*, yield starts before *at*, the latest first.
+        """
         local = dt.datetime.fromtimestamp(at, self.time_zone)
         starts = islice(CronSim(self.start, local, reverse=reverse), STARTS_MAX + 1)
         return (int(start.timestamp()) for start in starts)

@@ -1,4 +1,4 @@
-"""The settings as data: the JSON Schema of the file, and a row for each setting.
+"""Describe the settings as data: the JSON Schema of the file, and a list of all settings.
 
 The settings are grouped differently than the file. The fields of a section whose alias begins with
 FLATTEN are fields of the enclosing mapping in the file. A field with the alias `a.b` is the field
@@ -26,7 +26,7 @@ _NO_TYPE: Final = {"type": "null"}
 
 
 class _Generator(GenerateJsonSchema):
-    """Keep explicit titles, which state allowed values, and add none from names."""
+    """Generates schemas with explicit titles, which state allowed values, and no others."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002 pydantic's
         return False
@@ -34,13 +34,16 @@ class _Generator(GenerateJsonSchema):
 
 @cache
 def adapter() -> TypeAdapter[Document]:
-    """Return the adapter that reads and writes documents; it is created on first use."""
+    """Return pydantic's adapter that reads and writes configuration files."""
     return TypeAdapter(Document)
 
 
 @cache
 def grouped() -> Schema:
-    """Return the schema of the grouped settings, without references and defaults."""
+    """Return the JSON Schema of the settings in the groups that Config has.
+
+    It contains no references and no defaults. `schema` returns the schema of the file.
+    """
     generated = adapter().json_schema(schema_generator=_Generator)
     fields: Schema = _expanded(generated, generated.pop("$defs"))
     del fields["title"]
@@ -49,7 +52,7 @@ def grouped() -> Schema:
 
 @cache
 def schema() -> Schema:
-    """Return the JSON Schema of a configuration file."""
+    """Return the JSON Schema of a configuration file, with the defaults of the settings."""
     pool = Pool(name="", node_selector=(), budget=Budget())
     window = Window(start="", duration_seconds=0)
     defaults = written(Config(budgets=Budgets(pools=(pool,)), schedule=(window,)))
@@ -57,19 +60,22 @@ def schema() -> Schema:
 
 
 def fields_of(one: Schema) -> Schema:
-    """Return the fields of a mapping by name; empty for other types."""
+    """Return the schemas of the fields of a mapping, by name; empty if *one* is another type."""
     variants = (one, *one.get("oneOf", ()))
     return next((each["properties"] for each in variants if "properties" in each), {})
 
 
 def named_of(one: Schema) -> Schema:
-    """Return the schema of the sections in a mapping by name; empty for other types."""
+    """Return the schema of each section in a mapping whose keys are free names.
+
+    Empty if *one* is another type.
+    """
     section: Schema = one["additionalProperties"] if NAMED in one else {}
     return section
 
 
 def written(config: Config) -> dict[str, Any]:
-    """Return a configuration in the form of the file."""
+    """Return a configuration as the mapping of a configuration file, with all settings."""
     document = Document(api_version=API_VERSION, kind=KIND, config=config)
     fields: dict[str, Any] = _ungrouped(
         adapter().dump_python(document, mode="json", by_alias=True), grouped()
@@ -78,7 +84,7 @@ def written(config: Config) -> dict[str, Any]:
 
 
 def changed(config: Config, defaults: Config) -> dict[str, Any]:
-    """Return the policy, and the settings that differ from *defaults*, in the form of the file.
+    """Return the shortest file for *config*: its policy, and the settings that differ.
 
     *defaults*: the configuration of a file with nothing but this policy.
     """
@@ -87,7 +93,7 @@ def changed(config: Config, defaults: Config) -> dict[str, Any]:
 
 
 def _difference(given: Schema, defaults: Schema) -> Schema:
-    """Return the fields that differ; of a section that has defaults, its fields that differ."""
+    """Return the fields that differ from their defaults; of sections, only such fields in them."""
     changes: Schema = {}
     for name, value in given.items():
         default = defaults.get(name)
@@ -100,7 +106,7 @@ def _difference(given: Schema, defaults: Schema) -> Schema:
 
 
 class Setting(NamedTuple):
-    """A setting or a section of settings."""
+    """A setting, or a section of settings: its path in the file and its schema."""
 
     path: str
     """Path in the file; `[]` follows a list, and a word in capitals stands for any name."""
@@ -112,7 +118,11 @@ class Setting(NamedTuple):
 def settings(
     one: Schema | None = None, path: str = "", restart: Sequence[str] = ()
 ) -> Iterator[Setting]:
-    """Yield every section and setting in the order of the file."""
+    """Yield every section and setting in the order of the file.
+
+    *one*: schema of a section; None: the whole file. *path*: prefix of its paths. *restart*:
+    programs that read the section only when they start.
+    """
     for name, inner in fields_of(schema() if one is None else one).items():
         whole, programs = f"{path}{name}", inner.get(RESTART, restart)
         yield Setting(whole, inner, programs)
@@ -125,7 +135,10 @@ def settings(
 
 
 def restart_needed(before: Config, after: Config) -> list[str]:
-    """Return the paths of the settings that differ and that the controller reads only at start."""
+    """Return the paths of the settings that differ and that ebb-controller reads only at start.
+
+    Empty if no restart is needed.
+    """
     fixed = [setting.path.split(".") for setting in settings() if CONTROLLER in setting.restart]
     was, is_now = written(before), written(after)
     return [
@@ -138,7 +151,7 @@ def _at(document: Any, name: str) -> Any:  # noqa: ANN401 JSON
 
 
 def allowed(one: Schema) -> str:
-    """Return a text that describes the allowed values of a setting, from its schema."""
+    """Return a text for people that describes the allowed values of a setting with this schema."""
     match one:
         case {"title": str(title)}:
             return title
@@ -170,7 +183,10 @@ _LEFT_OUT: Final = ("$ref", "default")
 
 
 def flattened(one: Schema) -> Schema:
-    """Flatten the schema of the grouped settings into that of the file."""
+    """Return the schema of the file for a schema of the settings as Config groups them.
+
+    Fields move from groups of Config to where the file has them.
+    """
     if "items" in one:
         return one | {"items": flattened(one["items"])}
     if "properties" not in one:

@@ -173,7 +173,7 @@ class ClusterAutoscaler:
 
     @property
     def status_key(self) -> str:
-        """Return namespace/name of the ConfigMap."""
+        """Return namespace/name of the ConfigMap with the status of Cluster Autoscaler."""
         return f"{self.status_namespace}/{self.status_name}"
 
 
@@ -197,7 +197,10 @@ class DefaultTopologySpread:
 
 
 def _with_costs(surge: SurgeConfig, info: ValidationInfo) -> SurgeConfig:
-    """Reject surge moves without pod deletion costs, which decide the pod that is deleted."""
+    """Return *surge*; reject surge moves if pod deletion costs are disabled.
+
+    The costs decide which pod a ReplicaSet deletes.
+    """
     disabled = info.data.get("pod_deletion_cost") is PodDeletionCost.DISABLED
     if surge.mode is SurgeMode.ENABLED and disabled:
         allowed = "disabled, unless podDeletionCost is auto or enabled"
@@ -332,7 +335,11 @@ class Config:
 
     @property
     def read_options(self) -> ReadOptions:
-        """Return the settings with which the objects of the API are read."""
+        """Return the settings that decide how nodes and pods are understood.
+
+        These are the known schedulers, the taints of leaving nodes, and default topology spread
+        constraints.
+        """
         # With Ebb's own key every marked node would count as leaving, and so lose its mark.
         leaving = tuple(key for key in self.leaving_taints if key != self.taint_key)
         spread = tuple(
@@ -343,11 +350,11 @@ class Config:
         return ReadOptions(self.schedulers, leaving, spread)
 
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
-        """Return the settings of the configured policy, or None if it has none."""
+        """Return the settings of the configured policy, or None if the policy has none."""
         return getattr(self.policies, POLICIES[self.policy].section, None)
 
     def node_labels(self) -> frozenset[str]:
-        """Return the keys of all node labels that prices, pools or any policy use."""
+        """Return the keys of all node labels that prices, pools or any policy read."""
         keys = {key for price in self.prices for key, _ in price.node_selector}
         keys.update(chain.from_iterable(pool.label_keys for pool in self.budgets.pools))
         for policy in POLICIES.values():
@@ -356,36 +363,45 @@ class Config:
 
     @property
     def sets_no_schedule(self) -> bool:
-        """Return whether marks can become NoSchedule marks."""
+        """Return whether Ebb may change a mark from PreferNoSchedule to NoSchedule."""
         return self.no_schedule_after_seconds is not None or self.eviction is Eviction.ENABLED
 
     @property
     def evicts(self) -> bool:
-        """Return whether Ebb evicts pods of marked nodes."""
+        """Return whether Ebb evicts pods of marked nodes; False in mode `observe`."""
         return self.mode is Mode.ENFORCE and self.eviction is Eviction.ENABLED
 
     @property
     def surges(self) -> bool:
-        """Return whether surge moves are enabled, in any mode."""
+        """Return whether surge moves are enabled; also True in mode `observe`."""
         return self.surge.mode is SurgeMode.ENABLED
 
     @property
     def publishes(self) -> bool:
-        """Return whether Ebb announces expected pods to the autoscaler."""
+        """Return whether Ebb announces expected pods to the autoscaler, by CapacityBuffers.
+
+        False in mode `observe`.
+        """
         publish = self.budgets.reserve.capacity_buffers
         return self.mode is Mode.ENFORCE and publish is CapacityBuffers.ENABLED
 
     def leave(self) -> Thresholds:
-        """Return the thresholds of utilization above which the mark of a node is removed."""
+        """Return the cluster's thresholds of utilization above which Ebb removes marks."""
         return self.release_thresholds or self.thresholds.leave()
 
     def thresholds_of(self, labels: Mapping[str, str]) -> Thresholds:
-        """Return the thresholds of a node with these labels: its pool's, or the cluster's."""
+        """Return the thresholds of utilization for the removal of a node with these labels.
+
+        They are those of the pool of the node, or else those of the cluster.
+        """
         pool = self.budgets.pool_of(labels)
         return pool.thresholds if pool and pool.thresholds else self.thresholds
 
     def leave_of(self, labels: Mapping[str, str]) -> Thresholds:
-        """Return the thresholds above which the mark of a node with these labels is removed."""
+        """Return the thresholds above which Ebb removes the mark of a node with these labels.
+
+        They limit utilization, and come from the pool of the node, or else from the cluster.
+        """
         pool = self.budgets.pool_of(labels)
         if pool is None or not (pool.thresholds or pool.release_thresholds):
             return self.leave()
@@ -397,7 +413,10 @@ class Config:
         return self.min_savings.hourly > 0 and not self.prices
 
     def price_of(self, labels: Mapping[str, str]) -> Fraction:
-        """Return the price of a node with these labels: the first matching entry, or 0."""
+        """Return the price for an hour of a node with these labels, in the currency of the file.
+
+        The first matching entry of `prices` decides; 0 if none matches.
+        """
         for entry in self.prices:
             if all(labels.get(key) == value for key, value in entry.node_selector):
                 return entry.price

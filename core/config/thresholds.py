@@ -17,7 +17,10 @@ from core.setting_types.value_types import SHARE, eased, percent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Maximum ratios of requests to usable capacity after a removal; exact shares."""
+    """Maximum ratios of requests to usable capacity (docs/glossary.md) after a removal.
+
+    They are exact shares.
+    """
 
     cpu: Annotated[Fraction, SHARE] = Fraction(4, 5)
     """Maximum for CPU."""
@@ -28,24 +31,27 @@ class Thresholds:
     for CPU."""
 
     def leave(self) -> "Thresholds":
-        """Return the default thresholds of utilization above which marks are removed."""
+        """Return the default thresholds of utilization above which Ebb removes marks.
+
+        They are 5 percentage points above these thresholds, at most 100%.
+        """
         devices = None if self.devices is None else eased(self.devices)
         return Thresholds(cpu=eased(self.cpu), memory=eased(self.memory), devices=devices)
 
     @property
     def for_devices(self) -> Fraction:
-        """Return the maximum for devices."""
+        """Return the maximum for each device; that for CPU if none is set."""
         return self.cpu if self.devices is None else self.devices
 
     @property
     def shares(self) -> tuple[tuple[str, Fraction], ...]:
-        """Return each maximum with its name in the file."""
+        """Return pairs of name in the file and maximum: for CPU, memory and devices."""
         return ("cpu", self.cpu), ("memory", self.memory), ("devices", self.for_devices)
 
 
 @dataclass(slots=True)
 class FileContext:
-    """Values of the file that later fields are validated with; pydantic's context."""
+    """Values of the file that validate later fields; passed as pydantic's context."""
 
     enter: Thresholds | None = field(default_factory=Thresholds)
     """Thresholds of the cluster; None if they are invalid."""
@@ -63,7 +69,7 @@ def _cluster_enter(
 
 
 def _pool_enter(given: object, info: ValidationInfo[FileContext]) -> object:
-    """Use the cluster's thresholds for values that a pool does not set."""
+    """Return the thresholds of a pool; the cluster's thresholds replace missing values."""
     return filled(given, info.context.enter or Thresholds())
 
 
@@ -72,7 +78,7 @@ def _release_thresholds(
     read: ValidatorFunctionWrapHandler,
     info: ValidationInfo[FileContext],
 ) -> Thresholds | None:
-    """Fill in missing release thresholds; reject values below the thresholds for marks."""
+    """Return release thresholds without gaps; reject values below the thresholds for marks."""
     enter = (info.data["thresholds"] or info.context.enter) if "thresholds" in info.data else None
     thresholds: Thresholds = read(filled(given, (enter or Thresholds()).leave()))
     if enter is None:

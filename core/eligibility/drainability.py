@@ -48,7 +48,7 @@ DURATION_NANOS_MAX: Final = 2**63 - 1
 
 
 class Consequence(StrEnum):
-    """The consequence of a rule that applies to a pod."""
+    """The consequence of a rule that applies to a pod, such as that the pod is long-lived."""
 
     LAST = "last"
     """The pod ends with its node, is ignored, or is terminating; later rules are skipped."""
@@ -59,7 +59,7 @@ class Consequence(StrEnum):
 
 
 class DrainabilityRule(NamedTuple):
-    """A rule about pods, with its reason and its consequence."""
+    """A rule that may apply to a pod, with its reason and its consequence."""
 
     reason: Reason
     check: Callable[[Pod, Now | None], str | Timed | None]
@@ -212,10 +212,11 @@ def _expendable(pod: Pod, _: Now | None) -> str | None:
 
 
 def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
-    """Return the message why Karpenter would not disrupt the pod, or None if it would.
+    """Return a message why Karpenter would not disrupt the pod, or None if it would.
 
-    The value of the annotation is "true", or a duration that starts with the pod. Karpenter
-    ignores other values.
+    The message is Timed if the annotation forbids disruption for some time only. The value of the
+    annotation is "true", or a duration that starts with the pod. Karpenter ignores other values.
+    Without *now*, no duration is over.
     """
     note = _note(pod, DO_NOT_DISRUPT)
     if note is None:
@@ -239,7 +240,10 @@ def _removal_disabled(pod: Pod, _: Now | None) -> str | None:
 
 
 def disruption_cost(pod: Pod) -> int:
-    """Return the cost of evicting the pod, by its annotation; 0 without a valid number."""
+    """Return the cost of evicting the pod, from Karpenter's annotation DISRUPTION_COST.
+
+    The cost has no unit. 0 if the annotation is missing or not a valid number.
+    """
     written = _note(pod, DISRUPTION_COST) or ""
     return int(written) if _COST.fullmatch(written) else 0
 
@@ -351,7 +355,7 @@ REASONS: Final = tuple(rule.reason for rule in RULES)
 
 
 def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocker]]:
-    """Return the consequence and the reason of each rule that applies to the pod, in rule order.
+    """Return a consequence and a reason for each rule that applies to the pod, in rule order.
 
     A rule with the consequence LAST ends the list. *now*: None means that no deadline has passed.
     """
@@ -372,10 +376,10 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocke
 
 
 def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Blocker]:
-    """Return every reason why one of the pods rarely terminates by itself.
+    """Return the reasons why some of the pods rarely terminate by themselves.
 
-    These reasons do not keep a node from being marked. *now*: None means that no deadline has
-    passed.
+    Empty if all pods are short-lived. These reasons do not keep a node from being marked. *now*:
+    None means that no deadline has passed.
     """
     return [
         blocker
@@ -386,7 +390,7 @@ def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Bloc
 
 
 def surely_short_lived(pod: Pod) -> bool:
-    """Return whether surely no rule for long-lived pods applies; False means unknown.
+    """Return True if surely no rule for long-lived pods applies; False means unknown.
 
     A quick check, True for most pods.
     """
@@ -404,7 +408,10 @@ _PART: Final = re.compile(r"(?a)(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)")
 
 
 def _duration_nanos(text: str) -> int | None:
-    """Parse a duration in Go's format (1h30m, 1.5h), in nanoseconds; None if it is invalid."""
+    """Return a duration in Go's format (1h30m, 1.5h) in nanoseconds.
+
+    None if the text is not a duration, or too long.
+    """
     total, place = 0, 0
     while place < len(text) <= DURATION_CHARS_MAX:
         part = _PART.match(text, place)

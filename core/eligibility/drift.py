@@ -16,9 +16,10 @@ drifted."""
 
 
 def unprotectable(cluster: Cluster, now: Now | None) -> frozenset[str]:
-    """Return the names of the nodes that drifted so long ago that Ebb no longer protects them.
+    """Return the names of drifted nodes that Ebb no longer protects from scale-down.
 
-    No nodes if *now* is None.
+    Karpenter has reported these nodes as drifted for DRIFT_PROTECTION_SECONDS or longer. Empty if
+    *now* is None.
     """
     if now is None:
         return frozenset()

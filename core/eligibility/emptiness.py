@@ -24,7 +24,7 @@ from core.model.pod import DAEMON_SET, DEVICES_FIELD, STATEFUL_SET, Pod
 def occupying(
     cluster: Cluster, now: Now | None, names: Collection[str] | None = None
 ) -> Iterator[tuple[str, Pod]]:
-    """Yield the pods that keep their nodes from being empty, each with the name of its node.
+    """Yield each pod that keeps its node from being empty, after the name of its node.
 
     *now*: None means that no deadline has passed. *names*: only pods on these nodes; None: on all.
     """
@@ -43,12 +43,16 @@ def occupying(
 def occupants(
     cluster: Cluster, now: Now | None, names: Collection[str] | None = None
 ) -> Counter[str]:
-    """Return the number of pods that keep each node from being empty; see `occupying`."""
+    """Return the number of pods that keep a node from being empty, by node name.
+
+    Empty nodes are absent. *now*: None means that no deadline has passed. *names*: only pods on
+    these nodes; None: on all.
+    """
     return Counter(name for name, _ in occupying(cluster, now, names))
 
 
 def holds(pod: Pod, node: Node, now: Now | None) -> bool:
-    """Return whether the pod keeps the node from being empty for the node's autoscaler.
+    """Return whether the autoscaler of the node does not consider it empty because of the pod.
 
     *now*: None means that no deadline has passed.
     """
@@ -57,7 +61,11 @@ def holds(pod: Pod, node: Node, now: Now | None) -> bool:
 
 
 def holds_karpenters_alone(pod: Pod) -> bool:
-    """Return whether the pod keeps nodes of Karpenter from being empty, but no other nodes."""
+    """Return whether the pod keeps a node from being empty only if Karpenter created the node.
+
+    For example, Cluster Autoscaler ignores pods with an expendable priority, and Karpenter does
+    not.
+    """
     return not pod.occupies and occupies_karpenter_node(pod, None)
 
 
@@ -83,7 +91,10 @@ def occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
 
 
 def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
-    """Return the names of protected, unmarked nodes too busy for Cluster Autoscaler to remove.
+    """Return the names of nodes that Cluster Autoscaler does not remove because they are too busy.
+
+    Only unmarked nodes under Ebb's scale-down protection are considered, and no nodes with GPUs or
+    with pods that use resource claims.
 
     *share*: Cluster Autoscaler's threshold for the utilization of a node. Source: its
     CalculateUtilizationOfResource, which ignores pods that should have ended long ago.

@@ -1,4 +1,4 @@
-"""Define the reasons against a node's removal that lie in the Node object, each with its rule."""
+"""Define the reasons against a node's removal that follow from the Node object alone."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -149,7 +149,10 @@ _ORDINARY_NODE: Final = OrdinaryNode(rule for _, rule in NODE_RULES)
 
 
 def node_blockers(node: Node) -> list[Blocker]:
-    """Return every reason against the node's removal that lies in the Node object."""
+    """Return every reason against the node's removal that follows from the Node object alone.
+
+    Empty if there is none.
+    """
     if _ORDINARY_NODE.matches(node):
         return []
     answers = ((reason, rule(node)) for reason, rule in NODE_RULES)

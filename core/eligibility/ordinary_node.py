@@ -17,10 +17,14 @@ ORDINARY = Node(name="", allocatable=Resources(0, 0))
 
 
 class OrdinaryNode:
-    """The nodes for which no rule can give a reason; a quick check, true for most nodes."""
+    """Checks quickly that no rule can give a reason against a node; true for most nodes."""
 
     def __init__(self, rules: Iterable[Callable[[Node], object]]) -> None:
-        """Run each rule on the ordinary node. Raises: ValueError if one gives a reason there."""
+        """Run each rule on the ordinary node, and record the fields that it reads.
+
+        *rules*: functions of a node that return a reason, or None. Raises: ValueError if a rule
+        gives a reason against the ordinary node.
+        """
         labels, annotations = _RecordedKeys(), _RecordedKeys()
         recorder = _RecordedNode({"labels": labels, "annotations": annotations})
         for rule in rules:
@@ -39,7 +43,10 @@ class OrdinaryNode:
         self._ordinary = self._values(ORDINARY)
 
     def matches(self, node: Node) -> bool:
-        """Return whether no rule can give a reason against the node."""
+        """Return True if surely no rule gives a reason against the node.
+
+        False means unknown: the caller must run the rules.
+        """
         return bool(
             self._values(node) == self._ordinary
             and self.labels.isdisjoint(node.labels)
@@ -68,7 +75,7 @@ class _RecordedKeys(Mapping[str, str]):
 
 
 class _RecordedNode:
-    """The ordinary node; it records the fields that are read."""
+    """The ordinary node, which records the names of the fields that are read."""
 
     def __init__(self, mappings: Mapping[str, _RecordedKeys]) -> None:
         self.read: set[str] = set()

@@ -23,7 +23,7 @@ TYPICAL_POD: Final = Pod(namespace="default", name="pod", node="node", owner_kin
 
 
 class PodClass(NamedTuple):
-    """Pods for which every rule gives the same result."""
+    """Pods for which each rule gives the same result, as an example and counts by node."""
 
     example: Pod
     """A pod of the class; it may have left the cluster."""
@@ -37,10 +37,11 @@ Key_ = TypeVar("Key_")
 
 
 def is_typical(pod: Pod) -> bool:
-    """Return whether the pod is on a node, in a ReplicaSet, and has nothing else that rules read.
+    """Return whether the pod belongs to the most common class, TYPICAL.
 
-    Ebb can evaluate and move such a pod, and the pod keeps its node from being empty. It has no
-    pod deletion cost.
+    Its pods are on a node and in a ReplicaSet, and have nothing else that rules read. Ebb can
+    evaluate and move them, they keep their nodes from being empty, and they have no pod deletion
+    cost.
     """
     return (
         pod.owner_kind == REPLICA_SET
@@ -56,7 +57,10 @@ def is_typical(pod: Pod) -> bool:
 
 
 def class_of(pod: Pod) -> Hashable:
-    """Return the class of the pod: TYPICAL, or all facts about the pod that the rules read."""
+    """Return the key of the pod's class: TYPICAL, or the values of all fields that rules read.
+
+    Rules for pods give the same result for pods with equal keys.
+    """
     if is_typical(pod):
         return TYPICAL
     facts, system = pod.disruption_facts, pod.namespace == SYSTEM_NAMESPACE
@@ -66,7 +70,10 @@ def class_of(pod: Pod) -> Hashable:
 
 
 def classes_of(pods: Iterable[Pod]) -> dict[Hashable, PodClass]:
-    """Return the classes of the pods that have a node, by the key of `class_of`."""
+    """Return the classes of the pods, by the key that `class_of` returns.
+
+    Pods without a node are left out.
+    """
     classes: dict[Hashable, PodClass] = {}
     for pod in pods:
         if pod.node is not None:
@@ -78,7 +85,10 @@ def classes_of(pods: Iterable[Pod]) -> dict[Hashable, PodClass]:
 
 
 def updated_classes(before: PodClasses, removed: PodClasses, added: PodClasses) -> PodClasses:
-    """Return the classes without the pods of *removed* and with the pods of *added*."""
+    """Return the classes without the pods of *removed* and with the pods of *added*.
+
+    Classes without pods are left out.
+    """
     updated = dict(before)
     for key in {**removed, **added}:
         known = before.get(key) or added[key]
@@ -98,7 +108,10 @@ def updated_classes(before: PodClasses, removed: PodClasses, added: PodClasses) 
 def updated_counts(
     before: Mapping[Key_, int], removed: Mapping[Key_, int], added: Mapping[Key_, int]
 ) -> Counter[Key_]:
-    """Return the counts without *removed* and with *added*; keys without any are absent."""
+    """Return *before* minus *removed* plus *added*, by key.
+
+    Keys with a count of 0 are left out.
+    """
     counts = Counter(before)
     counts.update(added)
     counts.subtract(removed)
@@ -106,7 +119,10 @@ def updated_counts(
 
 
 def count_long_lived_pods(classes: PodClasses, now: Now | None = None) -> Counter[str]:
-    """Return the number of long-lived pods by node; a node with fewer of them empties sooner."""
+    """Return the number of pods that rarely terminate by themselves, by node name.
+
+    A node with fewer of them empties sooner. *now*: None means that no deadline has passed.
+    """
     counts = Counter[str]()
     for example, by_node in classes.values():
         if long_lived_reasons((example,), now):
@@ -115,9 +131,10 @@ def count_long_lived_pods(classes: PodClasses, now: Now | None = None) -> Counte
 
 
 def occupied_nodes(nodes: Iterable[Node], classes: PodClasses, now: Now | None) -> frozenset[str]:
-    """Return the names of the nodes that their autoscaler does not consider empty (emptiness).
+    """Return the names of the nodes that their autoscaler does not consider empty.
 
-    *now*: None means that no deadline has passed.
+    *classes*: the classes of the pods of the cluster. *now*: None means that no deadline has
+    passed.
     """
     # The first set is for nodes of Cluster Autoscaler, the second for nodes of Karpenter.
     names: tuple[set[str], set[str]] = set(), set()

@@ -57,7 +57,7 @@ class Scalability(StrEnum):
 
 
 class NodeScalability(NamedTuple):
-    """Whether a node is scalable, with the evidence."""
+    """Whether an autoscaler removes a node when it is empty, with a text that says why."""
 
     state: Scalability
     evidence: str
@@ -67,7 +67,7 @@ class NodeScalability(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Autoscalers:
-    """The autoscalers of a cluster that publish which nodes they manage."""
+    """The autoscalers of a cluster that publish which nodes they manage, with that information."""
 
     status: AutoscalerStatus | None = None
     """Status of Cluster Autoscaler; None if there is none."""
@@ -76,18 +76,21 @@ class Autoscalers:
 
     @staticmethod
     def of(cluster: Cluster, status_key: str) -> "Autoscalers":
-        """Return the autoscalers of a cluster; *status_key*: namespace/name of the ConfigMap."""
+        """Return the autoscalers that the objects of a cluster show.
+
+        *status_key*: namespace/name of the ConfigMap with the status of Cluster Autoscaler.
+        """
         statuses = (status for status in cluster.autoscaler_statuses if status.key == status_key)
         pools = {pool.name: pool for pool in cluster.node_pools}
         return Autoscalers(next(statuses, None), pools)
 
     @property
     def found(self) -> bool:
-        """Report whether an autoscaler publishes which nodes it manages."""
+        """Return whether any autoscaler publishes which nodes it manages."""
         return self.status is not None or bool(self.node_pools)
 
     def verdicts(self, nodes: Iterable[Node]) -> Mapping[str, NodeScalability]:
-        """Return by node name whether an autoscaler removes the node if it is empty."""
+        """Return for each node whether an autoscaler removes it when it is empty, by node name."""
         known: dict[tuple[str | None, ...], NodeScalability] = {}
         verdicts = {}
         for node in nodes:
@@ -98,7 +101,7 @@ class Autoscalers:
         return verdicts
 
     def verdict(self, node: Node) -> NodeScalability:
-        """Return whether an autoscaler removes the node if it is empty, with the evidence."""
+        """Return whether an autoscaler removes the node when it is empty, and why."""
         return _of_platform(node) or self._of_karpenter(node) or self._of_group(node)
 
     def _of_karpenter(self, node: Node) -> NodeScalability | None:
@@ -161,7 +164,10 @@ def _in_group(node: Node, label: str, status: AutoscalerStatus) -> NodeScalabili
 
 
 def _groups_of(node: Node, label: str, groups: Iterable[NodeGroup]) -> list[NodeGroup]:
-    """Return the groups whose name has the label's value, and whose zone is that of the node."""
+    """Return the node groups that may be the node's, by their names and zones.
+
+    *label*: the label of the node that names its managed node group, a key of GROUP_LABELS.
+    """
     value = node.labels[label]
     form = re.compile(GROUP_LABELS[label].replace("VALUE", re.escape(value)))
     zones = {node.labels[key] for key in ZONE_LABELS if key in node.labels}

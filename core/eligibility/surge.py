@@ -1,8 +1,9 @@
-"""Rules for pods: which must not be replaced by a surge move, whatever their Deployment allows.
+"""Define which pods must not be replaced by a surge move, whatever their Deployment allows.
 
-The new pod is Ready before the old one is deleted, so rules that protect availability, such as
-those for kube-system, do not apply. The other rules are those for evictions
-(core.eligibility.drainability).
+A surge move adds a replica to a Deployment, waits until the new pod is Ready, and removes the
+replica again, so that the ReplicaSet deletes a pod on a marked node. The new pod is Ready before
+the old one is deleted, so rules that protect availability, such as those for kube-system, do not
+apply. The other rules are those for evictions (core.eligibility.drainability).
 """
 
 from collections import Counter
@@ -43,7 +44,7 @@ NEVER: Final = frozenset(
 
 
 def why_not_replaced(pod: Pod, now: Now | None, *, keep_local_storage: bool) -> Blocker | None:
-    """Return why a surge move must not replace the pod, or None if it may.
+    """Return the first reason why a surge move must not replace the pod; None if it may.
 
     *now*: None means that no deadline has passed. *keep_local_storage*: also refuse a pod that
     stores data on the node itself.
@@ -69,9 +70,13 @@ def count_not_replaceable(
     *,
     keep_local_storage: bool,
 ) -> Counter[str]:
-    """Return the number of pods by node that occupy the node and that no surge move can replace.
+    """Return the number of pods that no surge move can replace, by node name.
 
-    *allowed*: see SurgeFacts. *now*, *keep_local_storage*: see `why_not_replaced`.
+    Only pods that keep their node from being empty count; terminating pods do not.
+
+    *allowed*: namespace and name of the ReplicaSets whose Deployments allow surge moves. *now*:
+    None means that no deadline has passed. *keep_local_storage*: also count pods that store data
+    on the node itself.
     """
     return Counter(
         pod.node

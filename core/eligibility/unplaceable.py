@@ -1,4 +1,4 @@
-"""Define why Ebb does not place a pod, such as constraints that Ebb cannot evaluate."""
+"""Define why Ebb cannot place a pod elsewhere, such as constraints that it cannot evaluate."""
 
 from typing import Final
 
@@ -79,7 +79,7 @@ REASONS: Final = (
 
 
 def pod_blockers(pod: Pod) -> list[Blocker]:
-    """Return every reason why Ebb cannot place the pod; empty if it can.
+    """Return every reason why Ebb cannot place the pod on another node; empty if it can.
 
     Ebb does not guess: a constraint that it cannot evaluate blocks the removal of the pod's node.
     """

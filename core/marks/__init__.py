@@ -1,1 +1,1 @@
-"""The keys that Ebb writes on Nodes, and how it reads them back."""
+"""Define the keys of labels and annotations that Ebb writes on Nodes, and read them back."""

@@ -1,4 +1,9 @@
-"""Read and write the mark of a Node, and the annotations that belong to it."""
+"""Read and write the mark of a Node, and the annotations that belong to it.
+
+The mark is Ebb's label on a Node that the cluster does not need. The webhook derives a taint from
+it. With PreferNoSchedule, kube-scheduler avoids the Node; with NoSchedule, it places no new pods
+there.
+"""
 
 import json
 import re
@@ -42,7 +47,7 @@ _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1
 
 
 class Mark(StrEnum):
-    """The value of the mark's label: the effect of the taint."""
+    """The value of Ebb's label on a Node, and the effect of the taint that follows from it."""
 
     PREFER_NO_SCHEDULE = Effect.PREFER_NO_SCHEDULE.value
     NO_SCHEDULE = Effect.NO_SCHEDULE.value
@@ -53,7 +58,7 @@ MARKS: Final = frozenset(mark.value for mark in Mark)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """The details annotation: who marked the node, when, why, and its deadline."""
+    """The content of the details annotation: who marked the Node, when, why, and its deadline."""
 
     since: int
     """Time of the mark, in Unix seconds."""
@@ -67,7 +72,10 @@ class Details:
 
 
 class Backoff(NamedTuple):
-    """The backoff annotation: `{times} {until}`, and `{why}` after failed evictions."""
+    """The content of the backoff annotation: until when Ebb does not mark the Node again.
+
+    Its text is `{times} {until}`, with `{why}` after failed evictions.
+    """
 
     times: int
     """Number of failures in a row; each one doubles the backoff, up to a maximum."""
@@ -81,24 +89,30 @@ class Backoff(NamedTuple):
 
 
 def seconds_of(text: str) -> int | None:
-    """Parse Unix seconds as Ebb writes them; None for any other text."""
+    """Parse Unix seconds as Ebb writes them; return None for any other text."""
     return int(text) if _SECONDS.fullmatch(text) else None
 
 
 def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
-    """Parse the backoff annotation; None if it is missing or invalid."""
+    """Return the backoff from the annotations of a Node; None if it is missing or invalid."""
     match = _BACKOFF.fullmatch(annotations.get(BACKOFF_ANNOTATION, ""))
     return Backoff(int(match[1]), int(match[2]), match[3] or "") if match else None
 
 
 def backoffs(nodes: Iterable[Node]) -> dict[str, Backoff]:
-    """Return the backoff of each node whose annotations contain a valid one, by node name."""
+    """Return the backoffs of the nodes from their annotations, by node name.
+
+    Nodes without a valid backoff annotation are left out.
+    """
     annotated = (node for node in nodes if BACKOFF_ANNOTATION in node.annotations)
     return {node.name: backoff for node in annotated if (backoff := backoff_of(node.annotations))}
 
 
 def mark_of(labels: Mapping[str, str]) -> Mark | None:
-    """Return the mark of a Node with these labels; an unknown value is no mark."""
+    """Return the mark of a Node with these labels, or None if it is not marked.
+
+    An unknown value of the label is no mark.
+    """
     value = labels.get(MARK_LABEL)
     return Mark(value) if value in MARKS else None
 
@@ -109,7 +123,7 @@ def encode_details(details: Details) -> str:
 
 
 def decode_details(annotations: Mapping[str, str]) -> Details | None:
-    """Parse the details annotation; None if it is missing or invalid, never an error.
+    """Return the details annotation of a Node; None if it is missing or invalid, never an error.
 
     Numbers out of bounds, fractions and unprintable text are invalid: Ebb does not write these.
     """
@@ -132,7 +146,11 @@ def decode_details(annotations: Mapping[str, str]) -> Details | None:
 
 
 def marked_since(node: Node, taint_key: str) -> int:
-    """Return the time of the mark in Unix seconds: from the details, else the taint, else 0."""
+    """Return the Unix second at which the marked node was marked.
+
+    It comes from the details annotation, else from the value of Ebb's taint. 0 if neither is
+    valid. *taint_key*: key of Ebb's taint.
+    """
     details = decode_details(node.annotations)
     if details is not None:
         return details.since
@@ -143,13 +161,16 @@ def marked_since(node: Node, taint_key: str) -> int:
 
 
 def mark_order(node: Node, taint_key: str) -> tuple[int, int]:
-    """Return the sort key of marked nodes: time of the mark, then position in its plan."""
+    """Return a sort key for marked nodes: Unix second of the mark, then position in its plan.
+
+    The position is 0 if it is unknown. *taint_key*: key of Ebb's taint.
+    """
     details = decode_details(node.annotations)
     return marked_since(node, taint_key), details.order if details is not None else 0
 
 
 class ExistingMark(NamedTuple):
-    """A mark that a node carries now."""
+    """A mark that a Node has now, with its time and its position in the plan that set it."""
 
     mark: Mark
     since: int
@@ -159,7 +180,10 @@ class ExistingMark(NamedTuple):
 
 
 def existing_marks(nodes: Iterable[Node], taint_key: str) -> dict[str, ExistingMark]:
-    """Return the marks by node name, in the order of *nodes*."""
+    """Return the marks of the marked nodes by node name, in the order of *nodes*.
+
+    *taint_key*: key of Ebb's taint.
+    """
     marked = ((node, mark_of(node.labels)) for node in nodes)
     return {
         node.name: ExistingMark(mark, *mark_order(node, taint_key))
@@ -169,9 +193,9 @@ def existing_marks(nodes: Iterable[Node], taint_key: str) -> dict[str, ExistingM
 
 
 class ProtectionRecord(NamedTuple):
-    """The annotation that shows that Ebb set the scale-down protection.
+    """The annotation by which Ebb records that it has set the scale-down protection of a Node.
 
-    Its value is `{until}`, or `{until} {key}` for Karpenter's annotation.
+    Its value is `{until}`, or `{until} {key}` if *key* is Karpenter's annotation.
     """
 
     until: str
@@ -184,7 +208,10 @@ class ProtectionRecord(NamedTuple):
 
 
 def protection_of(node: Node) -> ProtectionRecord | None:
-    """Return the scale-down protection that Ebb set on the node, or None if there is none."""
+    """Return the record of the scale-down protection that Ebb set on the node.
+
+    None if Ebb set none, or if the annotation that protects the node is gone.
+    """
     annotations = node.annotations
     record = annotations.get(PROTECTION_ANNOTATION, annotations.get(OLD_PROTECTION_ANNOTATION))
     if record is None:
@@ -196,7 +223,7 @@ def protection_of(node: Node) -> ProtectionRecord | None:
 
 
 def reserved_for(node: Node) -> str | None:
-    """Return the text about the pods for which the node is reserved, or None.
+    """Return the text that says for which expected pods Ebb reserves the node.
 
     None if the node is not reserved, or if the annotation is invalid.
     """
@@ -206,7 +233,10 @@ def reserved_for(node: Node) -> str | None:
 
 
 def protection_key(node: Node) -> str:
-    """Return the key of the annotation that keeps the node's autoscaler from removing the node."""
+    """Return the key of the annotation that keeps the node's autoscaler from removing the node.
+
+    Karpenter and Cluster Autoscaler read different annotations.
+    """
     return (
         DO_NOT_DISRUPT_ANNOTATION
         if KARPENTER_LABEL in node.labels
@@ -221,7 +251,10 @@ def is_scale_down_allowed(node: Node) -> bool:
 
 
 def opt_out_annotation(node: Node) -> str | None:
-    """Return the annotation by which a person or another tool excludes the node, or None."""
+    """Return the key of the annotation by which a person or another tool excludes the node.
+
+    None if there is none. Scale-down protection that Ebb set does not count.
+    """
     if node.annotations.get(KEEP_ANNOTATION) == "true":
         return KEEP_ANNOTATION
     if node.annotations.get(REMOVAL_DISABLED) == "true":

@@ -1,4 +1,4 @@
-"""Derive the taints of a Node from its mark."""
+"""Derive the taints of a Node from its mark (Ebb's label on the Node)."""
 
 from dataclasses import replace
 
@@ -9,9 +9,11 @@ from core.model.node import Effect, Node, Taint
 def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
     """Return all taints that the Node should have, given its mark.
 
-    Taints of others are unchanged. The taint of Ebb replaces the first taint with its key, or is
-    added at the end. Its value is the Unix second of the mark. Applied to its own result, the
-    function changes nothing.
+    Taints of others are unchanged. On a marked Node, Ebb's taint replaces the first taint with its
+    key, or is added at the end. Its value is the Unix second of the mark. A Node without a mark
+    has no taint of Ebb. Applied to its own result, the function changes nothing.
+
+    *taint_key*: key of Ebb's taint.
     """
     mark = mark_of(node.labels)
     if mark is None:
@@ -26,7 +28,10 @@ def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
 
 
 def no_schedule_taint(node: Node, taint_key: str) -> Taint:
-    """Return the taint that the Node has, or would have, with a NoSchedule mark."""
+    """Return the taint that follows, or would follow, from a NoSchedule mark on the Node.
+
+    *taint_key*: key of Ebb's taint.
+    """
     return _taint(node, taint_key, Mark.NO_SCHEDULE)
 
 
@@ -35,10 +40,12 @@ def _taint(node: Node, taint_key: str, mark: Mark) -> Taint:
 
 
 def keys_unknown(node: Node, taint_key: str) -> list[str]:
-    """Return the keys of taints that look like Ebb's, on a marked Node without Ebb's taint.
+    """Return the keys of taints that a controller of Ebb with another taint key may have set.
 
-    Such a taint may be from a controller with another taint key. It may also belong to others: a
-    kubelet can write details to its own Node that match the value of any numeric taint.
+    Such a taint differs from the taint that Ebb would set on the Node in the key alone. Empty if
+    the Node has no mark (Ebb's label), or if it has a taint with *taint_key*. The taint may also
+    belong to others: a kubelet can write details to its own Node that match the value of any
+    numeric taint.
     """
     mark = mark_of(node.labels)
     if mark is None or any(taint.key == taint_key for taint in node.taints):
@@ -48,7 +55,11 @@ def keys_unknown(node: Node, taint_key: str) -> list[str]:
 
 
 def without_our_taint(node: Node, taint_key: str) -> Node:
-    """Return the Node without Ebb's taint, for the filters of the plan."""
+    """Return the Node without Ebb's taint; the same object if it has none.
+
+    So the filters of the scheduler admit the pods that an unmarked node would admit. *taint_key*:
+    key of Ebb's taint.
+    """
     if all(taint.key != taint_key for taint in node.taints):
         return node
     taints = tuple(taint for taint in node.taints if taint.key != taint_key)

@@ -1,8 +1,9 @@
 """CapacityBuffers: room for pods that users ask the autoscaler to keep free.
 
 Ebb reads the status that the autoscaler's controller writes. That controller has resolved the pod
-template, computed the number of replicas, and applied quotas. Source: the API
-autoscaling.x-k8s.io, and its use in Cluster Autoscaler and Karpenter.
+template, computed the number of replicas, and applied quotas. A placeholder pod stands for the
+pods of a buffer when Ebb looks for room. Source: the API autoscaling.x-k8s.io, and its use in
+Cluster Autoscaler and Karpenter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ _WorkloadKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A CapacityBuffer."""
+    """A CapacityBuffer: a number of pods, and a placeholder pod that shows what room they need."""
 
     namespace: str
     name: str
@@ -50,13 +51,16 @@ class Buffer:
 
     @property
     def accepted(self) -> int:
-        """Return the number of pods of Ebb's own buffer that an autoscaler has accepted."""
+        """Return how many pods of a CapacityBuffer that Ebb wrote the autoscaler has accepted.
+
+        0 if the buffer has a fault, or if somebody else wrote it.
+        """
         return 0 if self.fault or self.published is None else min(self.replicas, self.published)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTemplate:
-    """A PodTemplate."""
+    """A PodTemplate to which CapacityBuffers refer, with a Pod made from it."""
 
     namespace: str
     name: str
@@ -72,9 +76,12 @@ class PodTemplate:
 def with_placeholders(
     buffers: Iterable[Buffer], templates: Iterable[PodTemplate], pods: Iterable[Pod]
 ) -> tuple[Buffer, ...]:
-    """Return the buffers sorted by namespace and name, each with its placeholder pod or its fault.
+    """Return the CapacityBuffers by namespace and name, each with a placeholder pod or a fault.
 
-    The placeholder is a copy of the pod in the buffer's PodTemplate, or of a pod of its workload.
+    The placeholder has the requests and node constraints of the buffer's PodTemplate, or of a pod
+    of its workload. If there is neither, `fault` says why. Buffers that Ebb wrote are unchanged.
+
+    *pods*: the pods of the cluster, among which the pods of the workloads are found.
     """
     ordered = sorted(buffers, key=lambda buffer: (buffer.namespace, buffer.name))
     if not ordered:
@@ -115,9 +122,10 @@ def _with_placeholder(
 
 
 def _examples(pods: Iterable[Pod], wanted: set[_WorkloadKey]) -> dict[_WorkloadKey, Pod]:
-    """Return the pod with the largest CPU request of each wanted workload.
+    """Return the pod with the largest CPU request of each wanted workload, by workload.
 
-    If several have the same request, memory decides, then the name.
+    If several have the same request, memory decides, then the name. Workloads without pods are
+    absent.
     """
     examples: dict[_WorkloadKey, Pod] = {}
     for pod in pods:

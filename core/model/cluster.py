@@ -1,4 +1,4 @@
-"""A snapshot of the cluster: nodes, pods, disruption budgets; each list sorted by name."""
+"""Define a snapshot of the cluster: nodes, pods, disruption budgets; each list sorted by name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from core.model.sorted_objects import BY_NAME, BY_NAMESPACE_AND_NAME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget; its counts are those of the disruption controller."""
+    """A PodDisruptionBudget, with the counts from its status, which the API server enforces."""
 
     namespace: str
     name: str
@@ -45,7 +45,7 @@ class DisruptionBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSet:
-    """A DaemonSet, as far as it decides which nodes get its pods."""
+    """A DaemonSet, with the constraints that decide which nodes get its pods."""
 
     namespace: str
     name: str
@@ -59,7 +59,12 @@ class DaemonSet:
 
 
 class SurgeFacts(NamedTuple):
-    """What plans need to know of surge moves; ReplicaSets are pairs of namespace and name."""
+    """The ReplicaSets and pods that surge moves may affect, and those that they affect now.
+
+    A surge move adds a replica to a Deployment, waits until the new pod is available, and removes
+    the replica again, so that the ReplicaSet deletes a pod on a marked node. ReplicaSets are pairs
+    of namespace and name.
+    """
 
     allowed: frozenset[tuple[str, str]] = frozenset()
     """Current ReplicaSets of the Deployments whose own strategy allows surge moves."""
@@ -75,7 +80,10 @@ NO_SURGE: Final = SurgeFacts()
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All nodes and all unfinished pods at one moment; create it with Cluster.of."""
+    """The nodes, unfinished pods and other objects of a cluster at one moment.
+
+    The objects of each kind are sorted by name; `Cluster.of` sorts them.
+    """
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
@@ -103,7 +111,10 @@ class Cluster:
     def of(
         nodes: Iterable[Node], pods: Iterable[Pod], budgets: Iterable[DisruptionBudget] = ()
     ) -> "Cluster":
-        """Return a cluster with everything sorted by name; each name may occur once."""
+        """Return a Cluster of these objects, sorted by namespace and name.
+
+        No two objects of a kind may have the same namespace and name.
+        """
         return Cluster(
             tuple(sorted(nodes, key=BY_NAME)),
             tuple(sorted(pods, key=BY_NAMESPACE_AND_NAME)),
@@ -111,7 +122,10 @@ class Cluster:
         )
 
     def used(self) -> dict[str, Resources]:
-        """Return the sum of all pod requests on each node."""
+        """Return the sum of the pod requests on each node, by node name.
+
+        A node without pods has amounts of 0.
+        """
         on_node: dict[str, list[Resources]] = {node.name: [] for node in self.nodes}
         for pod in self.pods:
             if pod.node in on_node:

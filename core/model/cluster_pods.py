@@ -1,10 +1,10 @@
-"""The pods of a cluster, and a list of the few pods that a Cluster must complete.
+"""Keep the pods of a cluster sorted, and list the few pods that need a lookup.
 
 Decoded pods are completed in steps: core.cluster.read_options, core.cluster.default_spread,
 core.cluster.assumptions, and `build_cluster` (core.cluster.build). Most steps change only few
-pods, such as pods with volumes or a nominated node. To search all pods for them in each
-reconciliation takes a hundred times as long as to update a list of these pods with each change of
-a pod.
+pods, such as pods with volumes or a nominated node (`is_special`). To search all pods for them in
+each reconciliation takes a hundred times as long as to update a list of these pods with each
+change of a pod.
 """
 
 from collections import Counter
@@ -29,7 +29,10 @@ pod is a mirror pod."""
 
 
 class SharedConstraints(NamedTuple):
-    """Constraints that pods of a namespace share, and whether these are mirror pods."""
+    """Constraints that some pods of a namespace have in common.
+
+    All of these pods are mirror pods, or none is.
+    """
 
     namespace: str
     node_constraints: NodeConstraints
@@ -39,7 +42,10 @@ class SharedConstraints(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterPods:
-    """The pods of a cluster at one moment, sorted by namespace and name."""
+    """The pods of a cluster at one moment, sorted by namespace and name.
+
+    With them are the pods that need a lookup, the constraints that pods share, and counts.
+    """
 
     all: tuple[Pod, ...]
     special: Sequence[Pod]
@@ -50,7 +56,7 @@ class ClusterPods:
     """Number of pods by namespace, without namespaces that have none."""
 
     def replacing(self, changed: Mapping[int, Pod]) -> "ClusterPods":
-        """Return a copy in which the *changed* pods are replaced.
+        """Return a copy with *changed* pods in place of others; the same object if none changed.
 
         *changed*: new pods, by the `id` of the pods that they replace.
         """
@@ -73,12 +79,13 @@ Completed = Mapping[int, tuple[Pod, Pod]]
 def same_objects(
     pods: tuple[Pod, ...], completed: tuple[Pod, ...], before: Completed
 ) -> tuple[tuple[Pod, ...], Completed]:
-    """Return the completed pods, and the pairs to pass as *before* to the next call.
+    """Return the completed pods, and the value to pass as *before* to the next call.
 
-    A completed pod that equals that of the previous call is replaced by that same object.
+    If a completed pod equals that of the previous call, the object of the previous call is
+    returned. So callers can compare pods by identity.
 
-    *pods*, *completed*: the pods before and after `build_cluster`, in the same order.
-    *before*: the second value of the previous call.
+    *pods*, *completed*: the pods before and after `build_cluster`, in the same order. *before*:
+    the second value of the previous call; empty in the first call.
     """
     # Callers compare pods by identity from one reconciliation to the next.
     known: dict[int, tuple[Pod, Pod]] = {}
@@ -108,7 +115,11 @@ class SortedPods:
             self._count(pod)
 
     def update(self, before: Pod | None, after: Pod | None) -> None:
-        """Add, replace or remove a pod; None if the pod did or does not exist."""
+        """Add, replace or remove a pod.
+
+        *before*: the known pod, or None to add a pod. *after*: the pod that replaces it, or None
+        to remove the known pod.
+        """
         self._pods.update(before, after)
         self._special.update(_if_special(before), _if_special(after))
         if after is not None:
@@ -117,7 +128,7 @@ class SortedPods:
             self._discount(before)
 
     def snapshot(self) -> ClusterPods:
-        """Return all known pods; later changes do not affect the result."""
+        """Return the pods that are known now; later updates do not affect the result."""
         counts = Counter[str]()
         for key, pods in self._sharing.items():
             counts[key[0]] += pods
@@ -145,8 +156,9 @@ class SortedPods:
 def is_special(pod: Pod) -> bool:
     """Return whether the pod has something to look up, such as a volume or a nominated node.
 
-    Any step may change such a pod. Other pods are changed only because of a setting, the operating
-    systems of the nodes, or the evaluation budget (core.cluster.tenant_limits).
+    Every step that completes pods may change such a pod. The steps change other pods only because
+    of a setting, the operating systems of the nodes, or the evaluation budget of the namespace
+    (core.cluster.tenant_limits).
     """
     pod_constraints, disruption_facts = pod.pod_constraints, pod.disruption_facts
     return bool(
@@ -163,7 +175,10 @@ def is_special(pod: Pod) -> bool:
 
 
 def chooses_namespaces(pod_constraints: PodConstraints) -> bool:
-    """Return whether a term selects pods by the labels of their namespace."""
+    """Return whether a pod affinity or anti-affinity term selects pods by labels of namespaces.
+
+    False if the namespaces have been looked up already.
+    """
     return any(term.chosen for term in (*pod_constraints.near, *pod_constraints.apart))
 
 

@@ -36,7 +36,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """An expression of a node selector term: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    """A requirement on a label or field: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
     operator: str
@@ -45,7 +45,10 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
-    """A required node affinity term: all requirements must match; an empty one matches no node."""
+    """A required node affinity term: all of its requirements must match.
+
+    A term without requirements matches no node.
+    """
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -93,7 +96,7 @@ class NodeConstraints:
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
-        """Return all labels that the pod's node must have."""
+        """Return all labels that the pod's node must have, as pairs of key and value."""
         return self.node_selector + self.system
 
 
@@ -105,7 +108,7 @@ def without_volumes(node_constraints: NodeConstraints) -> NodeConstraints:
 def with_extended(node_constraints: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
     """Return the constraints with *names* as the extended resources that the node must offer.
 
-    Pods of one template share the result.
+    Equal arguments give the same object, so that the pods of one template share it.
     """
     return (
         _with_extended(node_constraints, names)
@@ -120,10 +123,10 @@ def _with_extended(node_constraints: NodeConstraints, names: tuple[str, ...]) ->
 
 
 def with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
-    """Return the constraints with a label of the node that names the operating system *name*.
+    """Return the constraints, which then require a node with the operating system *name*.
 
-    Constraints that name an operating system already are returned unchanged. Pods of one template
-    share the result.
+    Constraints that name an operating system already are returned unchanged. Equal arguments give
+    the same object, so that the pods of one template share it.
     """
     named = any(key == OS_LABEL for key, _ in node_constraints.labels)
     return node_constraints if named else _with_system(node_constraints, name)
@@ -135,7 +138,10 @@ def _with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraint
 
 
 def names_node(node_constraints: NodeConstraints) -> bool:
-    """Return whether the constraints select nodes by name, as those of DaemonSet pods do."""
+    """Return whether the constraints select nodes by hostname label or by matchFields.
+
+    Those of DaemonSet pods do.
+    """
     terms = node_constraints.affinity or ()
     keys = {key for key, _ in node_constraints.node_selector}
     keys |= {requirement.key for term in terms for requirement in term.labels}
@@ -147,7 +153,7 @@ NO_NODE_CONSTRAINTS: Final = NodeConstraints()
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Select pods by namespace and labels; all requirements must match.
+    """A selector of pods by namespace and labels; all requirements must match.
 
     Without requirements it selects all pods of the namespaces.
     """
@@ -164,7 +170,10 @@ NO_POD: Final = PodSelector((), ())
 
 @dataclass(frozen=True, slots=True)
 class NamespaceChoice:
-    """Namespaces that a pod affinity term selects: by name, or if they match all requirements."""
+    """The namespaces that a pod affinity term selects.
+
+    They are the namespaces in `names`, and all whose labels match every requirement.
+    """
 
     names: tuple[str, ...]
     requirements: tuple[Requirement, ...]
@@ -197,7 +206,7 @@ class SpreadConstraint:
 
 
 class HostPort(NamedTuple):
-    """A host port of a pod."""
+    """A port of the node that a pod occupies, with protocol and IP address of the node."""
 
     port: int
     protocol: str = "TCP"
@@ -205,7 +214,7 @@ class HostPort(NamedTuple):
 
 
 class ClaimUse(NamedTuple):
-    """A PersistentVolumeClaim that a pod uses."""
+    """The use of a PersistentVolumeClaim by a pod, in the namespace of the pod."""
 
     name: str
     ephemeral: bool = False
@@ -227,9 +236,9 @@ class InlineDisk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DisruptionFacts:
-    """Facts that matter for disrupting a pod: its claims, local data and annotations.
+    """What matters when a pod is disrupted: its volume claims, local data and annotations.
 
-    Nearly all pods share one object without facts: every field of Pod costs memory for each pod.
+    Nearly all pods share one empty object: every field of Pod costs memory for each pod.
     """
 
     claims: tuple[ClaimUse, ...] = ()
@@ -266,7 +275,7 @@ NO_DISRUPTION_FACTS: Final = DisruptionFacts()
 
 
 class Disk(NamedTuple):
-    """A volume that must be attached to the node of the pods that use it."""
+    """A volume that must be attached to the node of the pods that use it, by driver and handle."""
 
     driver: str
     """Name of the CSI driver, or ANY_DRIVER."""
@@ -277,7 +286,8 @@ class Disk(NamedTuple):
 class PodConstraints:
     """Required constraints of a pod on the pods around it; tuples in canonical order.
 
-    They do not affect the order of packing. Pods of one template have equal constraints.
+    They do not affect the order in which pods are placed. Pods of one template have equal
+    constraints.
     """
 
     near: tuple[PodAffinityTerm, ...] = ()

@@ -1,4 +1,4 @@
-"""Estimate the cost of nodes without configured prices, and the part of it that a pod takes.
+"""Estimate the cost of nodes without configured prices, and each pod's share of it.
 
 The unit is a millicore of CPU: memory and GPUs are converted into CPU.
 """
@@ -32,16 +32,17 @@ Resources for GPU memory, GPU sharing, network interfaces or volumes count as no
 
 
 def cost(allocatable: Resources) -> Fraction:
-    """Return the cost of a node in millicores: its CPU, memory and GPUs."""
+    """Return the cost of a node: its allocatable CPU, memory and GPUs, converted to millicores."""
     memory = Fraction(allocatable.memory_bytes * GIB_MILLIS, GIB)
     return allocatable.cpu_millis + memory + GPU_MILLIS * gpus(allocatable)
 
 
 def taken(requests: Resources, allocatable: Resources) -> int | None:
-    """Return the part of a node's cost that a pod takes, in millionths of a millicore.
+    """Return the share of a node's cost that a pod takes, in millionths of a millicore.
 
-    The pod takes its dominant share: the largest of its shares of the node's CPU, memory and
-    devices. None if the pod does not fit on the empty node.
+    The cost of a node is its allocatable CPU, memory and GPUs, converted to millicores. The pod
+    takes the largest of its shares of the node's CPU, memory and devices. None if the pod requests
+    more than the node's allocatable.
     """
     devices = allocatable.devices
     worth, most = int(MILLIONTHS * cost(allocatable)), 0
@@ -58,7 +59,10 @@ def taken(requests: Resources, allocatable: Resources) -> int | None:
 
 
 def gpus(amount: Resources) -> Fraction:
-    """Return the number of GPUs among the extended resources, by their names."""
+    """Return the number of GPUs among the extended resources, which are recognized by name.
+
+    A slice of a GPU counts as a fraction.
+    """
     return sum((_part(name) * many for name, many in amount.extended), Fraction())
 
 

@@ -18,7 +18,11 @@ class EbbError(Exception):
 
 
 class InvalidInputError(EbbError):
-    """A value that Ebb has read is invalid; *where* names its source and its field."""
+    """A value that Ebb has read is invalid.
+
+    *where*: the source and field of the value, or an empty text. *problem*: the fault, and usually
+    the allowed values.
+    """
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where}: {problem}" if where else problem)
@@ -27,7 +31,10 @@ class InvalidInputError(EbbError):
 
 
 class ConfigError(EbbError):
-    """The configuration is invalid; *faults* lists every fault with path and value."""
+    """The configuration is invalid; the message has one line for each fault.
+
+    *source*: the file. *faults*: each invalid field with its path, value and allowed values.
+    """
 
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         super().__init__("\n".join(f"{source}: {fault}" for fault in faults))

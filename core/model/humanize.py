@@ -13,12 +13,15 @@ DAY: Final = 24 * HOUR
 
 
 def plural(number: int, noun: str, plural: str = "") -> str:
-    """Format a count: 1 node, 2,000 nodes; *plural* if the noun does not take an s."""
+    """Format a count with its noun: 1 node, 2,000 nodes.
+
+    *noun*: in the singular. *plural*: the plural of a noun to which no s can be added.
+    """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def first(names: Sequence[str], most: int) -> str:
-    """Format a list of names: the first *most* names, and the number of names left out."""
+    """Format a list of names: the first *most* of them, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f", and {more:,} more" if more > 0 else "")
 
@@ -31,7 +34,7 @@ def amounts(requests: Resources) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Format a duration in its two largest units: 3 h 5 min."""
+    """Format a duration in its two largest units, such as 3 h 5 min; its sign is ignored."""
     seconds = abs(seconds)
     for unit, name, smaller, rest in (
         (DAY, "d", HOUR, "h"),
@@ -45,7 +48,10 @@ def duration(seconds: int) -> str:
 
 
 def age(seconds: int) -> str:
-    """Format a duration as kubectl does in tables: 90s, 5m30s, 3h20m, 3d2h, 200d."""
+    """Format a duration as kubectl does in tables: 90s, 5m30s, 3h20m, 3d2h, 200d.
+
+    A negative duration counts as 0.
+    """
     # Source: HumanDuration in k8s.io/apimachinery/pkg/util/duration.
     seconds = max(0, seconds)
     for below, unit, name, smaller, rest in (
@@ -63,9 +69,10 @@ def age(seconds: int) -> str:
 
 
 def timestamp(unix_seconds: int, now_seconds: int | None = None) -> str:
-    """Format Unix seconds as a time in UTC; with *now_seconds* also how long ago, or in how long.
+    """Format Unix seconds as a time in UTC.
 
-    A time outside of the calendar is formatted as a number.
+    With *now_seconds* (Unix seconds), the text also says how long ago or in how long that is. A
+    time outside of the calendar is formatted as a number.
     """
     try:
         utc = dt.datetime.fromtimestamp(unix_seconds, dt.UTC)

@@ -7,14 +7,20 @@ WHOLE_MAX: Final = 10**12 - 1
 
 
 def whole(value: object) -> int:
-    """Return a whole number from JSON, but no float and no boolean. Raises: ValueError."""
+    """Return *value* if it is a whole number from 0 to WHOLE_MAX.
+
+    Raises: ValueError for any other value, including floats and booleans.
+    """
     if type(value) is int and 0 <= value <= WHOLE_MAX:
         return value
     raise ValueError
 
 
 def printable(value: object) -> str:
-    """Return a printable, one-line text from JSON. Raises: ValueError."""
+    """Return *value* if it is a printable text of one line.
+
+    Raises: ValueError for any other value.
+    """
     if isinstance(value, str) and value.isprintable():
         return value
     raise ValueError

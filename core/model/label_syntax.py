@@ -14,19 +14,20 @@ _DIGITS: Final = re.compile(r"(?a)[+-]?\d{1,64}")
 
 
 def is_label_key(text: str) -> bool:
-    """Return whether a label can have this key."""
+    """Return whether the text is a valid key of a label."""
     return _KEY.fullmatch(text) is not None
 
 
 def is_label_value(text: str) -> bool:
-    """Return whether a label can have this value."""
+    """Return whether the text is a valid value of a label; an empty text is."""
     return _VALUE.fullmatch(text) is not None
 
 
 def number_in(text: str) -> int | None:
-    """Parse a number of node affinity as kube-scheduler does (Go's ParseInt).
+    """Parse a value of the operators Gt and Lt of node affinity, as kube-scheduler does.
 
-    None for other text, such as `1_0`, and for numbers that need more than 64 bits.
+    None for text that Go's ParseInt rejects, such as `1_0`, and for numbers that need more than 64
+    bits.
     """
     number = int(text) if _DIGITS.fullmatch(text) else None
     return None if number is None or not -(2**63) <= number < 2**63 else number

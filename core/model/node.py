@@ -102,6 +102,7 @@ def is_virtual(
 ) -> bool:
     """Return whether a Node with these labels, taints and providerID is virtual.
 
+    A virtual node belongs to a virtual kubelet or a serverless node pool; no machine backs it.
     *taints*: pairs of key and value.
     """
     return (

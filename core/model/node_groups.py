@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """A node group of Cluster Autoscaler."""
+    """A node group that Cluster Autoscaler manages, with its minimum size."""
 
     name: str
     """Last part of the group's id: the name of an Auto Scaling group, a scale set or a MIG."""
@@ -20,7 +20,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerStatus:
-    """The ConfigMap in which Cluster Autoscaler publishes its status."""
+    """The ConfigMap in which Cluster Autoscaler publishes its status and node groups."""
 
     namespace: str
     name: str
@@ -31,13 +31,13 @@ class AutoscalerStatus:
 
     @property
     def key(self) -> str:
-        """Return namespace/name."""
+        """Return namespace/name of the ConfigMap."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
-    """A NodePool of Karpenter."""
+    """A NodePool of Karpenter, and whether Karpenter removes its empty nodes."""
 
     name: str
     fixed: str = ""
@@ -46,7 +46,7 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeClaim:
-    """A NodeClaim of Karpenter: one machine."""
+    """A NodeClaim of Karpenter, which stands for one machine, with the Node of that machine."""
 
     name: str
     node: str = ""

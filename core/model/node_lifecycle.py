@@ -91,10 +91,12 @@ a memory request tolerate memory pressure."""
 def name_leaving_taints(
     keys: Collection[str], nodes: Sequence[Node], before: LeavingNodes
 ) -> tuple[Sequence[Node], LeavingNodes]:
-    """Return the nodes; set `leaving_taints` on nodes with a taint whose key is in *keys*.
+    """Return the nodes with `leaving_taints` set, and the value to pass as *before* next time.
 
-    The second value is *before* of the next call, so that unchanged nodes remain the same objects.
-    *keys*: the setting `leavingTaints`.
+    `leaving_taints` of a node are the keys of its taints that are in *keys*.
+
+    *keys*: the setting `leavingTaints`. *before*: the second value of the previous call, so that
+    unchanged nodes remain the same objects; empty in the first call.
     """
     if not keys:
         return nodes, {}
@@ -115,7 +117,10 @@ def says_starting(key: str) -> bool:
 
 
 def is_young(node: Node, now: Now) -> bool:
-    """Return whether the node is young enough to be starting, by its creation time alone."""
+    """Return whether the node is young enough to be starting, by its creation time alone.
+
+    It is if it was created less than START_SECONDS_MAX ago. False if the time is unknown.
+    """
     made = node.created_seconds
     return made is not None and now.before(made + START_SECONDS_MAX)
 
@@ -123,28 +128,32 @@ def is_young(node: Node, now: Now) -> bool:
 def started(node: Node) -> Node:
     """Return the node as it will be after its start: without startup taints.
 
-    The same object if it has none.
+    The same object if it has no startup taint.
     """
     taints = tuple(taint for taint in node.taints if not says_starting(taint.key))
     return node if len(taints) == len(node.taints) else replace(node, taints=taints)
 
 
 def is_transient_taint(node: Node, taint: Taint) -> bool:
-    """Return whether this taint of the node describes a temporary state, not its purpose."""
+    """Return whether this taint of the node describes a temporary state, not its purpose.
+
+    Temporary states are, for example: starting, leaving, cordoned, not ready, or a full disk.
+    """
     key = taint.key
     return key in _TRANSIENT_TAINTS or says_starting(key) or key in node.leaving_taints
 
 
 def others_taint(node: Node) -> str | None:
-    """Return the key of the node's first taint that is not transient, or None if there is none.
+    """Return the key of the first taint that dedicates the node to some pods; None if none does.
 
-    Such a taint dedicates the node to some pods. *node* must not carry Ebb's own taint.
+    Taints that describe a temporary state, such as starting, do not count. *node* must not carry
+    Ebb's own taint.
     """
     return next((taint.key for taint in node.taints if not is_transient_taint(node, taint)), None)
 
 
 def why_unready(node: Node) -> str | None:
-    """Return why the node accepts no pods for now, or None if it accepts pods.
+    """Return a message why the node accepts no pods for now, or None if it accepts pods.
 
     Leaving and cordoned nodes are not considered here: they have reasons of their own.
     """
@@ -169,7 +178,10 @@ def being_deleted(node: Node) -> bool:
 
 
 def why_leaving(node: Node) -> str | None:
-    """Return the deletion or taint that shows that the node is leaving, or None if it is not."""
+    """Return a message why the node counts as leaving, or None if it does not.
+
+    A node is leaving if it is being deleted, or if a taint announces its removal.
+    """
     if node.deleting:
         return "the Node object is being deleted (it has a deletionTimestamp)"
     keys = (taint.key for taint in node.taints)
@@ -178,5 +190,8 @@ def why_leaving(node: Node) -> str | None:
 
 
 def is_terminating(node: Node) -> bool:
-    """Return whether the node is leaving; the capacity of such a node does not count."""
+    """Return whether the node is being deleted, or a taint announces its removal.
+
+    The capacity of a leaving node does not count.
+    """
     return why_leaving(node) is not None

@@ -4,7 +4,7 @@ from typing import Self
 
 
 class Now:
-    """A Unix second that records the earliest later second at which one of its answers changes.
+    """The time of a reconciliation, which records when a comparison with it gives a new result.
 
     Rules and remembered state must compare times through this object. It is not a number: a plain
     `<` does not type-check. So no rule can depend on time without scheduling the next
@@ -20,7 +20,10 @@ class Now:
         self._next_change: int | None = None
 
     def before(self, moment: int) -> bool:
-        """Return whether *moment* (Unix seconds) lies in the future."""
+        """Return whether *moment* (Unix seconds) lies in the future.
+
+        If it does, the next reconciliation is due at *moment* at the latest.
+        """
         if self.seconds >= moment:
             return False
         if self._next_change is None or moment < self._next_change:
@@ -28,11 +31,14 @@ class Now:
         return True
 
     def reached(self, moment: int) -> bool:
-        """Return whether *moment* (Unix seconds) has been reached."""
+        """Return whether *moment* (Unix seconds) has been reached.
+
+        If not, the next reconciliation is due at *moment* at the latest.
+        """
         return not self.before(moment)
 
     def capped(self, moment: int) -> int:
-        """Return *moment*, or the current second if *moment* lies in the future."""
+        """Return *moment* (Unix seconds), or the current second if *moment* lies in the future."""
         if self.seconds >= moment:
             return moment
         # A clock ahead of ours wrote the moment: until then the answer changes every second.
@@ -40,18 +46,19 @@ class Now:
         return self.seconds
 
     def expire(self) -> None:
-        """Record that an answer is valid for the current second only."""
+        """Make the next reconciliation due in a second: an answer holds for this second only."""
         self.before(self.seconds + 1)
 
     @property
     def next_change(self) -> int | None:
-        """Return the Unix second at which an answer given so far changes, or None if none changes.
+        """Return the first Unix second at which a comparison made so far gives a new result.
 
-        This holds as long as the cluster and the configuration do not change.
+        None if all results stay the same, as long as the cluster and the configuration do not
+        change.
         """
         return self._next_change
 
     @classmethod
     def at(cls, seconds: int | None) -> Self | None:
-        """Return the Now of *seconds*; None for None, so that rules ignore the time."""
+        """Return the Now of these Unix seconds; None for None, so that rules ignore the time."""
         return None if seconds is None else cls(seconds)

@@ -131,7 +131,10 @@ class Pod:
 
     @property
     def evaluable(self) -> bool:
-        """Return whether Ebb can evaluate all constraints; if not, the pod is not movable."""
+        """Return whether Ebb can evaluate all constraints of the pod.
+
+        If not, Ebb does not look for another node for the pod.
+        """
         return not (self.unsupported or self.too_much or self.unreadable)
 
     @property
@@ -141,7 +144,11 @@ class Pod:
 
     @property
     def movable(self) -> bool:
-        """Return whether the pod can be placed on another node, if its own node is removed."""
+        """Return whether Ebb can look for another node for the pod when its own node is removed.
+
+        False if Ebb cannot evaluate its constraints, or if the pod is Pending and waits for its
+        nominated node.
+        """
         # Not by way of `evaluable` and `nominated`: each reconciliation asks this for all pods.
         return not (
             self.unsupported
@@ -159,7 +166,10 @@ class Pod:
         return not (self.too_much or self.unreadable)
 
     def as_estimated(self) -> "Pod":
-        """Return the pod without volumes whose CSI driver is unknown; the same pod if none is."""
+        """Return the pod without volumes whose CSI driver is unknown.
+
+        The same object if the pod has no such volume.
+        """
         disks = tuple(disk for disk in self.pod_constraints.disks if disk.driver != ANY_DRIVER)
         if len(disks) == len(self.pod_constraints.disks):
             return self
@@ -167,38 +177,48 @@ class Pod:
 
     @property
     def stays_with_node(self) -> bool:
-        """Return whether the pod ends with its node and needs no room elsewhere."""
+        """Return whether the pod ends with its node and needs no room elsewhere.
+
+        DaemonSet pods and mirror pods do.
+        """
         return self.daemon or self.mirror
 
     @property
     def expendable(self) -> bool:
-        """Return whether autoscalers ignore the pod when they remove its node."""
+        """Return whether Cluster Autoscaler ignores the pod when it removes the pod's node.
+
+        It ignores pods with a priority below EXPENDABLE_BELOW.
+        """
         return self.priority < EXPENDABLE_BELOW
 
     @property
     def occupies(self) -> bool:
-        """Return whether the pod makes its node non-empty by Cluster Autoscaler's rules."""
+        """Return whether the pod makes its node non-empty by Cluster Autoscaler's rules.
+
+        DaemonSet pods, mirror pods and pods with an expendable priority do not.
+        """
         return not (self.daemon or self.mirror or self.priority < EXPENDABLE_BELOW)
 
     @property
     def has_our_cost(self) -> bool:
-        """Return whether the pod's deletion cost is the one that Ebb has written."""
+        """Return whether the pod has a pod deletion cost, and it is the cost that Ebb wrote."""
         return self.deletion_cost is not None and self.deletion_cost == self.deletion_cost_ours
 
     def overdue(self, now: Now | None) -> bool:
-        """Return whether a terminating pod should have ended long ago; False without a time.
+        """Return whether the pod is terminating and should have ended long ago.
 
-        Cluster Autoscaler does not wait for such a pod (LongTerminating).
+        Cluster Autoscaler does not wait for such a pod (LongTerminating). False if *now* is None.
         """
         due = self.disruption_facts.overdue_seconds
         return due is not None and now is not None and now.reached(due + 1)
 
 
 def goes_by_cost(pod: Pod) -> bool:
-    """Return whether a scale-in reads the pod's deletion cost; only ReplicaSets do.
+    """Return whether a scale-in may choose the pod by its pod deletion cost.
 
-    False for a pod of a gang: a scale-in would delete one member because of its node, although the
-    other members run elsewhere.
+    Only ReplicaSets read the cost. False also for pods that stay with their node, and for a pod of
+    a gang (pods that are scheduled together): a scale-in would delete one member because of its
+    node, although the other members run elsewhere.
     """
     return (
         pod.owner_kind == REPLICA_SET and not pod.stays_with_node and not pod.disruption_facts.gang
@@ -211,7 +231,7 @@ def runs_to_completion(pod: Pod) -> bool:
 
 
 class Workload(NamedTuple):
-    """The controller of pods, such as a Deployment or StatefulSet."""
+    """The controller of pods, such as a StatefulSet, by namespace, kind and name."""
 
     namespace: str
     owner_kind: str
@@ -221,7 +241,8 @@ class Workload(NamedTuple):
 def workload_of(pod: Pod) -> Workload:
     """Return the workload of a pod; all ReplicaSets of a Deployment are one workload.
 
-    Its kind is that of the pod's owner, and its name that of the owner without the template hash.
+    Its kind is that of the pod's owner. Its name is that of the owner without the hash of the pod
+    template.
 
     Users who may write pods in the namespace control every field that this function reads.
     """

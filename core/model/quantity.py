@@ -33,7 +33,7 @@ _ALLOWED: Final = 'a Kubernetes quantity of at least 0, such as "100m", "2", "1.
 
 
 def parse_quantity(text: str | float) -> Fraction:
-    """Return the exact value of a quantity; negative quantities are invalid.
+    """Return the exact value of a quantity: "1500m" is 3/2, "1Ki" is 1024.
 
     JSON numbers are read by their decimal text, as the API server does. Raises: InvalidInputError
     for invalid text and for negative values.
@@ -55,14 +55,20 @@ def parse_quantity(text: str | float) -> Fraction:
 
 @lru_cache(maxsize=QUANTITY_CACHE_MAX, typed=True)
 def whole(text: str | float) -> int:
-    """Return a quantity in whole units (bytes, devices), rounded up, at most QUANTITY_MAX."""
+    """Return a quantity in whole units (bytes, devices), rounded up, at most QUANTITY_MAX.
+
+    Raises: InvalidInputError for invalid text and for negative values.
+    """
     value = parse_quantity(text)
     return min(-(-value.numerator // value.denominator), QUANTITY_MAX)
 
 
 @lru_cache(maxsize=QUANTITY_CACHE_MAX, typed=True)
 def millis(text: str | float) -> int:
-    """Return a quantity in thousandths (millicores), rounded up, at most QUANTITY_MAX."""
+    """Return a quantity in thousandths (millicores), rounded up, at most QUANTITY_MAX.
+
+    Raises: InvalidInputError for invalid text and for negative values.
+    """
     value = parse_quantity(text) * 1000
     return min(-(-value.numerator // value.denominator), QUANTITY_MAX)
 
@@ -76,7 +82,7 @@ def format_millis(cpu_millis: int) -> str:
 
 
 def format_bytes(memory_bytes: int) -> str:
-    """Format bytes with the largest binary unit that leaves a digit before the point."""
+    """Format bytes with the largest binary unit that leaves a digit before the point: 1.5Gi."""
     value, unit = float(memory_bytes), ""
     for unit in ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
         if abs(value) < 1024 or unit == "Ei":

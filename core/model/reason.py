@@ -1,14 +1,15 @@
-"""Reasons: why a node cannot be removed, or a mark or pod cannot change further."""
+"""Define reasons: why a node cannot be removed, or why Ebb cannot change a mark or pod further."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """A reason code with its explanation; {node}, {namespace} and {name} are placeholders.
+    """Why a node cannot be removed, or a mark or pod cannot change: a code with its explanation.
 
-    {key} or {owner} in a fix stands for `Blocker.about`. Each reason is defined next to the rule
-    that returns it; cli.explain.reasons lists all of them.
+    Texts may contain the placeholders {node}, {namespace} and {name}. {key} or {owner} in a fix
+    stands for `Blocker.about`. Each reason is defined next to the rule that returns it;
+    cli.explain.reasons lists all of them.
     """
 
     code: str
@@ -22,7 +23,7 @@ class Reason(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """The answer of a rule that stops applying at a known time."""
+    """The message of a rule that applies, with the time at which it stops applying."""
 
     message: str
     until: int
@@ -30,7 +31,7 @@ class Timed(NamedTuple):
 
 
 class DeferredText:
-    """A text that is only written when somebody reads it; it equals a text that reads the same.
+    """A text that is only formatted when it is read; equal to every text that reads the same.
 
     A plan has a text for each reason of each node, and most of them are never read.
     """
@@ -38,7 +39,10 @@ class DeferredText:
     __slots__ = ("_operands", "_write")
 
     def __init__(self, write: Callable[..., str], *operands: object) -> None:
-        """Defer `write(*operands)`; no operand may change later."""
+        """Store a function and its arguments; `write(*operands)` returns the text.
+
+        No operand may change later.
+        """
         self._write, self._operands = write, operands
 
     def __str__(self) -> str:
@@ -55,7 +59,7 @@ class DeferredText:
 
 
 class Blocker(NamedTuple):
-    """One reason why a node cannot be removed."""
+    """A reason why a node cannot be removed or a pod cannot be moved, with a message."""
 
     reason: Reason
     text: str | DeferredText
@@ -70,10 +74,10 @@ class Blocker(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Return what blocks the node, with its values."""
+        """Return the text that says why, with the names and values of this case."""
         return str(self.text)
 
     @property
     def code(self) -> str:
-        """Return the code for outputs and metrics."""
+        """Return the stable code of the reason, for outputs and metrics."""
         return self.reason.code

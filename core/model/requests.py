@@ -19,7 +19,7 @@ POD_LEVEL: Final = ("cpu", "memory")
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container with its requests; *restartable* init containers are sidecars."""
+    """A container with its requests; an init container with *restartable* is a sidecar."""
 
     requests: Amounts
     restartable: bool = False
@@ -29,7 +29,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodParts:
-    """The parts of a pod that request resources."""
+    """Everything in a pod that requests resources: containers, overhead, the pod as a whole."""
 
     containers: Sequence[Container] = ()
     init_containers: Sequence[Container] = ()
@@ -60,7 +60,7 @@ def pod_requests(parts: PodParts) -> Resources:
 
 
 def _containers(parts: PodParts) -> dict[str, int]:
-    """Return the largest requests of containers that run at the same time, by resource."""
+    """Return the largest sum of requests of containers that run at the same time, by resource."""
     infeasible = parts.infeasible
     # During a resize, kube-scheduler 1.37 sums the containers in each state (requested, allocated,
     # running) and takes the largest sum. Until 1.36 it summed the largest value of each container,
@@ -84,7 +84,10 @@ def _containers(parts: PodParts) -> dict[str, int]:
 
 
 def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
-    """Return *amounts*, by resource name, as Resources with *pods* pods; see Amounts for units."""
+    """Return *amounts* as Resources with the given number of pods.
+
+    *amounts*: CPU in millicores and other resources in whole units, by resource name.
+    """
     extended = tuple(sorted((n, a) for n, a in amounts.items() if a and n not in KNOWN))
     return Resources(
         amounts.get("cpu", 0),
@@ -98,7 +101,10 @@ def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
 def _larger(
     requested: Amounts, allocated: tuple[Amounts, ...], *, infeasible: bool
 ) -> dict[str, int]:
-    """Return the largest amount of each resource; if *infeasible*, of allocated ones only."""
+    """Return the largest of the requested and allocated amounts of each resource.
+
+    If *infeasible*, only allocated amounts count, unless there are none.
+    """
     largest: dict[str, int] = {}
     for part in allocated if allocated and infeasible else (requested, *allocated):
         largest = _max(largest, part)

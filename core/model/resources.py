@@ -15,7 +15,7 @@ NO_DEVICES: Final = (HUGE_PAGES, ATTACHABLE)
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Amounts that pods request or nodes offer; whole numbers."""
+    """Amounts that pods request or nodes offer, in whole units; CPU in millicores."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0
@@ -32,7 +32,10 @@ class Resources:
         return self._combine(other, -1)
 
     def fits_in(self, free: "Resources") -> bool:
-        """Return whether the amounts fit, as kube-scheduler's filter compares: 0 always fits."""
+        """Return whether no amount exceeds that in *free*.
+
+        As in kube-scheduler's filter, an amount of 0 always fits, except for the number of pods.
+        """
         have = dict(free.extended) if self.extended else {}
         return (
             self.pods <= free.pods
@@ -48,12 +51,15 @@ class Resources:
 
     @property
     def devices(self) -> Mapping[str, int]:
-        """Return the units of each extended resource that is a device, by name."""
+        """Return the units of each extended resource that is a device such as a GPU, by name."""
         return {name: many for name, many in self.extended if is_device(name)}
 
     @staticmethod
     def total(amounts: Iterable["Resources"]) -> "Resources":
-        """Sum many amounts at once; `a + b + ...` would create an object for every step."""
+        """Return the sum of all *amounts*.
+
+        Faster than `a + b + ...`, which would create an object for every step.
+        """
         cpu = memory = ephemeral = pods = 0
         extended: dict[str, int] = {}
         for amount in amounts:
@@ -83,5 +89,5 @@ class Resources:
 
 
 def is_device(name: str) -> bool:
-    """Return whether a resource is a device such as a GPU, which only some nodes have."""
+    """Return whether the resource *name* is a device such as a GPU, which only some nodes have."""
     return name not in KNOWN and not name.startswith(NO_DEVICES)

@@ -22,7 +22,11 @@ class SortedObjects(Generic[Object_]):
         self._objects = sorted(objects, key=order)
 
     def update(self, before: Object_ | None, after: Object_ | None) -> None:
-        """Add, replace or remove an object; None if the object did or does not exist."""
+        """Add, replace or remove an object.
+
+        *before*: the known object, or None to add an object. *after*: the object that replaces it,
+        or None to remove the known object.
+        """
         order, objects = self._order, self._objects
         if before is not None:
             key = order(before)
@@ -35,5 +39,5 @@ class SortedObjects(Generic[Object_]):
             insort(objects, after, key=order)
 
     def snapshot(self) -> tuple[Object_, ...]:
-        """Return the objects in their order."""
+        """Return all known objects, sorted; later updates do not affect the result."""
         return tuple(self._objects)
