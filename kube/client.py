@@ -1,7 +1,7 @@
 """Client for the API server; answers are raw bytes.
 
-Configuration, authentication and transport come from the official package. Its typed models are
-not used: they would cost seconds and gigabytes in a large cluster.
+Configuration, authentication and transport come from the official package, kubernetes. Its typed
+models are not used: they would cost seconds and gigabytes in a large cluster.
 """
 
 import asyncio
@@ -147,11 +147,14 @@ class Client:
         clock: Clock = SystemClock(),  # noqa: B008 it has no state
         overrides: Overrides = kubeconfig.NO_OVERRIDES,
     ) -> "Client":
-        """Connect with the kubeconfig *paths*; None: with the service account files of a pod.
+        """Create a client from a kubeconfig, or from the service account files of a pod.
 
-        *paths*, *context* and *overrides* are those of `kubeconfig.load`; *clock* decides when
-        credentials of a plugin expire. Raises: InvalidInputError if the file or the context does
-        not exist, the file is not a kubeconfig, or its plugin returns no credentials.
+        *paths*: kubeconfig files, separated as in $KUBECONFIG; None: use the service account.
+        *context*: name of the context; None: the current context. *clock*: decides when
+        credentials of a plugin expire. *overrides*: options of the command line.
+
+        Raises: InvalidInputError if the file or the context does not exist, the file is not a
+        kubeconfig, or its plugin returns no credentials.
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
         renewed: list[RenewableCredentials] = []
@@ -202,7 +205,7 @@ class Client:
             await self._retired.popleft().close()
 
     def _use_certificate(self, pair: ClientCertificate) -> None:
-        """Use a client certificate for all new connections. Raises: OSError, ValueError."""
+        """Use a client certificate for new connections. Raises: OSError, ValueError if invalid."""
         rest = self._api.rest_client
         with tempfile.NamedTemporaryFile() as file:
             # The ssl module needs a file. Without a password it would prompt for one.
@@ -225,10 +228,13 @@ class Client:
         token: str | None,
         objects: int = PAGE_OBJECTS,
     ) -> bytes:
-        """Return one page of a list as raw bytes.
+        """Return one page of the list at *path* as raw JSON.
 
-        *token*: continue token of the previous page; None for the first page. Raises:
-        TooLargeError if the page is too large; the caller may then request fewer objects.
+        *token*: continue token of the previous page; None for the first page. *objects*: maximum
+        number of objects on the page.
+
+        Raises: TooLargeError if the page is too large; the caller may then request fewer objects.
+        ApiError with the status, UnavailableError without an answer.
         """
         query = {
             "labelSelector": label_selector,
@@ -254,9 +260,11 @@ class Client:
         field_selector: str | None = None,
         version: str,
     ) -> aiohttp.ClientResponse:
-        """Open a watch from a resourceVersion; the caller reads the lines and closes the response.
+        """Open a watch of the list at *path*; the caller reads its lines and closes the response.
 
-        Raises: TimeoutError if the server accepts the call and sends nothing.
+        *version*: the resourceVersion after which the API server sends changes. Raises: ApiError
+        with the status, UnavailableError without an answer, TimeoutError if the server accepts the
+        call and sends nothing.
         """
         query = {
             "labelSelector": label_selector,
@@ -275,8 +283,9 @@ class Client:
     ) -> aiohttp.ClientWebSocketResponse:
         """Open a WebSocket to *path* of the API server; the caller closes it.
 
-        Raises: ApiError with the status if the server does not accept it; UnavailableError without
-        an answer.
+        *protocol*: the WebSocket subprotocol. *message_bytes_max*: maximum size of a received
+        message. Raises: ApiError with the status if the server does not accept it;
+        UnavailableError without an answer.
         """
         # The package has no WebSocket of its own in this client. Its session has the TLS context,
         # the headers for impersonation and the proxy of the environment.
@@ -317,8 +326,9 @@ class Client:
     ) -> bytes:
         """Send a request and return the body of the answer; retry after a 429.
 
-        *seconds_max* limits each try, without the pauses between tries. A PATCH is a JSON merge
-        patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError without an
+        *method*: the HTTP method; a PATCH is a JSON merge patch. *seconds_max*: timeout of each
+        try. *tries_max*: maximum number of tries while the server answers 429, with pauses between
+        them. Raises: ApiError with the status, ConflictError for 409, UnavailableError without an
         answer.
         """
 
@@ -346,9 +356,11 @@ class Client:
     async def find(
         self, path: str, *, seconds_max: float = CALL_SECONDS_MAX, tries_max: int = CALL_TRIES_MAX
     ) -> bytes | None:
-        """Return an object as raw bytes, or None if it does not exist.
+        """Return the object at *path* as raw JSON, or None if it does not exist.
 
-        Arguments and errors are those of `ask`.
+        *seconds_max*: timeout of each try. *tries_max*: maximum number of tries while the server
+        answers 429. Raises: ApiError for another status than 404, UnavailableError without an
+        answer.
         """
         try:
             return await self.ask("GET", path, seconds_max=seconds_max, tries_max=tries_max)
@@ -367,7 +379,7 @@ class Client:
         seconds_max: float = CALL_SECONDS_MAX,
         accept_encoding: str = "identity",
     ) -> aiohttp.ClientResponse:
-        """Send a request and return its response.
+        """Send a request once, and return its response; the caller reads the body.
 
         Raises: ApiError, ConflictError or UnavailableError for every failure of the request.
         """
@@ -425,7 +437,7 @@ class Client:
 
 
 def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
-    """Decode an answer of the API server with *decoder*. Raises: GarbledError if it is invalid."""
+    """Decode the JSON of the API server's answer. Raises: GarbledError if it is invalid."""
     given = bytes(raw)
     try:
         return decoded(decoder.decode, given)
@@ -443,7 +455,7 @@ def _verb(method: str, query: Mapping[str, str | None]) -> str:
 
 
 def _message(body: bytes) -> str:
-    """Return the message of a v1 Status, or the text that a proxy sent instead."""
+    """Return the error message of an answer: that of a v1 Status, or the text of a proxy."""
     try:
         return decoded(_STATUS.decode, body).message
     except DECODE_ERRORS:
@@ -451,7 +463,7 @@ def _message(body: bytes) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text of another program as one line of at most 200 characters."""
+    """Return a text of another program as one line, cut to 200 characters."""
     return f"{' '.join(text.split()):.200}"
 
 

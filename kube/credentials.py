@@ -33,7 +33,8 @@ class ClientCertificate(NamedTuple):
 def use_token_file(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
     """Make every call send the current token in *file*.
 
-    While the file is missing, empty or not text, the previous token is sent.
+    *settings*: Configuration of the kubernetes package. While the file is missing, empty or not
+    text, the previous token is sent.
     """
     # The package reads the token file of a kubeconfig only once. It reads the token file of a pod
     # again when the wall clock says so, which may jump. Both tokens are valid for about an hour.
@@ -60,11 +61,14 @@ class RenewableCredentials(Protocol):
         """Record that the API server rejected the credentials (status 401)."""
 
     async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
-        """Renew the credentials if necessary. Raises: UnavailableError."""
+        """Renew the credentials if necessary, and set a new token in *settings*.
+
+        *settings*: Configuration of the kubernetes package. Raises: UnavailableError.
+        """
 
 
 class CertificateFiles:
-    """The client certificate of a kubeconfig that names files; changed files are read again.
+    """A client certificate and its key in files of a kubeconfig; changed files are read again.
 
     Source: transport/cert_rotation.go of client-go.
     """
@@ -96,7 +100,7 @@ def _content(file: Path) -> bytes:
 
 
 class PluginCredentials:
-    """Credentials of an exec plugin; it is run again before they expire, and after a 401.
+    """Credentials of an exec plugin; the plugin runs again before they expire, and after a 401.
 
     Source: plugin/pkg/client/auth/exec of client-go.
     """
@@ -113,10 +117,12 @@ class PluginCredentials:
         self._rejected = True
 
     async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
-        """Run the plugin if it is due, or wait for a current run; set the token in *settings*.
+        """Run the plugin if necessary; set the token in *settings*.
 
-        Raises: UnavailableError if the plugin fails; the previous token then remains in use until
-        the next run. A new client certificate is used for new connections.
+        It is necessary if the credentials expire soon or were rejected. If the plugin is running
+        already, wait for it. A new client certificate is used for new connections. *settings*:
+        Configuration of the kubernetes package. Raises: UnavailableError if the plugin fails; the
+        previous token then remains in use until the next run.
         """
         if self._running is None and self._due():
             self._running = asyncio.create_task(self._run_again(settings))
@@ -145,7 +151,10 @@ class PluginCredentials:
             settings.api_key[BEARER] = f"Bearer {token}"
 
     def _use_certificate(self, run: plugin.PluginRun) -> None:
-        """Use a new client certificate. Raises: UnavailableError if it is invalid."""
+        """Use the client certificate that a run of the plugin returned, for new connections.
+
+        Raises: UnavailableError if it is invalid.
+        """
         try:
             certificate, key = (base64.b64decode(run.fields[name]) for name in CERTIFICATE_FIELDS)
             self.reconnect(ClientCertificate(certificate, key))

@@ -47,7 +47,7 @@ _TEXT: Final = re.compile(rb"\S")
 
 
 class Dumped(NamedTuple):
-    """The decoded objects of all dumps."""
+    """The content of all dumps: a Cluster, the names of the kinds, and objects for surge moves."""
 
     cluster: Cluster
     kinds: frozenset[str]
@@ -62,13 +62,14 @@ def from_dumps(
     refused: list[str],
     time: DumpTime | None = None,
 ) -> Dumped:
-    """Decode several dumps, given as (source, bytes), to one Cluster.
+    """Decode several dumps to one Cluster.
 
-    An object that cannot be decoded is replaced by a placeholder, and its name, field and fault
-    are added to *refused*. *time* collects times of the dumps. A dump without pods is rejected:
-    every node would look empty.
+    *dumps*: the name of each file, for messages, and its content. *refused*: a list to which one
+    message is added for each object that cannot be decoded; a placeholder replaces a Pod or Node.
+    *time*: collects the times of the objects.
 
-    Raises: InvalidInputError that names the source.
+    Raises: InvalidInputError that names the file, also if the dumps contain no Nodes or no Pods.
+    Without Pods every node would look empty.
     """
     by_kind: dict[str, list[Object]] = {}
     for source, raw in dumps:
@@ -92,7 +93,10 @@ def from_dumps(
 
 
 def _add(inventory: Inventory, kind: AnyKind, decoded: Sequence[Object], sources: str) -> None:
-    """Add the objects of a kind. Raises: InvalidInputError for nodes or pods with one name."""
+    """Add the decoded objects of a kind to the inventory; *sources*: names of the files.
+
+    Raises: InvalidInputError if two Nodes or two Pods have the same name.
+    """
     inventory.replaced(kind, decoded)
     if kind in (NODES, PODS) and len(inventory.of(kind)) < len(decoded):
         counts = Counter(map(kind.key, decoded))
@@ -104,9 +108,14 @@ def _add(inventory: Inventory, kind: AnyKind, decoded: Sequence[Object], sources
 def objects(
     raw: bytes, source: str, refused: list[str], time: DumpTime | None = None
 ) -> Iterator[tuple[str, Object | None]]:
-    """Yield the kind of each object, and the object, its placeholder, or None.
+    """Decode one dump, and yield each object after the name of its kind.
 
-    None: the object does not count, such as a finished pod, or Ebb does not know its kind.
+    For a Pod or Node that cannot be decoded, yield a placeholder with its name and the fault.
+    Yield None for an object that does not count, such as a finished pod, or whose kind Ebb does
+    not know.
+
+    *raw*: content of the dump. *source*: name of the file. *refused*: a list to which a message is
+    added for each object that cannot be decoded. *time*: collects times of objects.
 
     Raises: InvalidInputError if the dump is not JSON.
     """
@@ -122,12 +131,13 @@ def objects(
 
 
 def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
-    """Yield the kind of each object, its bytes, and its place in the source.
+    """Yield for each object of a dump the name of its kind, its JSON, and its place for messages.
 
-    A dump may be one object, one list, a list of lists, or several of these, one on each line.
-    Objects of other APIs are skipped if their kind has the name of a kind that Ebb knows.
+    A dump may be one object, one list, a list of lists, or several of these, one on each line. An
+    object is skipped if its kind has the name of a kind that Ebb knows, but another API group.
+    *refused*: a list to which a message is added for each item that is not an object.
 
-    Raises: as `objects`; also if a list is incomplete.
+    Raises: InvalidInputError if the dump is empty or not JSON, or if a list is incomplete.
     """
     if not _TEXT.search(raw):
         raise InvalidInputError(source, f"is empty; {HOW_TO}")
@@ -139,7 +149,7 @@ def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, By
 
 
 def _lines(raw: bytes) -> Sequence[Bytes]:
-    """Return the lines of a dump that has one JSON value on each; empty for any other dump."""
+    """Return the lines of a dump that has one JSON value on each line; empty for other dumps."""
     end = raw.find(b"\n")
     # Without copies: a dump may have gigabytes, and nearly all have one value.
     if (
@@ -184,9 +194,10 @@ def _items(
 
 
 def _check_complete(head: AnyObject, source: str) -> None:
-    """Check that a list is not only one page. Raises: InvalidInputError.
+    """Check that a list has all objects, and is not one page of a longer list.
 
-    Source: Kubernetes API concepts, "Retrieving large results sets in chunks".
+    Raises: InvalidInputError if pages are missing. Source: Kubernetes API concepts, "Retrieving
+    large results sets in chunks".
     """
     try:
         meta = LIST_META_DECODER.decode(head.metadata) or ListMeta()
@@ -201,7 +212,10 @@ def _check_complete(head: AnyObject, source: str) -> None:
 
 
 def _is_of_other_api(obj: AnyObject) -> bool:
-    """Return whether the object is of another API, whose kind has the name of a known kind."""
+    """Return whether an object has the kind's name of a known kind, but another API group.
+
+    False if Ebb knows no kind of this name.
+    """
     kind = BY_NAME.get(obj.kind)
     return kind is not None and not kind.is_of(obj.api_version)
 

@@ -28,7 +28,7 @@ _PHASE: Final = msgspec.json.Decoder(_PodPhase)
 class DumpTime:
     """Collect the times of objects in a dump, and count Running pods without a node.
 
-    The decoded Cluster contains neither heartbeats nor phases.
+    The raw JSON is read, because a decoded Cluster contains neither heartbeats nor phases.
     """
 
     def __init__(self) -> None:
@@ -40,21 +40,21 @@ class DumpTime:
         """Latest creation of a finished pod, in Unix seconds."""
 
     def add_node(self, name: str, raw: Bytes) -> None:
-        """Record the latest time in a Node object; an invalid object is ignored."""
+        """Record the latest time in the JSON of a Node; an invalid object is ignored."""
         try:
             self._heartbeats[name] = times(raw, name).newest
         except InvalidInputError:
             return
 
     def add_finished(self, raw: Bytes) -> None:
-        """Record the creation of a finished pod; an invalid object is ignored."""
+        """Record the creation time in the JSON of a finished pod; an invalid object is ignored."""
         try:
             self._finished = max(self._finished, times(raw, "").created or 0)
         except InvalidInputError:
             return
 
     def add_without_node(self, raw: Bytes) -> None:
-        """Count a pod without a node if its phase says that it runs."""
+        """Count a pod that is bound to no node if its phase in the JSON is Running."""
         try:
             status = _PHASE.decode(raw).status
         except DECODE_ERRORS:
@@ -65,7 +65,8 @@ class DumpTime:
         """Return the estimated creation time of the dump in Unix seconds.
 
         It is the latest creation of a pod, or the median of the nodes' heartbeats if that is
-        later. It is at most *clock_seconds*, and equal to it if no time is known.
+        later. *pods*: the decoded pods of the dump. *clock_seconds*: the current time in Unix
+        seconds; the result is never later, and equal to it if the dump has no times.
         """
         created = (pod.created_seconds for pod in pods)
         heartbeats = sorted(seconds for seconds in self._heartbeats.values() if seconds)

@@ -24,7 +24,7 @@ class Freshness:
         self._lost: set[AnyKind] = set()
 
     def alive(self, kind: AnyKind, now: float) -> None:
-        """Record that *kind* is up to date at *now*."""
+        """Record that *kind* is up to date at *now*, in monotonic seconds."""
         self._updated[kind] = now
         self._lost.discard(kind)
 
@@ -33,13 +33,18 @@ class Freshness:
         self._lost.add(kind)
 
     def age_seconds(self, kind: AnyKind, now: float) -> float:
-        """Return the seconds since *kind* was last up to date; infinite if it never was."""
+        """Return the seconds since *kind* was last up to date; infinite if it never was.
+
+        *now*: the current time in monotonic seconds.
+        """
         return now - self._updated.get(kind, -math.inf)
 
     def why_stale(self, now: float, seconds_max: int, *, unbroken: bool = True) -> str | None:
         """Return why the known objects are too old for decisions, or None if they are not.
 
-        *unbroken*: the watches must not be interrupted either, however recent the objects are.
+        *now*: the current time in monotonic seconds. *seconds_max*: maximum age of a required
+        kind. *unbroken*: also require that no watch is interrupted, however recent the objects
+        are.
         """
         for kind in self._needed:
             age = self.age_seconds(kind, now)
@@ -69,7 +74,10 @@ class WatchSink:
         self._counted = 0
 
     def replaced(self, objects: list[Any], refused: Sequence[Undecodable] = ()) -> None:
-        """Replace all objects of the kind by those of a list; *refused*: see `Listed`."""
+        """Replace all objects of the kind by the objects of a list.
+
+        *refused*: keys and reasons of objects that cannot be decoded and have no placeholder.
+        """
         self._report(self._inventory.replaced(self._kind, objects, refused))
 
     def changed(self, obj: Any) -> None:  # noqa: ANN401 by kind
@@ -86,7 +94,7 @@ class WatchSink:
         self._report(self._inventory.refused(self._kind, key, reason))
 
     def knows_some(self) -> bool:
-        """Return whether the inventory has an object of the kind."""
+        """Return whether the inventory has at least one object of the kind."""
         return bool(self._inventory.of(self._kind))
 
     def alive(self) -> None:
@@ -98,7 +106,10 @@ class WatchSink:
         self._freshness.lost(self._kind)
 
     def restarted(self, reason: str) -> None:
-        """Record and count a watch that ended early; *reason*: label of the metric."""
+        """Record and count a watch that ended early.
+
+        *reason*: "restored", "expired", "throttled", "timeout" or "error"; a label of the metric.
+        """
         self._freshness.lost(self._kind)
         self._metrics.watch_restarts.labels(self._kind.resource, reason).inc()
 

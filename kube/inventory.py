@@ -1,4 +1,4 @@
-"""The known objects of a cluster; dumps, lists and watches update them with four methods."""
+"""Store the known objects of a cluster by kind; dumps, lists and watches update them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ Undecodable = tuple[str, str]
 class Inventory:
     """Objects by kind and key, and the reasons why objects cannot be decoded.
 
-    Methods that update the inventory return new reasons, with the key of the object.
+    The key of an object is namespace/name, or the name of a cluster-scoped object.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Inventory:
         """Latest SurgeObjects, and the objects that they were created from."""
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
-        """Return the known objects of a kind by key."""
+        """Return the known objects of a kind by key: the inventory's own dict, not a copy."""
         return self._known[kind]
 
     @property
@@ -64,9 +64,11 @@ class Inventory:
     def replaced(
         self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[Undecodable] = ()
     ) -> Sequence[Undecodable]:
-        """Replace all objects of a kind by those of a list.
+        """Replace all objects of a kind by the objects of a list.
 
-        *refused*: keys and reasons of objects without a placeholder.
+        *refused*: keys and reasons of objects that cannot be decoded and have no placeholder.
+        Returns: key and reason of each undecodable object, unless the same reason was known
+        before.
         """
         known, before = self._known[kind], self.unreadable[kind]
         known.clear()
@@ -80,7 +82,11 @@ class Inventory:
         return [(key, reason) for key, reason in undecodable.items() if before.get(key) != reason]
 
     def changed(self, kind: AnyKind, obj: Any) -> Sequence[Undecodable]:  # noqa: ANN401 by kind
-        """Add a new object, or replace the previous version of it."""
+        """Add a new object, or replace the previous version of it.
+
+        Returns: its key and the reason if *obj* is a placeholder and this reason is new; else
+        empty.
+        """
         key, known = kind.key(obj), self._known[kind]
         before = known.get(key)
         if before is not None and _unchanged(kind, before, obj):
@@ -93,12 +99,15 @@ class Inventory:
         return ()
 
     def deleted(self, kind: AnyKind, key: str) -> None:
-        """Remove the object with this key."""
+        """Remove the object with this key, if it is known."""
         self.unreadable[kind].pop(key, None)
         self._forget(kind, key)
 
     def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[Undecodable]:
-        """Remove an object that cannot be decoded and has no placeholder; record the reason."""
+        """Remove an object that cannot be decoded and has no placeholder; record the reason.
+
+        Returns: its key and the reason if this reason is new; else empty.
+        """
         self._forget(kind, key)
         return self._note(kind, key, reason)
 
@@ -119,29 +128,34 @@ class Inventory:
         return () if before == reason else ((key, reason),)
 
     def relisted(self, kind: AnyKind) -> None:
-        """Handle that all objects of a kind were replaced; subclasses override this."""
+        """Do something after all objects of a kind were replaced; subclasses override this."""
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
-        """Handle a change of one object; subclasses override this.
+        """Do something after one object has changed; subclasses override this.
 
-        *before*, *after*: None if the object did or does not exist.
+        *before*: the previous version; None for a new object. *after*: the current version; None
+        for a deleted object.
         """
 
     def snapshot(self, options: ReadOptions) -> Callable[[], Cluster]:
         """Capture the known objects; the returned function creates a Cluster from them.
 
-        It may run in any thread. With 150,000 pods it can take seconds, for example if all of them
-        have volumes. That is too long for the event loop, which must renew the Lease.
+        The function may run in any thread. With 150,000 pods it can take seconds, for example if
+        all of them have volumes. That is too long for the event loop, which must renew the Lease.
         """
         objects = {kind.field: self._capture(kind) for kind in CLUSTER_KINDS}
         return partial(self._cluster_of, objects, options)
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
-        """Capture the objects that surge moves need; the returned function converts them."""
+        """Capture the objects that surge moves need; the returned function creates SurgeObjects.
+
+        A surge move adds a replica to a Deployment, and removes a replica once the new pod is
+        available. So the pod on a marked node is replaced before it is deleted.
+        """
         return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
 
     def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured
-        """Return the objects of a kind; the result is never changed."""
+        """Return the objects of a kind, sorted and immutable; the same result until a change."""
         version, objects = self._captured.get(kind, (None, None))
         if version != self.versions[kind]:
             # The extender takes no snapshots, so it needs no sorted objects.
@@ -152,7 +166,7 @@ class Inventory:
         return objects
 
     def _surge_of(self, objects: Sequence[Sequence[Any]]) -> SurgeObjects:
-        """Return the previous SurgeObjects if all objects in them are the same."""
+        """Convert captured objects to SurgeObjects; return the last result if nothing changed."""
         before, made = self._surge
         if len(before) != len(objects) or any(
             a is not b for a, b in zip(before, objects, strict=True)
@@ -167,7 +181,7 @@ class Inventory:
         return made
 
     def _cluster_of(self, objects: Captured, options: ReadOptions) -> Cluster:
-        """Return a Cluster of these objects; the previous Cluster if nothing has changed."""
+        """Create a Cluster of captured objects; return the last Cluster if nothing changed."""
         before, steps, made = self._made
         if steps.options != options:
             steps, made = _Steps(options), None
@@ -179,10 +193,10 @@ class Inventory:
 
 @dataclass(slots=True)
 class _Steps:
-    """The steps that create a Cluster, each with its latest result.
+    """The steps that create a Cluster of captured objects, each with its latest result.
 
     A step reuses its result, so that unchanged pods and nodes are the same objects in the next
-    Cluster. The results are valid only for these options.
+    Cluster. The results are valid only for the same ReadOptions.
     """
 
     options: ReadOptions

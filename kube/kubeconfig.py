@@ -1,10 +1,12 @@
 """Read a kubeconfig by kubectl's rules: merge files, choose a context, run an exec plugin.
 
-Errors name the field, its value and the allowed values. The package and the plugins check the
-fields that are not checked here.
+Errors name the field, its value and the allowed values. The kubernetes package and the plugins
+check the fields that are not checked here.
 
 The rules: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+
 The fields: https://kubernetes.io/docs/reference/config-api/kubeconfig.v1
+
 The package merges differently: it takes the current context of the last file.
 """
 
@@ -47,7 +49,7 @@ HEADER_SIGNS: Final = "!#$&'*+^`|"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a client needs of a kubeconfig: the API server, and the user's credentials."""
+    """The content of a kubeconfig that a client needs: the API server, and the credentials."""
 
     target: Target
 
@@ -67,7 +69,10 @@ class Access:
 async def load(
     kubeconfig: str, context: str | None, overrides: Overrides = NO_OVERRIDES
 ) -> Access:
-    """Read the kubeconfig: one file or several, separated as in $KUBECONFIG; run its plugin.
+    """Read a kubeconfig, run the exec plugin of its user, and return the access that they give.
+
+    *kubeconfig*: one file or several, separated as in $KUBECONFIG. *context*: name of the context;
+    None: the current context. *overrides*: options of the command line.
 
     Raises: InvalidInputError if a file, context, server or the plugin's credentials are missing,
     or a file is not a kubeconfig; AttributeError, KeyError, TypeError, ValueError for an invalid
@@ -106,7 +111,10 @@ async def load(
 
 
 def _certificate_files(user: Mapping[str, Any]) -> tuple[Path, Path] | None:
-    """Return the files of the client certificate and its key; None if the file has the data."""
+    """Return the files of a user's client certificate and its key.
+
+    None if the user has no such files, or if the kubeconfig contains the certificate or the key.
+    """
     names = "client-certificate", "client-key"
     certificate, key = (user.get(name) for name in names)
     inline = any(user.get(f"{name}-data") for name in names)
@@ -114,7 +122,11 @@ def _certificate_files(user: Mapping[str, Any]) -> tuple[Path, Path] | None:
 
 
 async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugin.PluginRun | None:
-    """Run the plugin of a user, and set its credentials in *user*, where they take precedence."""
+    """Run the exec plugin of a user; return its result, or None if the user has no plugin.
+
+    The credentials are set in *user*, where they take precedence over a token file. *cluster*: the
+    entry of the cluster, which the plugin may ask for.
+    """
     if "exec" not in user or "auth-provider" in user:
         return None
     given = user.pop("exec")
@@ -126,9 +138,11 @@ async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugi
 
 
 def impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers for the impersonation that a user of a kubeconfig asks for.
+    """Return the HTTP headers for the impersonation that a kubeconfig's user asks for.
 
-    Source: client-go/transport/round_trippers.go; the package does not support impersonation.
+    Each header is a name and a value; a name may occur several times. Empty if the user
+    impersonates nobody. Source: client-go/transport/round_trippers.go; the kubernetes package does
+    not support impersonation.
     """
     headers = [
         (f"Impersonate-{name}", user[field])
@@ -143,7 +157,10 @@ def impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _merged(paths: list[Path]) -> dict[str, Any]:
-    """Merge files: the first entry of a name and the first current context win."""
+    """Merge kubeconfig files: the first entry of a name and the first current context win.
+
+    Returns: a document like one kubeconfig, with absolute paths of files.
+    """
     whole: dict[str, Any] = {field: [] for field in LISTS}
     for path in paths:
         document = _document(path)
@@ -189,7 +206,10 @@ def _named(whole: Mapping[str, Any], section: str, name: object) -> dict[str, An
 
 
 def _check_chosen(whole: Mapping[str, Any], source: str) -> None:
-    """Check that the current context of merged files has a server. Raises: InvalidInputError."""
+    """Check that the current context of merged files has a server, and a valid user if any.
+
+    Raises: InvalidInputError.
+    """
     contexts, clusters = (
         {entry["name"]: entry[section] for entry in whole[f"{section}s"]}
         for section in ("context", "cluster")
@@ -235,7 +255,7 @@ def _are_lines(value: object) -> bool:
 
 
 def _is_line(value: object) -> bool:
-    """Return whether the text can be a header; client-go rejects other texts."""
+    """Return whether *value* is a text that can be sent as a header; client-go rejects others."""
     return isinstance(value, str) and value.isprintable()
 
 

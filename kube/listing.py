@@ -40,7 +40,7 @@ class Page(msgspec.Struct, Generic[Object_]):
 
 
 class AnswerHeader(msgspec.Struct):
-    """The first part of any answer to decode: metadata, or code and message of an error Status."""
+    """The identity of an answer: metadata of an object, or code and message of a Status."""
 
     metadata: Name = msgspec.field(default_factory=Name)
     code: int = 0
@@ -64,25 +64,31 @@ _META: Final = msgspec.json.Decoder(_ListMeta)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of a list that is read: by label, or one object by its key."""
+    """The objects of a list to read: all, the selection of a label selector, or only one."""
 
     label_selector: str | None = None
     only: str = ""
     """namespace/name of the only object to read; empty: all objects."""
 
     def path(self, path: str) -> str:
-        """Return *path*, limited to the namespace of the only object if there is one."""
+        """Return the path of the list to read; *path* is the list of all objects of the kind.
+
+        If only one object is read, it is the list of the object's namespace; else it is *path*.
+        """
         namespace, _, _ = self.only.rpartition("/")
         return in_namespace(path, namespace) if namespace else path
 
     @property
     def field_selector(self) -> str | None:
-        """Return the field selector of the only object, so that RBAC can allow its name only."""
+        """Return the field selector of the only object to read; None if there is no single object.
+
+        With this selector, an RBAC rule can allow reading only this name.
+        """
         return f"metadata.name={self.only.rpartition('/')[2]}" if self.only else None
 
     @staticmethod
     def of(kind: AnyKind, config: Config) -> "Part":
-        """Return the part of a kind that a program with this configuration reads."""
+        """Return which objects of a kind to read: for some kinds one by *config*, else all."""
         return Part(only=kind.only(config)) if kind.only else WHOLE
 
 
@@ -109,9 +115,10 @@ class Listed:
     """Called with finished pods, in their wire format; None if nobody needs them."""
 
     async def read(self, client: Client, kind: AnyKind, part: Part = WHOLE) -> None:
-        """Read all pages of the list of *kind*, or of a part of it; optional kinds may be absent.
+        """Read all pages of the list of *kind*, or of the *part* of it, into this Listed.
 
-        Raises: ApiError and related errors; GarbledError if the answer is not a list.
+        If an optional kind cannot be read, there are no objects, and `absent` is set. Raises:
+        ApiError and related errors; GarbledError if the answer is not a list.
         """
         for path in kind.paths:
             self.path, self.absent = part.path(path), None
@@ -154,7 +161,7 @@ class Listed:
                     return
 
     def take(self, kind: AnyKind, raw: bytes) -> None:
-        """Decode a page, and add its objects.
+        """Decode the JSON of a page, and add its objects; store its resourceVersion and token.
 
         Raises: GarbledError if it is not a page; TooLargeError if it is nested too deeply. The
         caller may then request fewer objects.
@@ -162,7 +169,10 @@ class Listed:
         self._add(kind, _page(kind, raw))
 
     async def _take_one(self, kind: AnyKind, raw: bytes) -> None:
-        """Add a page with one object, or with its placeholder. Raises: as `take`."""
+        """Add a page that has one object; add its placeholder if it is nested too deeply.
+
+        Raises: GarbledError if it is not a page.
+        """
         try:
             self.take(kind, raw)
         except TooLargeError:
@@ -184,7 +194,7 @@ class Listed:
 
 
 def version_of(raw: bytes) -> str:
-    """Return the resourceVersion of a page. Raises: GarbledError if it is not a page."""
+    """Return the resourceVersion of a page of a list. Raises: GarbledError if it is not a page."""
     return answered(_RAW_PAGE, raw).metadata.resource_version
 
 
@@ -204,7 +214,10 @@ def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
 
 
 def _outlined(raw: bytes) -> Page[Any] | None:
-    """Return a page with the placeholder of its single object, or None."""
+    """Return a page with the Outline of its single object, without decoding the object.
+
+    None if the page may have several objects, or if the object's name cannot be found.
+    """
     match = _ONE.fullmatch(raw)
     meta = answered(_META, match[1]) if match else _ListMeta()
     # Without a continue token the page may have more objects: some servers ignore the limit.

@@ -1,7 +1,7 @@
 """Run exec plugins, which return credentials: `users[].user.exec` of a kubeconfig.
 
-The protocol: https://kubernetes.io/docs/reference/access-authn-authz/authentication/ The package
-only logs a plugin's failure and continues without credentials.
+The protocol: https://kubernetes.io/docs/reference/access-authn-authz/authentication/ The
+kubernetes package only logs a plugin's failure and continues without credentials.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 @dataclass(frozen=True, slots=True)
 class PluginRun:
-    """A run of a plugin, and its answer."""
+    """The input of an exec plugin, and the credentials that it returned."""
 
     given: Mapping[str, Any]
     """The plugin's entry in the kubeconfig."""
@@ -53,14 +53,16 @@ class PluginRun:
 
     @property
     def certificate(self) -> str | None:
-        """Return the client certificate of the answer, or None."""
+        """Return the client certificate (PEM in base64), or None if the plugin returned none."""
         return self.fields.get("client-certificate-data")
 
 
 def spec_for(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spec of the ExecCredential for a plugin; *cluster* is the kubeconfig's entry.
+    """Return the spec of the ExecCredential that a plugin receives.
 
-    Raises: InvalidInputError if the CA file of the cluster cannot be read.
+    *given*: the plugin's entry in the kubeconfig. *cluster*: the entry of the cluster, which the
+    spec contains if the plugin asks for it. Raises: InvalidInputError if the CA file of the
+    cluster cannot be read.
     """
     interactive = (
         given.get("interactiveMode") != "Never" and sys.stdin is not None and sys.stdin.isatty()
@@ -90,8 +92,9 @@ async def run(
 ) -> PluginRun:
     """Run a plugin, and return its credentials.
 
-    *given*: the plugin's entry in the kubeconfig. *spec*: spec of the ExecCredential. Raises:
-    InvalidInputError with the plugin's name and the last line of its standard error.
+    *given*: the plugin's entry in the kubeconfig. *spec*: spec of the ExecCredential, from
+    `spec_for`. *seconds_max*: timeout. Raises: InvalidInputError with the plugin's name and the
+    last line of its standard error.
     """
     where = f"plugin {given['command']}"
     added = {variable["name"]: str(variable["value"]) for variable in given.get("env") or ()}
@@ -142,9 +145,11 @@ async def _read_all(stream: StreamReader | None) -> bytes:
 
 
 def _credentials(raw: bytes, version: str, where: str) -> tuple[dict[str, str], int | None]:
-    """Read the credentials of an ExecCredential, and their expiration in Unix seconds.
+    """Decode a plugin's output; return credentials, and their expiration in Unix seconds.
 
-    Errors never include the plugin's output, which may be a secret.
+    The credentials are fields of a kubeconfig's user. The expiration is None if the output has no
+    valid one. *version*: the required apiVersion. Raises: InvalidInputError with *where*; it never
+    includes the plugin's output, which may be a secret.
     """
     try:
         answer = json.loads(raw)

@@ -33,10 +33,11 @@ _LENGTH: Final = re.compile(rb"\r\nContent-Length: *(\d{1,18})\r\n", re.IGNORECA
 async def get(
     client: Client, namespace: str, pod: str, port: int, path: str, *, bytes_max: int
 ) -> bytes:
-    """Return the body of the answer to GET *path* at a port of a pod, which may be on loopback.
+    """Send GET *path* to a port of a pod, and return the body of the answer.
 
-    Raises: ApiError if the API server does not open the port-forward; UnavailableError if the pod
-    does not answer in time, or not with a complete body of at most *bytes_max* bytes.
+    The pod may serve the port on loopback only. Raises: ApiError if the API server does not open
+    the port-forward; UnavailableError if the pod does not answer in time with status 200 and a
+    complete body of at most *bytes_max* bytes.
     """
     where = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
     socket = await client.web_socket(
@@ -84,9 +85,10 @@ async def _body(socket: aiohttp.ClientWebSocketResponse, bytes_max: int) -> byte
 
 
 def _lengths(received: bytes, bytes_max: int) -> tuple[int, int]:
-    """Return the lengths of the head and of the body; zeros while the head is incomplete.
+    """Return the lengths of the HTTP head and the body in bytes; (0, 0) for an incomplete head.
 
-    Raises: _InvalidError.
+    *received*: all bytes of the answer so far. Raises: _InvalidError, also if the body is longer
+    than *bytes_max*.
     """
     head, end, body = received.partition(END)
     if not end:

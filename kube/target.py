@@ -1,4 +1,4 @@
-"""The API server that a client calls, and the namespace of Ebb's own objects."""
+"""The API server that a client calls, and the namespace of the objects of Ebb's programs."""
 
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ class Overrides(NamedTuple):
     """Timeout of each call; 0 means five minutes, None the default."""
 
     def as_user(self) -> dict[str, Any]:
-        """Return the fields of a user in a kubeconfig that impersonate the user and the groups."""
+        """Return the impersonation as fields of a kubeconfig's user; empty without a user."""
         return {} if self.user is None else {"as": self.user, "as-groups": list(self.groups)}
 
 
@@ -34,7 +34,10 @@ class Target(NamedTuple):
     """Name of the cluster in the kubeconfig; empty inside a cluster."""
 
     def __str__(self) -> str:
-        """Return the name of the cluster, and of the context if it has another name."""
+        """Return the name of the cluster, with the context if it has another name.
+
+        Inside a cluster, return the URL of the API server.
+        """
         if not self.context:
             return self.server
         return (

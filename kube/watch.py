@@ -82,8 +82,9 @@ async def watch_objects(
 ) -> None:
     """List the objects of *kind*, then report every change to *sink*, until cancelled.
 
-    *known*: a list whose objects *sink* has already; only later changes are reported. *sleep* and
-    *jitter* decide how long to pause before the watch is opened again.
+    *part*: the objects to watch; by default all. *known*: a list whose objects *sink* has already;
+    only later changes are reported. *sleep* and *jitter* decide how long to pause before the watch
+    is opened again.
     """
     watcher = _Watcher(client, kind, sink, part, known)
     while True:
@@ -126,7 +127,10 @@ class _Watcher:
         self._expired = False
 
     async def round(self, jitter: Jitter) -> float:
-        """List if necessary, then watch until the watch ends. Returns: seconds to pause."""
+        """List objects if necessary, then watch them until the watch ends.
+
+        Returns: seconds to pause before the next round.
+        """
         self._progressed = False
         fault: Exception | None = None
         try:
@@ -154,9 +158,9 @@ class _Watcher:
         return self._handle_fault(fault, jitter)
 
     def _handle_fault(self, fault: Exception, jitter: Jitter) -> float:
-        """Log and count why the watch ended; drop a resourceVersion that cannot be watched from.
+        """Log and count why the watch ended; forget a resourceVersion that cannot be watched from.
 
-        Returns: seconds to pause.
+        Returns: seconds to pause before the next attempt; 0 to list again at once.
         """
         reason = _reason(fault)
         self._sink.restarted(reason)
@@ -252,7 +256,7 @@ class _Watcher:
         self._sink.alive()
 
     async def _line(self, line: bytes) -> None:
-        """Process an event, or the placeholder of its object if it is nested too deeply."""
+        """Process the JSON of an event; if its object is nested too deeply, use a placeholder."""
         try:
             self._event(line)
         except RecursionError:
@@ -322,11 +326,11 @@ async def lines(
     silence_seconds_max: float,
     bytes_max: int = LINE_BYTES_MAX,
 ) -> AsyncIterator[bytes]:
-    """Yield the non-empty lines of a stream without line ends; *read* returns nothing at the end.
+    """Yield the non-empty lines of a stream, each without its line end.
 
-    Raises: TimeoutError if nothing arrives for *silence_seconds_max*, as the connection is half
-    open. GarbledError if a line exceeds *bytes_max*. UnavailableError if the stream ends within a
-    line.
+    *read*: returns the next bytes; empty at the end of the stream. Raises: TimeoutError if nothing
+    arrives for *silence_seconds_max*, as the connection is half open. GarbledError if a line
+    exceeds *bytes_max*. UnavailableError if the stream ends within a line.
     """
     parts: list[bytes] = []  # of an incomplete line; joined only once
     size = 0
@@ -360,7 +364,10 @@ _CHANGE: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":(.*)
 
 
 def _outlined(line: bytes) -> _Event[Any] | None:
-    """Return an event with the placeholder of its object, or None."""
+    """Return an event with the Outline of its object, without decoding the object.
+
+    None if the line is no change of an object, or if the object's name cannot be found.
+    """
     match = _CHANGE.fullmatch(line)
     item = outline(match[2]) if match else None
     return _Event(match[1].decode(), item) if match and item else None
@@ -372,9 +379,10 @@ def _level(absent: ApiError) -> int:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is older than another; False if one is not a number.
+    """Return whether *version* is an older resourceVersion than *than*.
 
-    Source: KEP-5504; from Kubernetes 1.35 clients may compare resourceVersions as numbers.
+    False if either is not a number. Source: KEP-5504; from Kubernetes 1.35 clients may compare
+    resourceVersions as numbers.
     """
     if not (version.isdecimal() and than.isdecimal()):
         return False

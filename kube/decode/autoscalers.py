@@ -114,13 +114,13 @@ _PARSED: Final[dict[bytes, Parsed]] = {}
 
 
 def node_pool(obj: NodePoolObject) -> NodePool:
-    """Convert a NodePool of Karpenter to the model. Raises: InvalidInputError with the field."""
+    """Convert a NodePool of Karpenter. Raises: InvalidInputError with the invalid field."""
     spec = obj.spec or NodePoolSpec()
     return NodePool(name=checked_name(obj.metadata.name, "metadata.name"), fixed=_why_fixed(spec))
 
 
 def _why_fixed(spec: NodePoolSpec) -> str:
-    """Return why Karpenter removes no empty nodes of the pool; empty if it does."""
+    """Return why Karpenter removes no empty nodes of the NodePool; empty if it removes them."""
     if spec.replicas is not None:
         nodes = min(max(spec.replicas, 0), SIZE_MAX)
         return f"keeps a fixed number of nodes (spec.replicas: {nodes})"
@@ -147,7 +147,10 @@ def _blocked_reasons(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
 
 
 def node_claim(obj: NodeClaimObject) -> NodeClaim:
-    """Convert a NodeClaim of Karpenter to the model. Raises: InvalidInputError with the field."""
+    """Convert a NodeClaim of Karpenter, with its node and the time of its drift.
+
+    Raises: InvalidInputError with the invalid field.
+    """
     status = obj.status or NodeClaimStatus()
     conditions = CONDITIONS.decode(status.conditions, "status.conditions") or ()
     drifted = next((condition for condition in conditions if condition.type == "Drifted"), None)
@@ -164,9 +167,9 @@ def node_claim(obj: NodeClaimObject) -> NodeClaim:
 
 
 def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:
-    """Convert the status ConfigMap of Cluster Autoscaler: its node groups, or why it has none.
+    """Convert the status ConfigMap of Cluster Autoscaler: its node groups, or why none are known.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError if its name or namespace is invalid. An invalid status is no error.
     """
     meta, text = obj.metadata, (obj.data and obj.data.status) or ""
     groups, fault = _groups_in(text)

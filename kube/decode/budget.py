@@ -54,11 +54,10 @@ class BudgetObject(Struct):
 
 
 def budget(obj: BudgetObject) -> DisruptionBudget:
-    """Convert a PodDisruptionBudget to the model.
+    """Convert a PodDisruptionBudget to a DisruptionBudget.
 
-    If its selector is too large, the result protects all pods of the namespace.
-
-    Raises: InvalidInputError with the field.
+    If its selector is too large, the result protects all pods of the namespace. Raises:
+    InvalidInputError with the invalid field.
     """
     namespace = shared_name(obj.metadata.namespace or "default", "metadata.namespace")
     spec, status = obj.spec or BudgetSpec(), obj.status or BudgetStatus()
@@ -78,9 +77,10 @@ def budget(obj: BudgetObject) -> DisruptionBudget:
 
 
 def _selector(raw: msgspec.Raw, namespace: str) -> tuple[PodSelector, str]:
-    """Return the selector and an empty text.
+    """Decode the selector of a PodDisruptionBudget; return it, and an empty text.
 
-    If it is too large, return a selector for all pods of the namespace, and the exceeded limit.
+    If it is too large, return a selector for all pods of the namespace, and a message with the
+    exceeded limit.
     """
     too_much = SELECTOR.why_too_large(raw)
     if not too_much:

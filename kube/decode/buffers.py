@@ -1,7 +1,7 @@
 """Decode CapacityBuffers and PodTemplates into core.model.buffers; errors name the field.
 
-Tenants write buffers, and the controller of an autoscaler writes their status. If either contains
-a fault, Ebb ignores only this buffer, and reports the fault.
+Tenants write CapacityBuffers, and the controller of an autoscaler writes their status. If either
+contains a fault, Ebb ignores only this buffer, and reports the fault.
 """
 
 from collections.abc import Iterable
@@ -86,7 +86,10 @@ class TemplateObject(Struct):
 
 
 def buffer(obj: BufferObject) -> Buffer:
-    """Convert a CapacityBuffer to the model. Raises: InvalidInputError with the field."""
+    """Convert a CapacityBuffer; `fault` says why Ebb keeps no room for it, or is empty.
+
+    Raises: InvalidInputError with the invalid field.
+    """
     meta, spec, status = obj.metadata, obj.spec or BufferSpec(), obj.status or BufferStatus()
     template, scalable = status.pod_template_ref, spec.scalable_ref
     ours = meta.labels is not None and meta.labels.ours is not None
@@ -114,7 +117,7 @@ def _scalable(reference: Reference) -> tuple[str, str]:
 
 
 def _why_no_room(obj: BufferObject) -> str:
-    """Return why Ebb must not keep room for the buffer; empty if it may."""
+    """Return why Ebb must not keep room for a CapacityBuffer's pods; empty if it may."""
     spec, status = obj.spec or BufferSpec(), obj.status or BufferStatus()
     if obj.metadata.deletion_timestamp is not None:
         return "the buffer is being deleted"
@@ -139,9 +142,9 @@ def _shown(text: str) -> str:
 
 
 def template(obj: TemplateObject) -> PodTemplate:
-    """Convert a PodTemplate to the model; its pod is bound to no node.
+    """Convert a PodTemplate; its pod is bound to no node.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError with the invalid field.
     """
     meta, pod_template = obj.metadata, obj.template or PodTemplateSpec()
     labels = pod_template.metadata.labels if pod_template.metadata else TemplateMeta().labels

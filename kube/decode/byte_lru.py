@@ -1,4 +1,4 @@
-"""Cache values up to a limit of bytes, because tenants choose the keys and their size."""
+"""Cache values up to a limit of bytes, because users of the cluster choose the keys."""
 
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
@@ -20,10 +20,10 @@ Value_ = TypeVar("Value_")
 
 
 class ByteBoundedCache(dict[Key_, Value_ | None]):
-    """Values by key in two generations.
+    """A cache with a limit on the estimated memory of its entries, in two generations.
 
-    When the young generation is full, it replaces the old one. `cache[key]` returns a young entry
-    or None, as fast as a dict; `compute` also looks for an old entry.
+    When the young generation is full, it replaces the old generation. `cache[key]` returns a young
+    entry or None, as fast as a dict; `compute` also looks for an old entry.
     """
 
     __slots__ = ("_charged", "_half", "_old")
@@ -38,9 +38,10 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
         return None
 
     def compute(self, key: Key_, make: Callable[[], Value_], size: int | None = None) -> Value_:
-        """Return the value for *key*, created by *make* unless an old entry has it, and cache it.
+        """Return the cached value for *key*; if there is none, create it with *make* and cache it.
 
-        *size*: size of the JSON of the value in bytes; None: the size of the key.
+        *size*: size of the JSON of the value in bytes; None: the size of the key. A value with
+        more than KEY_BYTES_MAX is not cached.
         """
         old = self._old.get(key)
         value = make() if old is None else old
@@ -62,7 +63,7 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
 
 
 def bytes_in(key: object) -> int:
-    """Return the approximate size of the JSON from which a key was created."""
+    """Return the approximate size in bytes of the JSON from which a key was created."""
     if isinstance(key, bytes | str):
         return len(key)
     return PART_BYTES + (sum(map(bytes_in, key)) if isinstance(key, tuple) else 0)

@@ -1,4 +1,4 @@
-"""Decode the facts that decide whether a pod may be disrupted: volumes, annotations and others."""
+"""Decode the fields of a Pod that decide whether it may be disrupted, such as volumes."""
 
 from collections.abc import Mapping, Sequence
 from sys import intern
@@ -47,9 +47,11 @@ def disruption_facts_of(
     labels: Mapping[str, str],
     resizes: Sequence[Condition],
 ) -> DisruptionFacts:
-    """Return the facts that decide whether the pod may be disrupted.
+    """Return the fields of a Pod that decide whether it may be disrupted.
 
-    Volumes beyond VOLUMES_MAX are ignored. *resizes*: conditions of `pending_resizes`.
+    The fields are its claims, disks, local volumes and annotations, its pod group, a deferred
+    resize, and whether and when it ends. *volumes*: volumes of the pod; volumes beyond VOLUMES_MAX
+    are ignored. *resizes*: the pod's conditions PodResizePending.
     """
     claims: list[ClaimUse] = []
     local: list[str] = []
@@ -92,7 +94,7 @@ def disruption_facts_of(
 
 
 def _gang(spec: PodSpec) -> str:
-    """Return the pod group (gang) of the pod; empty if it is in none."""
+    """Return the name of the group of pods that are scheduled together; empty if there is none."""
     if spec.scheduling_group is not None:
         return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
     ref = spec.workload_ref
@@ -103,9 +105,9 @@ def _gang(spec: PodSpec) -> str:
 
 
 def _completes(spec: PodSpec, containers: Containers) -> bool:
-    """Return whether the pod ends when its containers have succeeded: none restarts Always.
+    """Return whether the pod ends when its containers have succeeded.
 
-    Always is the default restart policy.
+    False if one of them has the restart policy Always, which is the default.
     """
     # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
     # with restartPolicy: Always) end with the other containers, so they do not count.
@@ -139,7 +141,7 @@ def _notes(annotations: PodAnnotations, labels: Mapping[str, str]) -> Notes:
 
 
 def _overdue(obj: PodObject) -> int | None:
-    """Return the Unix second by which the pod should have ended; None if it is not terminating."""
+    """Return the Unix second by which a terminating pod should have ended; None for other pods."""
     since = unix_seconds(obj.metadata.deletion_timestamp)
     if since is None:
         return None

@@ -93,8 +93,9 @@ def decode_json(
 ) -> Value_:
     """Decode JSON with *decode*, with values that are nested too deeply cut to null.
 
-    *hint*: end of the error message. *steps_max*: see `pruned`. Raises: InvalidInputError with
-    *where*, and the field or position of the fault.
+    *where*: place for errors. *hint*: end of the error message. *steps_max*: maximum number of
+    steps for the cut; None: unlimited. Raises: InvalidInputError with *where*, and the field or
+    position of the fault.
     """
     try:
         return decoded(decode, raw, steps_max)
@@ -118,7 +119,7 @@ def _problem_and_path(fault: Exception) -> tuple[str, str]:
 
 
 def location_of(source: str, kind: str, namespace: str | None, name: str) -> str:
-    """Return source, kind and name of an object for a message, printable and short."""
+    """Return a text with source, kind and name of an object for messages, printable and short."""
     shown = (f"{namespace}/{name}" if namespace else name)[:SHOWN_MAX]
     return join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
 
@@ -133,7 +134,7 @@ def check_memory(value: object, bytes_max: int) -> None:
 def memory_of(value: object) -> int:
     """Return the bytes of memory of a value and everything in it; shared values count each time.
 
-    Objects of the model are read by their slots.
+    Only texts, numbers, mappings, tuples, lists and objects with slots are searched.
     """
     if isinstance(value, str | int | float) or value is None:
         return getsizeof(value)
@@ -147,12 +148,15 @@ def memory_of(value: object) -> int:
 
 
 def join(where: str, text: str) -> str:
-    """Join a place and a text with a colon; either may be empty."""
+    """Join a place and a text with a colon and a space; either may be empty."""
     return f"{where}: {text}" if where and text else where or text
 
 
 def read_quantity(name: str, written: str | float, field: str) -> int:
-    """Return CPU in millicores, other resources in whole units. Raises: InvalidInputError."""
+    """Convert an amount of the resource *name*: CPU to millicores, others to whole units.
+
+    *written*: a quantity of Kubernetes. Raises: InvalidInputError with *field*.
+    """
     if len(name) > RESOURCE_NAME_MAX:
         field = f"{field[:SHOWN_MAX]}..."
         problem = f"a resource name of {len(name):,} characters; allowed: {RESOURCE_NAME_MAX}"
@@ -164,9 +168,9 @@ def read_quantity(name: str, written: str | float, field: str) -> int:
 
 
 def read_amounts(amounts: Mapping[str, str | float], field: str) -> dict[str, int]:
-    """Return the amount of each resource: CPU in millicores, others in whole units.
+    """Convert the amount of each resource: CPU to millicores, others to whole units.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError with *field* and the name of the resource.
     """
     return {
         intern(name): read_quantity(name, written, f"{field}.{name}")
@@ -183,9 +187,9 @@ def unix_seconds(written: str | None) -> int | None:
 
 
 def checked_name(text: str, field: str) -> str:
-    """Return a name if it is printable ASCII without spaces and not too long.
+    """Return *text* if it is printable ASCII without spaces, not empty and not too long.
 
-    So Ebb can print names and sort by them. Raises: InvalidInputError with the field.
+    So Ebb can print names and sort by them. Raises: InvalidInputError with *field*.
     """
     if 0 < len(text) <= NAME_MAX and text.isascii() and text.isprintable() and " " not in text:
         return text
@@ -196,5 +200,9 @@ def checked_name(text: str, field: str) -> str:
 
 @lru_cache(maxsize=NAMES_MAX)
 def shared_name(text: str, field: str) -> str:
-    """Return a checked name of which many objects have an equal one, as one shared string."""
+    """Check a name as `checked_name` does; return one shared string for equal names.
+
+    Use it for a name that many objects contain, such as that of a node. Raises: InvalidInputError
+    with *field*.
+    """
     return intern(checked_name(text, field))

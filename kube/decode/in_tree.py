@@ -1,4 +1,4 @@
-"""Translate in-tree volumes to the CSI driver that serves them, as kube-scheduler does.
+"""Find the CSI driver and disk of in-tree volumes (without a CSI driver), as kube-scheduler does.
 
 Source: k8s.io/csi-translation-lib; NodeVolumeLimits, VolumeBinding and VolumeRestrictions of
 kube-scheduler. Ebb is stricter in one case: vSphere volumes count too, because kubelets also mount
@@ -30,7 +30,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def disk_of(volume: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> InlineDisk | None:
-    """Return the disk of a volume, or None if it has no in-tree source that is attached.
+    """Return the disk of an in-tree volume that a CSI driver serves; None for other volumes.
 
     *labels*: labels of the PersistentVolume; empty for a volume in a pod spec.
     """
@@ -61,11 +61,14 @@ def mount_of(volume: InTreeSources) -> InlineDisk | None:
 def affinity_of(
     volume: InTreeSources, terms: tuple[SelectorTerm, ...] | None, labels: Mapping[str, str]
 ) -> tuple[SelectorTerm, ...] | None:
-    """Return the required node affinity of a PersistentVolume, with its zones translated.
+    """Return the required node affinity of a PersistentVolume, limited to the zones of its disk.
 
-    kube-scheduler replaces the zone label by the topology label of the CSI driver. A node has that
-    label once the driver has registered there, and its value is the node's zone. So Ebb requires
-    the zone.
+    Only AWS, GCE and Cinder disks have zones. kube-scheduler replaces the zone label by the
+    topology label of the CSI driver. A node has that label once the driver has registered there,
+    and its value is the node's zone. So Ebb requires the zone.
+
+    *terms*: the decoded node affinity; None if there is none. *labels*: labels of the
+    PersistentVolume, which name its zones. Returns None if no affinity is required.
     """
     if not (volume.aws_elastic_block_store or volume.gce_persistent_disk or volume.cinder):
         return terms
@@ -110,7 +113,10 @@ def _azure_handle(source: InTreeSource) -> str | None:
 
 
 def _ebs_handle(source: InTreeSource) -> str | None:
-    """Return the ID of a volume that is written as `vol-1` or `aws://zone/vol-1`."""
+    """Return the ID of an EBS volume that is written as `vol-1` or `aws://zone/vol-1`.
+
+    None if it is missing or has another form.
+    """
     written = source.volume_id
     if written is None or not written.startswith(_EBS_PREFIX):
         return written
@@ -119,7 +125,10 @@ def _ebs_handle(source: InTreeSource) -> str | None:
 
 
 def _gce_handle(source: InTreeSource, labels: Mapping[str, str]) -> str | None:
-    """Return the handle of a zonal or regional disk; None without a name or a region."""
+    """Return the CSI volume handle of a zonal or regional disk.
+
+    None if its name is missing, or if the zones in its labels are not of one region.
+    """
     name = source.pd_name
     zones = (labels.get(BETA_ZONE) or labels.get(ZONE) or "").split(BETWEEN_ZONES)
     if not name:

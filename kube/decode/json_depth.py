@@ -27,7 +27,7 @@ Value_ = TypeVar("Value_")
 
 
 def _plain(levels: int) -> bytes:
-    """Return a pattern for text with at most *levels* levels of nesting; it never backtracks."""
+    """Return a regex for text with at most *levels* levels of nesting; it never backtracks."""
     inner = rb'[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+"'
     return rb"(?:%b)*+" % (
         inner if not levels else rb"%b|[\[{]%b[\]}]" % (inner, _plain(levels - 1))
@@ -57,7 +57,8 @@ def decoded(
 ) -> Value_:
     """Decode JSON; if it is nested too deeply, decode it with the deep values cut to null.
 
-    Raises: as *decode* and `pruned`.
+    *steps_max*: maximum number of steps for the cut; None: unlimited. Raises: as *decode*;
+    RecursionError if the cut needs more steps.
     """
     try:
         return decode(raw)  # without a copy: copying the JSON of a pod takes as long as reading it
@@ -66,7 +67,7 @@ def decoded(
 
 
 def legible(raw: bytes) -> bytes:
-    """Return JSON with U+FFFD for escapes of lone surrogates, which are not text."""
+    """Return JSON in which U+FFFD replaces escapes of lone surrogates, which are not text."""
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
 
 

@@ -104,10 +104,10 @@ class Kind(Generic[Wire_, Model_]):
         return group if root == "apis" else ""
 
     def is_of(self, api_version: object) -> bool:
-        """Return whether an object with the kind's name and this apiVersion belongs to the kind.
+        """Return whether an apiVersion belongs to the API group of the kind.
 
         Other APIs have kinds of the same name: Longhorn and OpenShift have a Node of their own.
-        Without an apiVersion the name alone decides.
+        True also without an apiVersion.
         """
         if not isinstance(api_version, str) or not api_version:
             return True
@@ -124,16 +124,19 @@ class Kind(Generic[Wire_, Model_]):
         return self.nickname or self.resource
 
     def within(self, outer: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 a generic struct
-        """Return a decoder for *outer*, a page or watch event, with objects of this kind."""
+        """Return a decoder for *outer*, a page or a watch event, with objects of this kind."""
         return msgspec.json.Decoder(outer[self.wire])
 
     def key(self, obj: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
-        """Return the key of an object: namespace/name, or the name of a cluster-scoped object."""
+        """Return namespace/name of an object, or the name of a cluster-scoped object.
+
+        *obj*: a decoded object, or the metadata of an object.
+        """
         name: str = obj.name
         return f"{obj.namespace or 'default'}/{name}" if self.namespaced else name
 
     def path_of(self, key: str) -> str:
-        """Return the path of the object with this key, which `key` returns."""
+        """Return the path of an object; *key*: its namespace/name, or name if cluster-scoped."""
         namespace, _, name = key.rpartition("/")
         return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
 
@@ -141,12 +144,17 @@ class Kind(Generic[Wire_, Model_]):
         """Decode the JSON of an object; None if it does not count, such as a finished pod.
 
         *source*: name of the file, for errors. Raises: InvalidInputError that names source, object
-        and field.
+        and field, if the object is invalid.
         """
         return self.model_of(self._wire_of(raw, source), source)
 
     def model_of(self, obj: Wire_, source: str = "") -> Model_:
-        """Convert an object from its wire format to the model. Raises: as `decode`."""
+        """Convert an object from its wire format to Ebb's own type.
+
+        None if the object does not count, such as a finished pod. *source*: name of the file, for
+        errors. Raises: InvalidInputError that names source, object and field, if the object is
+        invalid.
+        """
         try:
             return self.make(obj)
         except InvalidInputError as fault:
@@ -157,8 +165,10 @@ class Kind(Generic[Wire_, Model_]):
     def model_or_placeholder(self, item: Any) -> Model_:  # noqa: ANN401 see above
         """Convert an object, or return a placeholder if it cannot be decoded.
 
-        *item*: wire format, JSON, or the Outline of an object that is nested too deeply. Raises:
-        as `decode`, for a kind without placeholders.
+        A placeholder is a Pod or Node with only its name and the fault. *item*: wire format, JSON,
+        or the Outline of an object that is nested too deeply. Returns None for an object that does
+        not count, such as a finished pod. Raises: InvalidInputError if the object is invalid, and
+        there is no placeholder for it.
         """
         if isinstance(item, Outline):
             where = location_of("", self.name, item.metadata.namespace, item.metadata.name)
@@ -189,7 +199,7 @@ class Kind(Generic[Wire_, Model_]):
 
 
 def in_namespace(path: str, namespace: str) -> str:
-    """Return the path that lists one namespace; *path* lists the objects of all namespaces."""
+    """Return the path of the list of one namespace; *path*: the list of all namespaces."""
     root, _, resource = path.rpartition("/")
     return f"{root}/namespaces/{namespace}/{resource}"
 

@@ -19,7 +19,10 @@ class NamespaceObject(Struct):
 
 
 def namespace(obj: NamespaceObject) -> Namespace:
-    """Convert a Namespace to the model. Raises: InvalidInputError with the field."""
+    """Convert a Namespace; its labels are None if they exceed Ebb's limits.
+
+    Raises: InvalidInputError with the invalid field.
+    """
     labels = templates.labels(bytes(obj.metadata.labels))
     return Namespace(
         name=shared_name(obj.metadata.name, "metadata.name"),

@@ -125,7 +125,7 @@ class AnyKeysMeta(Meta):
 
 
 class AnyKeysObject(Struct):
-    """A Node with all its annotations, for those that a version of Ebb may have written."""
+    """A Node with all its annotations, to find each that any version of Ebb may have written."""
 
     metadata: AnyKeysMeta
     spec: NodeSpec | None = None
@@ -137,9 +137,9 @@ NO_STATUS: Final = NodeStatus()
 
 
 def node(obj: NodeObject) -> Node:
-    """Convert a Node to the model; it is unreadable if its kubelet has reported no resources.
+    """Convert a Node; if its resources are missing or invalid, `unreadable` says why.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError if another field is invalid.
     """
     status, spec, meta = obj.status or NO_STATUS, obj.spec or NO_SPEC, obj.metadata
     unreadable = ""
@@ -178,9 +178,9 @@ def node(obj: NodeObject) -> Node:
 
 
 def node_with_all_keys(obj: AnyKeysObject) -> Node:
-    """Convert a Node to the model, with each annotation that has a prefix of Ebb.
+    """Convert a Node as `node` does, and add each annotation whose key has a prefix of Ebb.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError with the invalid field.
     """
     meta = obj.metadata
     written = ANNOTATIONS.decode(meta.annotations, "metadata.annotations") or {}
@@ -212,7 +212,10 @@ def _features(raw: msgspec.Raw) -> tuple[str, ...]:
 
 
 def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
-    """Return the conditions Ready and Suspended. A Node without conditions counts as Ready."""
+    """Return whether the conditions Ready and Suspended of a Node are True.
+
+    A Node without conditions counts as Ready.
+    """
     if raw is NULL:
         return True, False
     written = bytes(raw)
@@ -238,7 +241,11 @@ def _taint(taint: TaintObject) -> Taint:
 
 
 def _allocatable(status: NodeStatus) -> dict[str, int]:
-    """Return the allocatable resources; without them the capacity, which is the API's default."""
+    """Return the allocatable resources: CPU in millicores, others in whole units.
+
+    Without allocatable resources, return the capacity, which is the API's default. Raises:
+    InvalidInputError if both are missing, or one is invalid.
+    """
     field = "status.allocatable"
     amounts = AMOUNTS.decode(status.allocatable, field)
     if not amounts:

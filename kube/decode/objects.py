@@ -52,7 +52,7 @@ def keyed(key: str) -> Any:  # noqa: ANN401 a field of any type
 
 
 def set_keys(struct: Struct) -> dict[str, str]:
-    """Return the values of a struct of `keyed` fields, by key, without keys that are not set."""
+    """Return the values of a struct of `keyed` fields by key, without keys that are not set."""
     written: dict[str, str | None] = msgspec.to_builtins(struct)
     return {key: value for key, value in written.items() if value is not None}
 
@@ -173,7 +173,7 @@ DiskName = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
 class InTreeSource(Struct):
-    """The fields that name a disk; each type of volume uses its own fields."""
+    """The fields that name a disk; each type of in-tree volume uses its own fields."""
 
     volume_id: DiskName | None = msgspec.field(default=None, name="volumeID")
     pd_name: DiskName | None = None
@@ -187,7 +187,7 @@ class InTreeSource(Struct):
 
 
 class InTreeSources(Struct):
-    """The sources of volumes and PersistentVolumes that name a disk without a CSI driver."""
+    """The sources of pod volumes and PersistentVolumes that name a disk without a CSI driver."""
 
     gce_persistent_disk: InTreeSource | None = None
     aws_elastic_block_store: InTreeSource | None = None
@@ -200,7 +200,7 @@ class InTreeSources(Struct):
 
 
 class Volume(InTreeSources):
-    """A volume, with the sources that bind a pod to nodes or to local data."""
+    """A volume of a pod, with the sources that bind the pod to nodes or to local data."""
 
     name: ApiName = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -268,17 +268,17 @@ class Affinity(Struct):
 
     @property
     def nodes(self) -> NodeSelector | None:
-        """Return the required node affinity."""
+        """Return the required node affinity, or None if there is none."""
         return self.node_affinity.required if self.node_affinity else None
 
     @property
     def near(self) -> Sequence[PodTerm]:
-        """Return the terms of required pod affinity."""
+        """Return the terms of required pod affinity; empty if there are none."""
         return (self.pod_affinity and self.pod_affinity.required) or ()
 
     @property
     def apart(self) -> Sequence[PodTerm]:
-        """Return the terms of required pod anti-affinity."""
+        """Return the terms of required pod anti-affinity; empty if there are none."""
         return (self.pod_anti_affinity and self.pod_anti_affinity.required) or ()
 
 
@@ -368,7 +368,11 @@ _READY_AS_SENT: Final = re.compile(
 
 
 def ready_as_sent(conditions: bytes) -> bool | None:
-    """Return whether the pod is Ready, without decoding; None if the JSON has an unusual form."""
+    """Search the JSON of a pod's or node's conditions for Ready, without decoding.
+
+    Returns: whether the condition is True; None if the JSON has no condition Ready in the form
+    that API servers write.
+    """
     match = _READY_AS_SENT.search(conditions)
     return None if match is None else match[1] == b"True"
 
@@ -394,7 +398,7 @@ class PodObject(Struct):
 
 
 class AnyObject(Struct):
-    """The fields of any object that identify its kind."""
+    """The fields of any object or list that identify its kind, and the items of a list."""
 
     kind: str = ""
     api_version: Any = None

@@ -1,4 +1,4 @@
-"""Create placeholders for objects that cannot be decoded, with their name and node."""
+"""Create placeholders (a Pod or Node with only a name and the fault) for undecodable objects."""
 
 import re
 from hashlib import sha256
@@ -40,7 +40,7 @@ _STATUS: Final = msgspec.json.Decoder(_Status)
 
 
 class Outline(NamedTuple):
-    """The identity of an object that is nested too deeply to be cut."""
+    """The metadata of an object that is nested too deeply to be decoded, and some of its JSON."""
 
     metadata: Name
     raw: bytes
@@ -53,7 +53,7 @@ _HEAD: Final = re.compile(rb'\{%b"metadata":\{(%b)' % (MEMBERS, MEMBERS))
 
 
 def outline(raw: bytes) -> Outline | None:
-    """Return the Outline of an object in JSON; None if the name does not come first in it.
+    """Return the metadata of an object in JSON; None if the name does not come first in it.
 
     The nested part is not scanned. The API server writes built-in kinds this way, with
     managedFields at the end of the metadata, so no text of users precedes the name. The text from
@@ -74,7 +74,11 @@ def outline(raw: bytes) -> Outline | None:
 
 
 def pod(raw: Bytes, reason: str) -> Pod | None:
-    """Return a placeholder for a pod; None for a finished pod."""
+    """Return a placeholder for a pod that cannot be decoded; None for a finished pod.
+
+    *raw*: JSON of the pod. *reason*: why it cannot be decoded. The placeholder has the pod's
+    namespace, name and node, as far as they are valid.
+    """
     parts = _read(_PARTS, raw, _Parts())
     if _read(_STATUS, parts.status, _Status()).phase in FINISHED:
         return None
@@ -91,9 +95,10 @@ def pod(raw: Bytes, reason: str) -> Pod | None:
 
 
 def node(raw: Bytes, reason: str) -> Node | None:
-    """Return a placeholder for a Node; None if its name is unknown.
+    """Return a placeholder for a Node that cannot be decoded; None if its name is unknown.
 
-    It has no labels, so that Ebb writes nothing on the Node.
+    *raw*: JSON of the Node. *reason*: why it cannot be decoded. The placeholder has no labels, so
+    that Ebb writes nothing on the Node.
     """
     parts = _read(_PARTS, raw, _Parts())
     name = _name(_read(_WHO, parts.metadata, Name()).name)
@@ -103,7 +108,10 @@ def node(raw: Bytes, reason: str) -> Node | None:
 
 
 def no_placeholder(_: Bytes, __: str) -> None:
-    """Return no placeholder: everything that depends on the object counts as unknown."""
+    """Return None, for kinds without placeholders.
+
+    Everything that depends on an undecodable object of the kind counts as unknown.
+    """
 
 
 def _name(text: str) -> str:

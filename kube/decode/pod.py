@@ -91,9 +91,9 @@ _Draft: Final[type[Pod]] = make_dataclass(
 
 
 def pod(obj: PodObject) -> Pod | None:
-    """Convert a Pod to the model; None if it is finished or gated.
+    """Convert a Pod; None if it has finished, or if scheduling gates keep it unscheduled.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError with the invalid field.
     """
     meta, spec, status = obj.metadata, obj.spec, obj.status or NO_STATUS
     if status.phase in FINISHED or (obj.status is not None and _gated(spec)):
@@ -180,9 +180,9 @@ def _scheduler(name: str | None) -> str:
 
 
 def head(meta: PodMeta) -> Pod:
-    """Return a Pod with only its namespace, name, labels and owner.
+    """Return a Pod with only its namespace, name, labels, and the kind and name of its controller.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError with the invalid field.
     """
     owner_kind, owner_name = _owner(meta)
     return Pod(
@@ -286,7 +286,7 @@ def _ready(conditions: bytes) -> bool:
 def _for_kubelet(
     node_constraints: NodeConstraints, spec: PodSpec, containers: Containers
 ) -> NodeConstraints:
-    """Return the node constraints with the operating system and the node features of the pod.
+    """Return node constraints that include the pod's operating system and node features.
 
     Equal constraints share one object.
     """

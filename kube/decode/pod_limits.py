@@ -1,4 +1,4 @@
-"""Define limits on the constraints of a pod; a pod that exceeds them is not movable."""
+"""Define limits on the constraints of a pod; Ebb never moves a pod that exceeds them."""
 
 # Each constraint costs time in every reconciliation, for every node, and any user who may create
 # pods can add constraints. Real pods are far below these limits.
@@ -44,7 +44,10 @@ OWNER_CHARS_SHOWN: Final = 80
 
 
 def short_owner(text: str) -> str:
-    """Return the kind or name of an owner, shortened if too long; equal texts stay equal."""
+    """Return the kind or name of an owner, shortened if it is too long.
+
+    The short text ends with a digest, so different texts stay different.
+    """
     if len(text) <= OWNER_CHARS_MAX:
         return text
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -52,7 +55,7 @@ def short_owner(text: str) -> str:
 
 
 def why_too_many(items: str, count: int, count_max: int) -> str:
-    """Return a message if *count* exceeds the maximum, else an empty text.
+    """Return a message if *count* exceeds *count_max*, else an empty text.
 
     *items*: plural noun for the message.
     """
@@ -60,13 +63,16 @@ def why_too_many(items: str, count: int, count_max: int) -> str:
 
 
 def check_count(items: str, count: int, count_max: int, field: str) -> None:
-    """Check the number of *items*, a plural noun. Raises: InvalidInputError with the field."""
+    """Check that *count* does not exceed *count_max*; *items*: plural noun for the message.
+
+    Raises: InvalidInputError with *field*.
+    """
     if problem := why_too_many(items, count, count_max):
         raise InvalidInputError(field, problem)
 
 
 def too_large(**blocks: bytes) -> str:
-    """Return a message about the first block that is too large to decode; empty if none is.
+    """Return a message about the first field with too much JSON to decode, else an empty text.
 
     *blocks*: JSON by name of the field.
     """
@@ -78,7 +84,7 @@ def too_large(**blocks: bytes) -> str:
 
 
 def too_many_terms(affinity: Affinity) -> str:
-    """Return a message about the first limit that the affinity exceeds; empty if there is none."""
+    """Return a message about the first limit that an affinity exceeds, else an empty text."""
     node_terms = (affinity.nodes and affinity.nodes.node_selector_terms) or ()
     pod_terms = (*affinity.near, *affinity.apart)
     values = sum(

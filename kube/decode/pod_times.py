@@ -64,7 +64,10 @@ class TimesObject(Struct):
 
 
 class Times(NamedTuple):
-    """Times of an object in Unix seconds; None if unknown."""
+    """Times of a Pod or Node, such as its creation, start and end, in Unix seconds.
+
+    A time is None if it is unknown.
+    """
 
     key: str
     """The uid; for objects without uid, namespace and name."""
@@ -87,9 +90,9 @@ _DECODER: Final = msgspec.json.Decoder(TimesObject)
 
 
 def times(raw: Bytes, where: str) -> Times:
-    """Read the times of a Pod or Node from its JSON; *where*: its place, for errors.
+    """Read the times of a Pod or Node from its JSON.
 
-    Raises: InvalidInputError.
+    *where*: place of the object, for errors. Raises: InvalidInputError if the object is invalid.
     """
     obj = decode_json(_DECODER.decode, bytes(raw), where)
     meta, status = obj.metadata, obj.status or TimesStatus()
@@ -119,9 +122,9 @@ def times(raw: Bytes, where: str) -> Times:
 
 
 def pod_as_it_was(raw: Bytes, where: str) -> Pod:
-    """Decode the JSON of a pod as it was while running, even if it has finished.
+    """Decode the JSON of a pod without its status, so that a finished pod counts as running.
 
-    Raises: InvalidInputError.
+    *where*: place of the pod, for errors. Raises: InvalidInputError if the pod is invalid.
     """
     return FINISHED_TOO.model_of(decode_json(PODS.decoder.decode, bytes(raw), where), where)
 

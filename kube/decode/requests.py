@@ -1,6 +1,7 @@
-"""Decode the containers of pods, and compute the requests; once for the pods of one template.
+"""Decode the containers of pods, and compute the resource requests of the pods.
 
-The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
+Pods of one template usually share the result. The cache key consists of the resource blocks as
+sent, so that most pods cost a lookup.
 """
 
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
 
 
 class Containers(NamedTuple):
-    """The properties of a pod's containers that Ebb uses."""
+    """The containers of a pod: resources, host ports, and whether one can restart all others."""
 
     main: tuple[Block, ...]
     init: tuple[Block, ...]
@@ -63,7 +64,7 @@ class Containers(NamedTuple):
 
 
 def containers_of(spec: PodSpec) -> Containers:
-    """Decode the containers of a pod. Raises: InvalidInputError with the field."""
+    """Decode the containers of a pod. Raises: InvalidInputError with the invalid field."""
     containers = main = _read_containers(spec.containers, "spec.containers")
     blocks = tuple(
         [
@@ -112,9 +113,10 @@ def requests_of(
     status: PodStatus = NO_STATUS,
     resizes: Sequence[Condition] = (),
 ) -> Resources:
-    """Return the requests of a pod. Raises: InvalidInputError with the field.
+    """Return the resource requests of a pod, as kube-scheduler computes them.
 
-    *resizes*: conditions of `pending_resizes`.
+    *containers*: the decoded containers of *spec*. *resizes*: the pod's conditions
+    PodResizePending. Raises: InvalidInputError with the invalid field.
     """
     key = (
         (containers.main, containers.init),
@@ -151,10 +153,10 @@ def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
 
 
 def pending_resizes(conditions: bytes) -> Sequence[Condition]:
-    """Return the conditions PodResizePending: resizes that the kubelet has not begun.
+    """Return the conditions PodResizePending of a pod; most pods have none.
 
-    *conditions*: JSON of the conditions; most pods have no such condition. Raises:
-    InvalidInputError with the field.
+    The condition means that the kubelet has not begun a resize. *conditions*: the JSON of all
+    conditions. Raises: InvalidInputError with the invalid field.
     """
     if _RESIZE_PENDING not in conditions:
         return ()
@@ -220,7 +222,11 @@ def _statuses(allocations: tuple[Allocation, ...], field: str) -> dict[str, tupl
 
 
 def _actual_and_allocated(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
-    """Return actual and allocated amounts; as in kube-scheduler, none without actual resources."""
+    """Return the actual and the allocated amounts, decoded from the status of a pod or container.
+
+    As in kube-scheduler, the result is empty without actual resources. *running*: JSON of the
+    actual resources. *field*: path for errors.
+    """
     if running == NULL_BYTES:
         return ()
     return (

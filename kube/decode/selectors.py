@@ -1,4 +1,4 @@
-"""Decode selectors of nodes and pods into the model, in canonical order."""
+"""Decode selectors of nodes and pods into core.model.constraints, in canonical order."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -16,9 +16,10 @@ _FIELD_OPERATORS: Final = frozenset({"In", "NotIn"})
 
 
 def node_terms(selector: NodeSelector) -> tuple[SelectorTerm, ...]:
-    """Return the node selector terms that kube-scheduler can parse, in canonical order.
+    """Convert the terms of a node selector, without terms that kube-scheduler cannot parse.
 
-    Source: nodeaffinity of k8s.io/component-helpers and NewRequirement of k8s.io/apimachinery.
+    A node must match one of the terms; an empty result matches no node. Source: nodeaffinity of
+    k8s.io/component-helpers and NewRequirement of k8s.io/apimachinery.
     """
     # A term that cannot be parsed matches no node, even if only one of its expressions is at
     # fault; the other terms still count. API servers refuse new pods with such terms, but pods
@@ -58,7 +59,8 @@ def pods_of(
 ) -> PodSelector:
     """Convert a label selector: an empty selector selects all pods, a missing one selects none.
 
-    *also*: labels that the pods must have in addition.
+    *namespaces*: where it selects pods; None: in all namespaces. *also*: labels that the pods must
+    have in addition.
     """
     if selector is None:
         return PodSelector((), ())
@@ -69,7 +71,10 @@ def pods_of(
 
 
 def is_parsable(selector: LabelSelector | None) -> bool:
-    """Return whether kube-scheduler can parse the selector; if not, it places the pod nowhere."""
+    """Return whether kube-scheduler can parse a label selector; True for a missing selector.
+
+    If it cannot, it places the pod with this selector on no node.
+    """
     expressions = (selector and selector.match_expressions) or ()
     labels = (selector and selector.match_labels) or {}
     return all(

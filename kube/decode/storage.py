@@ -1,4 +1,4 @@
-"""Decode volumes, claims, CSINodes and VolumeAttachments into core.cluster.volumes.
+"""Decode PersistentVolumes, claims, CSINodes and VolumeAttachments into core.cluster.volumes.
 
 Errors name the field; the caller adds the object.
 """
@@ -58,7 +58,7 @@ MODES: Final = BoundedField[list[str]](list[str], bytes_max=1024)
 
 
 class ClaimAnnotations(Struct):
-    """The annotations of a claim that Ebb reads."""
+    """The annotations of a PersistentVolumeClaim that Ebb reads."""
 
     bind_completed: str | None = keyed(BIND_COMPLETED)
 
@@ -96,7 +96,7 @@ AFFINITY: Final = BoundedField[VolumeAffinity](VolumeAffinity, bytes_max=BLOCK_B
 
 
 class VolumeSpec(InTreeSources):
-    """Spec of a volume: its node affinity and its source."""
+    """The spec of a PersistentVolume: its node affinity and its source."""
 
     node_affinity: Annotated[msgspec.Raw, AFFINITY] = NULL
     csi: CsiSource | None = None
@@ -109,7 +109,7 @@ class VolumeSpec(InTreeSources):
 
 
 class VolumeLabels(Struct):
-    """The labels of a volume that Ebb reads, those of ZONE_LABELS."""
+    """The zone and region labels of a PersistentVolume; Ebb reads no others."""
 
     zone: ApiName | None = keyed("topology.kubernetes.io/zone")
     region: ApiName | None = keyed("topology.kubernetes.io/region")
@@ -127,7 +127,7 @@ class VolumeObject(Struct):
 
 
 class Allocatable(Struct):
-    """Maximum number of volumes of a driver on a node."""
+    """The maximum number of volumes of a CSI driver on a node; `count` None: no limit."""
 
     count: int | None = None
 
@@ -150,7 +150,10 @@ class CsiNodeObject(Struct):
 
 
 class AttachmentSource(Struct):
-    """The volume; an inline volume of a pod has no name, and kube-scheduler does not count it."""
+    """The volume of a VolumeAttachment.
+
+    An inline volume of a pod has no name here, and kube-scheduler does not count it.
+    """
 
     persistent_volume_name: ApiName | None = None
 
@@ -171,7 +174,10 @@ _TOPOLOGIES: Final = ByteBoundedCache[VolumeTopology, VolumeTopology]()
 
 
 def claim(obj: ClaimObject) -> Claim:
-    """Convert a PersistentVolumeClaim to the model. Raises: InvalidInputError with the field."""
+    """Convert a PersistentVolumeClaim to a Claim; its volume is empty unless bound permanently.
+
+    Raises: InvalidInputError with the invalid field.
+    """
     meta, spec = obj.metadata, obj.spec or ClaimSpec()
     complete = meta.annotations is not None and meta.annotations.bind_completed is not None
     bound = complete and obj.status is not None and obj.status.phase == BOUND
@@ -189,7 +195,10 @@ def claim(obj: ClaimObject) -> Claim:
 
 
 def volume(obj: VolumeObject) -> Volume:
-    """Convert a PersistentVolume to the model. Raises: InvalidInputError with the field."""
+    """Convert a PersistentVolume to a Volume, with the nodes that can access it.
+
+    Raises: InvalidInputError with the invalid field.
+    """
     spec, labels = obj.spec, set_keys(obj.metadata.labels or VolumeLabels())
     affinity = AFFINITY.decode(spec.node_affinity, "spec.nodeAffinity")
     required = affinity.required if affinity else None
@@ -211,7 +220,10 @@ def volume(obj: VolumeObject) -> Volume:
 
 
 def _fault(spec: VolumeSpec, reach: VolumeTopology, in_tree: InlineDisk | None) -> str:
-    """Return why a volume cannot be evaluated; empty if it can."""
+    """Return why Ebb cannot tell where a PersistentVolume can be used; empty if it can.
+
+    *reach*: the nodes that can access the volume. *in_tree*: its disk without a CSI driver.
+    """
     if any(term.fields for term in reach.affinity or ()):
         return "uses matchFields in its node affinity"
     if spec.csi is not None and not (spec.csi.driver and spec.csi.volume_handle):
@@ -227,7 +239,10 @@ def _fault(spec: VolumeSpec, reach: VolumeTopology, in_tree: InlineDisk | None) 
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the zone labels; like kube-scheduler, ignore a label with an empty zone."""
+    """Return key and zones of each zone label of a PersistentVolume, sorted.
+
+    Like kube-scheduler, it ignores a label with an empty zone.
+    """
     zones_by_key = (
         (key, tuple(sorted({zone.strip() for zone in labels[key].split(BETWEEN_ZONES)})))
         for key in sorted(ZONE_LABELS)
@@ -237,7 +252,10 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def csi_node(obj: CsiNodeObject) -> CsiNode:
-    """Convert a CSINode to the model. Raises: InvalidInputError with the field."""
+    """Convert a CSINode to the attach limits of its drivers.
+
+    Raises: InvalidInputError with the invalid field.
+    """
     raw = obj.spec.drivers if obj.spec else NULL
     drivers = DRIVERS.decode(raw, "spec.drivers") or ()
     result = CsiNode(
@@ -253,9 +271,9 @@ def csi_node(obj: CsiNodeObject) -> CsiNode:
 
 
 def attachment(obj: AttachmentObject) -> Attachment:
-    """Convert a VolumeAttachment to the model; missing fields are empty.
+    """Convert a VolumeAttachment to an Attachment; missing fields are empty.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError with the invalid field.
     """
     # kube-scheduler also counts a VolumeAttachment whose volume is not attached yet or is being
     # detached, so the status is not read.

@@ -48,7 +48,7 @@ class Template(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """Constraints of a pod on other pods."""
+    """Constraints of a pod on other pods, such as pod affinity, topology spread and host ports."""
 
     pod_constraints: PodConstraints
     unsupported: tuple[str, ...]
@@ -75,9 +75,10 @@ _SAME_POD_CONSTRAINTS: Final = ByteBoundedCache[PodConstraints, PodConstraints](
 
 
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
-    """Decode the JSON of nodeSelector, affinity and tolerations of a pod.
+    """Decode the node constraints of a pod: JSON of its nodeSelector, affinity and tolerations.
 
-    Raises: InvalidInputError with the field.
+    If they exceed a limit, the result has no constraints, and `too_much` names the limit. Raises:
+    InvalidInputError with the invalid field.
     """
     key = selector, affinity, tolerations
     return _TEMPLATES[key] or _TEMPLATES.compute(key, lambda: _template(*key))
@@ -114,7 +115,11 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
 def pod_constraints(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, labels: bytes
 ) -> Constraints:
-    """Decode the constraints on other pods. Raises: InvalidInputError with the field."""
+    """Decode the constraints of a pod on other pods.
+
+    *affinity*, *spreads* (topology spread constraints) and *labels*: JSON as sent. *ports*: the
+    pod's host ports. *namespace*: of the pod. Raises: InvalidInputError with the invalid field.
+    """
     if spreads == NULL_BYTES or b"matchLabelKeys" not in spreads:
         labels = NULL_BYTES  # pods that differ only in their labels share the entry
     key = affinity, spreads, ports, namespace, labels
@@ -150,7 +155,10 @@ def _pod_constraints(
 
 
 def ports_only(ports: tuple[HostPort, ...], too_much: str) -> Constraints:
-    """Return only the host ports, up to the limit, of a pod that exceeds a limit."""
+    """Return constraints with only the host ports, for a pod that exceeds a limit.
+
+    *too_much*: message about the exceeded limit, which the result contains.
+    """
     ports = ports[: pod_limits.HOST_PORTS_MAX]
     pod_constraints = _same_pod_constraints(
         PodConstraints(host_ports=ordered(ports)), bytes_in(ports)
@@ -161,9 +169,10 @@ def ports_only(ports: tuple[HostPort, ...], too_much: str) -> Constraints:
 def pod_constraints_of_resident(
     affinity: bytes, ports: tuple[HostPort, ...], namespace: str
 ) -> PodConstraints:
-    """Return the constraints of a DaemonSet or static pod that affect other pods.
+    """Return the constraints of a DaemonSet pod or static pod that affect other pods.
 
-    Ebb never places such a pod, so its other constraints do not matter.
+    These are anti-affinity and host ports. Ebb never places such a pod, so its other constraints
+    do not matter. *affinity*: JSON as sent.
     """
     # The affinity of a DaemonSet pod names its node, so each pod has another affinity. Only the
     # result is cached.
@@ -177,9 +186,9 @@ def pod_constraints_of_resident(
 
 
 def labels(raw: bytes) -> Mapping[str, str]:
-    """Decode the JSON of a pod's labels; never modify the result, which equal labels share.
+    """Decode the JSON of a pod's labels; TOO_MANY_LABELS if they exceed the limits.
 
-    Returns TOO_MANY_LABELS for labels that exceed the limits.
+    Never modify the result, which equal labels share.
     """
     cached = _LABELS[raw]
     return _LABELS.compute(raw, lambda: _labels(raw)) if cached is None else cached
@@ -201,7 +210,11 @@ def _affinity(raw: bytes) -> Affinity:
 def _pod_terms(
     terms: Iterable[PodTerm], namespace: str, kind: str, unsupported: set[str]
 ) -> tuple[PodAffinityTerm, ...]:
-    """Convert the terms, and add the fields that Ebb cannot evaluate to *unsupported*."""
+    """Convert the terms of pod affinity or anti-affinity.
+
+    *namespace*: of the pod. *kind*: "podAffinity" or "podAntiAffinity". *unsupported*: a set to
+    which the paths of fields are added that Ebb cannot evaluate.
+    """
     # A term with such a field still applies. It selects too many pods, never too few, so Ebb never
     # places a pod that its anti-affinity would repel.
     converted = []
@@ -228,7 +241,11 @@ def _pod_terms(
 def _spread_constraint(
     spread: Spread, namespace: str, own: Mapping[str, str], unsupported: set[str]
 ) -> SpreadConstraint:
-    """Convert the constraint, and add the fields that Ebb cannot evaluate to *unsupported*."""
+    """Convert a topology spread constraint.
+
+    *namespace*, *own*: namespace and labels of the pod. *unsupported*: a set to which the paths of
+    fields are added that Ebb cannot evaluate.
+    """
     selector = spread.label_selector
     keys = [key for key in spread.match_label_keys or () if key in own]
     if keys and selector is None:

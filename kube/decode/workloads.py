@@ -90,7 +90,7 @@ class DaemonSetObject(Struct):
 
 
 class SpecFields(Struct):
-    """The fields of a spec that a manager owns, as far as Ebb needs to know."""
+    """The part of a Deployment's spec that a field manager owns; only `replicas` matters here."""
 
     replicas: Present | None = msgspec.field(default=None, name="f:replicas")
 
@@ -100,7 +100,7 @@ class Fields(Struct):
 
 
 class ManagedFields(Struct):
-    """The fields that a manager has set, and when."""
+    """An entry of managedFields: the fields that a field manager has set, and when."""
 
     manager: ApiName = ""
     time: ApiName = ""
@@ -177,7 +177,7 @@ class DeploymentObject(Struct):
 
 
 class ControllerOwner(Struct):
-    """An owner reference, with its UID."""
+    """An owner reference, with the UID of the owner."""
 
     kind: ApiName = ""
     name: ApiName = ""
@@ -251,12 +251,10 @@ class QuotaObject(Struct):
 
 
 def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
-    """Convert a DaemonSet to the model; None if it is being deleted.
-
-    Raises: InvalidInputError with the field.
+    """Convert a DaemonSet, with the node constraints of its pods; None if it is being deleted.
 
     If the constraints of its pods exceed a limit, Ebb reads only the tolerations that the
-    DaemonSet controller adds.
+    DaemonSet controller adds. Raises: InvalidInputError with the invalid field.
     """
     meta = obj.metadata
     if meta.deletion_timestamp is not None:
@@ -278,9 +276,10 @@ def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
 
 
 def deployment(obj: DeploymentObject) -> ListedDeployment | None:
-    """Convert a Deployment to the model; None if it is being deleted.
+    """Convert a Deployment; None if it is being deleted.
 
-    Raises: InvalidInputError with the field.
+    The name of its current ReplicaSet is left empty, as a Deployment does not contain it. Raises:
+    InvalidInputError with the invalid field.
     """
     meta = obj.metadata
     if meta.deletion_timestamp is not None:
@@ -318,9 +317,10 @@ def deployment(obj: DeploymentObject) -> ListedDeployment | None:
 
 
 def replica_set(obj: ReplicaSetObject) -> ListedReplicaSet | None:
-    """Convert a ReplicaSet to the model; None if no Deployment controls it, or if it has no pods.
+    """Convert a ReplicaSet; None if no Deployment controls it, or if it has no pods.
 
-    A Deployment keeps ten old ReplicaSets without pods by default. Raises: InvalidInputError.
+    A Deployment keeps ten old ReplicaSets without pods by default. Raises: InvalidInputError with
+    the invalid field.
     """
     meta = obj.metadata
     spec, status = obj.spec or ReplicaSetSpec(), obj.status or ReplicaSetStatus()
@@ -340,7 +340,7 @@ def replica_set(obj: ReplicaSetObject) -> ListedReplicaSet | None:
 
 
 def number(value: int | None, default: int) -> int:
-    """Return *value*, limited to 0 to REPLICAS_MAX; *default* if it is missing."""
+    """Return *value*, limited to the range from 0 to REPLICAS_MAX; *default* if it is missing."""
     return default if value is None else min(max(value, 0), REPLICAS_MAX)
 
 
@@ -355,7 +355,10 @@ def _revision(annotations: DeploymentAnnotations | None) -> str:
 
 
 def _manager(raw: msgspec.Raw) -> str:
-    """Return the last field manager of `replicas`; of several, one that is not Ebb."""
+    """Return the field manager that last set `replicas`, from the JSON of managedFields.
+
+    If several managers own `replicas`, managers other than Ebb take precedence. Empty if unknown.
+    """
     try:
         entries = MANAGED.decode(raw, "metadata.managedFields") or ()
     except InvalidInputError:
@@ -369,7 +372,7 @@ def _manager(raw: msgspec.Raw) -> str:
 
 
 def _failure(conditions: Iterable[FailureCondition]) -> str:
-    """Return why pods could not be created; empty if they could."""
+    """Return why the Deployment could not create pods; empty if there was no failure."""
     for condition in conditions:
         if condition.type == "ReplicaFailure" and condition.status == "True":
             return (condition.message or "pods cannot be created")[:MESSAGE_CHARACTERS_MAX]
@@ -377,9 +380,9 @@ def _failure(conditions: Iterable[FailureCondition]) -> str:
 
 
 def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
-    """Convert a HorizontalPodAutoscaler to the model; None if it scales no Deployment.
+    """Convert a HorizontalPodAutoscaler; None if it does not scale a Deployment.
 
-    Raises: InvalidInputError with the field.
+    Raises: InvalidInputError with the invalid field.
     """
     spec = obj.spec or AutoscalerSpec()
     target = spec.scale_target_ref or ScaleTarget()
@@ -397,7 +400,10 @@ def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
 
 
 def resource_quota(obj: QuotaObject) -> ResourceQuota:
-    """Convert a ResourceQuota to the model. Raises: InvalidInputError with the field."""
+    """Convert a ResourceQuota: its limits and the used amounts.
+
+    Raises: InvalidInputError with the invalid field.
+    """
     spec, status = obj.spec or QuotaSpec(), obj.status or QuotaStatus()
     result = ResourceQuota(
         namespace=shared_name(obj.metadata.namespace or "default", "metadata.namespace"),
@@ -413,7 +419,10 @@ def resource_quota(obj: QuotaObject) -> ResourceQuota:
 
 
 def _amounts(raw: msgspec.Raw, field: str) -> dict[str, int]:
-    """Return amounts by resource; those of requests.cpu and limits.cpu are in millicores too."""
+    """Return the amount of each resource of a quota, in millicores or in whole units.
+
+    Millicores: cpu, requests.cpu and limits.cpu. Raises: InvalidInputError with *field*.
+    """
     amounts = QUOTA_AMOUNTS.decode(raw, field) or {}
     return {
         intern(name): read_quantity(

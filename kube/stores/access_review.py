@@ -31,15 +31,19 @@ log = logging.getLogger("ebb.access-review")
 
 
 def list_access(kind: AnyKind) -> Access:
-    """Return the access that a program needs to list a kind in all namespaces."""
+    """Return the resourceAttributes of an access review: list a kind in all namespaces."""
     return {"verb": "list", "group": kind.group, "resource": kind.resource}
 
 
 class AccessReview:
-    """Cache the answer of an access review for ANSWER_SECONDS."""
+    """Cache whether an action is allowed by RBAC, for ANSWER_SECONDS."""
 
     def __init__(self, ask: Callable[[], Awaitable[bool]], clock: Clock, action: str) -> None:
-        """*ask* may raise UnavailableError. *action*: name of the reviewed action, for the log."""
+        """Start without an answer.
+
+        *ask*: requests the review, and returns whether the action is allowed; it may raise
+        UnavailableError. *action*: name of the action, for the log.
+        """
         self._ask, self._clock, self._action = ask, clock, action
         self.forget()
 
@@ -50,7 +54,7 @@ class AccessReview:
         self._asked_at = 0.0
 
     async def refresh(self) -> bool:
-        """Request a review if the last answer has expired; return whether the answer has changed.
+        """Ask again if there is no answer or it has expired; return whether `allowed` has changed.
 
         If the API server does not answer, the last answer remains in use.
         """
@@ -71,7 +75,10 @@ class AccessReview:
 
 
 async def is_allowed(client: Client, access: Access) -> bool:
-    """Ask the API server whether RBAC allows this program the access. Raises: UnavailableError."""
+    """Ask the API server whether RBAC allows this program an action. Raises: UnavailableError.
+
+    *access*: the resourceAttributes of the review, such as verb, group and resource.
+    """
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -1,4 +1,7 @@
-"""Read and write the Secret with the CA, and the caBundles of the webhook configuration."""
+"""Read and write a webhook's certificates: the Secret with the CA, and the caBundles.
+
+The caBundles are in a MutatingWebhookConfiguration.
+"""
 
 import base64
 import binascii
@@ -16,7 +19,7 @@ REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookcon
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """The data and annotations of a Secret."""
+    """The decoded data and the annotations of a Secret, and the whole object as read."""
 
     data: Mapping[str, bytes]
     annotations: Mapping[str, str]
@@ -46,9 +49,10 @@ class SecretStore:
     async def write(
         self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
     ) -> Secret:
-        """Write the data and annotations, and return the Secret as stored.
+        """Replace the data and annotations of a Secret, and return the Secret as stored.
 
-        Raises: ConflictError if the Secret has changed since it was read; UnavailableError.
+        *read*: the Secret as read before; its other fields are written back. Raises: ConflictError
+        if the Secret has changed since it was read; UnavailableError.
         """
         written = {name: base64.b64encode(value).decode() for name, value in data.items()}
         metadata = {**read.whole["metadata"], "annotations": dict(annotations)}
@@ -58,7 +62,7 @@ class SecretStore:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The content of a MutatingWebhookConfiguration."""
+    """A MutatingWebhookConfiguration as read, with the caBundles of its webhooks."""
 
     bundles: list[bytes]
     """The caBundle of each webhook."""
@@ -84,10 +88,10 @@ class Registration:
         return Registered(bundles, configuration)
 
     async def write(self, read: Registered, wanted: bytes) -> None:
-        """Write the caBundle of every webhook.
+        """Write the caBundle *wanted*, certificates in PEM, to every webhook.
 
-        Raises: ConflictError if the configuration has been changed or deleted since it was read;
-        UnavailableError.
+        *read*: the configuration as read before. Raises: ConflictError if it has been changed or
+        deleted since it was read; UnavailableError.
         """
         text = base64.b64encode(wanted).decode()
         webhooks = [

@@ -52,9 +52,10 @@ class PublishedStore:
         self._templates = in_namespace(TEMPLATES.path, namespace)
 
     async def found(self) -> Found:
-        """Return the CapacityBuffers and PodTemplates that Ebb has written.
+        """Return the CapacityBuffers and PodTemplates with Ebb's label.
 
-        Raises: UnavailableError.
+        If the API server does not serve one of the kinds, or RBAC does not allow reading it, the
+        result is `absent`. Raises: UnavailableError.
         """
         buffers = None
         # Clusters serve different versions of the API; the first that can be listed is used.
@@ -75,7 +76,8 @@ class PublishedStore:
     async def carry_out(self, change: BufferChange) -> None:
         """Create, resize or delete one CapacityBuffer or PodTemplate.
 
-        Raises: ConflictError if the object has changed since it was read, UnavailableError.
+        An object that does not exist counts as deleted. Raises: ConflictError if the object has
+        changed since it was read, UnavailableError.
         """
         match change.operation:
             case Operation.ADD_TEMPLATE:
@@ -123,7 +125,10 @@ class PublishedStore:
     async def _list(
         self, path: str, decoder: msgspec.json.Decoder[Page[Item]]
     ) -> list[Item] | None:
-        """Return Ebb's objects; None if the kind does not exist or RBAC denies reading it."""
+        """Return the objects with Ebb's label in the list at *path*, up to PAGES_MAX pages.
+
+        None if the API server does not serve the kind or RBAC does not allow reading it.
+        """
         items: list[Item] = []
         token: str | None = None
         for _ in range(PAGES_MAX):
@@ -147,7 +152,10 @@ def _existing(buffer: _Buffer) -> ExistingBuffer:
 
 
 def _pod_shape(template: msgspec.Raw) -> BufferShape | None:
-    """Return the requests and node constraints of a template's pods; None if it is invalid."""
+    """Return the requests and node constraints of a PodTemplate's pod.
+
+    None if it cannot be decoded or exceeds a limit.
+    """
     try:
         pod = TEMPLATES.decode(template).pod
     except InvalidInputError:

@@ -29,7 +29,7 @@ log = logging.getLogger("ebb.events")
 
 
 class EventType(StrEnum):
-    """The type of an Event."""
+    """The type of an Event: Normal or Warning."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -61,9 +61,10 @@ class Events:
         controller: str,
         instance: str,
     ) -> None:
-        """*lost*: called for each Event that cannot be written.
+        """Create an empty queue.
 
-        *controller*, *instance*: the program and its replica, as each Event reports them.
+        *lost*: called for each Event that cannot be written. *controller*, *instance*: the program
+        and its replica, as each Event reports them.
         """
         self._client, self._clock, self._lost = client, clock, lost
         self._controller = controller
@@ -73,14 +74,17 @@ class Events:
         self._numbers = itertools.count()
 
     def record(self, node: Node, reason: str, note: str) -> None:
-        """Queue an Event about a Node."""
+        """Queue an Event of type Normal about a Node; *note*: its message for people."""
         regarding = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
         self.record_about(regarding, reason, note)
 
     def record_about(
         self, regarding: Regarding, reason: str, note: str, type_: EventType = EventType.NORMAL
     ) -> None:
-        """Queue an Event about an object. If the queue is full, count the Event as lost."""
+        """Queue an Event about an object; if the queue is full, count the Event as lost.
+
+        *regarding*: reference to the object. *note*: message for people; a long note is cut.
+        """
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",

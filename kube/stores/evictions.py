@@ -13,7 +13,7 @@ CALL_SECONDS_MAX: Final = 10.0
 
 
 class EvictionResult(StrEnum):
-    """The result of an eviction; a metric label."""
+    """The result of a request to evict a pod; a label of a metric."""
 
     EVICTED = "evicted"
     GONE = "gone"
@@ -26,7 +26,7 @@ class EvictionResult(StrEnum):
 
 
 class EvictionAnswer(NamedTuple):
-    """The answer of the API server to an eviction."""
+    """The result of an eviction, the error message, and the pause before a retry."""
 
     result: EvictionResult
     why: str = ""
@@ -36,23 +36,29 @@ class EvictionAnswer(NamedTuple):
 
 
 class Evictions(Protocol):
-    """Evicts pods: EvictionStore, or the simulation."""
+    """An interface for evicting pods; EvictionStore and the simulation implement it."""
 
     async def evict(self, pod: Pod) -> EvictionAnswer:
-        """Evict the pod with this UID, with its own grace period."""
+        """Evict a pod, with its own grace period, unless another pod has its name now.
+
+        Every failure is a result; nothing is raised.
+        """
 
     async def allowed(self) -> bool:
-        """Return whether RBAC allows evictions. Raises: UnavailableError."""
+        """Return whether RBAC allows evictions in all namespaces. Raises: UnavailableError."""
 
 
 class EvictionStore:
-    """Evicts pods by the API server."""
+    """Evicts pods with the eviction subresource of the API server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def evict(self, pod: Pod) -> EvictionAnswer:
-        """Evict the pod with this UID, with its own grace period."""
+        """Evict a pod, with its own grace period, unless another pod has its name now.
+
+        Every failure of the request is a result; nothing is raised.
+        """
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
         try:
             await self._client.ask(
@@ -71,10 +77,10 @@ class EvictionStore:
         return EvictionAnswer(EvictionResult.EVICTED)
 
     async def allowed(self) -> bool:
-        """Return whether RBAC allows evictions in all namespaces. Raises: UnavailableError.
+        """Return whether RBAC allows evictions in all namespaces, and listing the budgets.
 
         Without permission to list PodDisruptionBudgets, Ebb would plan evictions that the API
-        server refuses.
+        server refuses. Raises: UnavailableError.
         """
         allowed = await is_allowed(self._client, EVICT_PODS)
         return allowed and await is_allowed(self._client, list_access(BUDGETS))

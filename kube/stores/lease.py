@@ -20,7 +20,7 @@ TRANSITIONS_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The content of a Lease."""
+    """A Lease of coordination.k8s.io, as read or to be written."""
 
     holder: str = ""
     """Identity of the holder; empty if the Lease is free."""
@@ -55,10 +55,10 @@ class LeaseStore:
         return None if raw is None else _decoded(raw)
 
     async def write(self, lease: Lease) -> Lease:
-        """Create the Lease, or replace the version that was read; return the Lease as stored.
+        """Create a Lease, or replace the version that was read; return the Lease as stored.
 
-        Raises: ConflictError if the Lease has been changed, created or deleted since it was read;
-        UnavailableError.
+        *lease*: without `version` it is created. Raises: ConflictError if the Lease has been
+        changed, created or deleted since it was read; UnavailableError.
         """
         metadata: dict[str, Any] = {
             "name": self._name,

@@ -14,7 +14,7 @@ CALL_SECONDS_MAX: Final = 10.0
 
 
 def read_access(namespace: str) -> Mapping[str, str]:
-    """Return the access that a program needs to read the ConfigMap in Ebb's namespace."""
+    """Return the resourceAttributes of an access review: read the ConfigMap of surge moves."""
     return {
         "verb": "get",
         "resource": "configmaps",
@@ -25,7 +25,7 @@ def read_access(namespace: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecords:
-    """The ConfigMap, as read or written."""
+    """The ConfigMap with the records of surge moves, as read or written."""
 
     data: Mapping[str, str]
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -46,9 +46,10 @@ class MoveRecordStore:
         return None if raw is None else _stored(raw)
 
     async def write(self, before: StoredRecords, data: Mapping[str, str]) -> StoredRecords:
-        """Replace the data of the version that was read, and return the ConfigMap as stored.
+        """Replace the data of the ConfigMap, and return the ConfigMap as stored.
 
-        Raises: ConflictError if it has changed or does not exist any more, UnavailableError.
+        *before*: the ConfigMap as read before; its metadata is written back. Raises: ConflictError
+        if the ConfigMap has changed or does not exist any more; UnavailableError.
         """
         body = {
             "apiVersion": "v1",

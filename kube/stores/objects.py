@@ -27,7 +27,7 @@ Versioned = tuple[Object, str]
 
 
 class Written(NamedTuple, Generic[Object]):
-    """A successful write."""
+    """A successful write, and the object as the API server has stored it."""
 
     write: Write[Object]
     stored: Versioned[Object]
@@ -35,18 +35,20 @@ class Written(NamedTuple, Generic[Object]):
 
 
 class Objects(Protocol[Object]):
-    """Reads and writes objects of one kind."""
+    """An interface for reading and writing objects of one kind; Store implements it."""
 
     async def get(self, key: str) -> Versioned[Object] | None:
-        """Return an object as stored; None if it does not exist, or is a finished Pod.
+        """Return an object and its resourceVersion, or None.
 
-        Raises: UnavailableError.
+        None: the object does not exist, or is a finished Pod. *key*: name of a Node,
+        namespace/name of a Pod. Raises: UnavailableError.
         """
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
-        """Write an object if it still has this resourceVersion, and return it as stored.
+        """Write an object if it still has this resourceVersion.
 
-        Raises: ConflictError if the object has changed or does not exist, UnavailableError.
+        Returns: the object as stored, and its new resourceVersion. Raises: ConflictError if the
+        object has changed or does not exist, UnavailableError.
         """
 
 
@@ -57,14 +59,20 @@ class Store(Generic[Object]):
         self._client, self._kind = client, kind
 
     async def get(self, key: str) -> Versioned[Object] | None:
-        """Return an object as stored; None if it does not exist, or is a finished Pod."""
+        """Return an object and its resourceVersion, or None.
+
+        None: the object does not exist, or is a finished Pod. *key*: name of a Node,
+        namespace/name of a Pod. Raises: UnavailableError.
+        """
         raw = await self._client.find(self._kind.path_of(key))
         return None if raw is None else self._read(raw)
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
-        """Write an object if it still has this resourceVersion, and return it as stored.
+        """Write an object if it still has this resourceVersion.
 
-        A throttled write is retried only if it is DEFERRABLE.
+        After a 429, only a write that remains correct later (DEFERRABLE) is retried. Returns: the
+        object as stored, and its new resourceVersion. Raises: ConflictError if the object has
+        changed, has finished or does not exist; UnavailableError.
         """
         path, patch = self._kind.path_of(write.key), write.merge_patch(version)
         tries_max = CALL_TRIES_MAX if write.kind in DEFERRABLE else 1
@@ -89,15 +97,19 @@ class Store(Generic[Object]):
 
 
 def nodes(client: Client, *, all_keys: bool = False) -> Store[Node]:
-    """Return the store of Nodes, by name.
+    """Return a store that reads and writes Nodes; keys are names.
 
-    *all_keys*: with each annotation that any version of Ebb may have written.
+    *all_keys*: read every annotation with a prefix of Ebb, also annotations that only
+    older versions use.
     """
     return Store(client, NODES_WITH_ALL_KEYS if all_keys else NODES)
 
 
 def pods(client: Client, *, finished: bool = False) -> Store[Pod]:
-    """Return the store of Pods, by namespace/name. *finished*: include finished Pods."""
+    """Return a store that reads and writes Pods; keys are namespace/name.
+
+    *finished*: also return finished Pods, which otherwise count as missing.
+    """
     return Store(client, FINISHED_TOO if finished else PODS)
 
 
@@ -111,9 +123,10 @@ async def write_as_decided(
 
     If others have changed the object since it was read, read it and decide again.
 
-    *decide*: returns the write for the current object, or None. *latest*: returns the object as
-    known from a watch, which saves a read. Returns: None if nothing was written. Raises:
-    UnavailableError; ConflictError if others changed the object during each attempt.
+    *decide*: returns the write for the current object; None to write nothing. *latest*: returns
+    the object as known from a watch, which saves a read, or None. Returns: None if nothing was
+    written, also because the object does not exist. Raises: UnavailableError; ConflictError if
+    others changed the object during each attempt.
     """
     tried = {""}
     for _ in range(TRIES_MAX):
@@ -133,13 +146,13 @@ async def write_as_decided(
 
 
 class Failures:
-    """Decides after a failed write whether to continue with other objects."""
+    """Decide after each write whether writes of further objects would fail too."""
 
     def __init__(self) -> None:
         self._forbidden = 0
 
     def end(self, fault: UnavailableError | None) -> bool:
-        """Record a write, and return whether the next write would most likely fail too.
+        """Record the end of a write; return whether the next write would most likely fail too.
 
         *fault*: the error; None for a successful write.
         """
@@ -152,7 +165,10 @@ class Failures:
 
 
 def is_for_all(fault: UnavailableError) -> bool:
-    """Return whether the API server would refuse the write of any object with this error."""
+    """Return whether the API server would refuse the write of any object with this error.
+
+    False also if it did not answer, or if admission denied only this object.
+    """
     return isinstance(fault, ApiError) and fault.status in FOR_ALL and not fault.denied
 
 

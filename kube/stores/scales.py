@@ -22,7 +22,7 @@ PATCH_SCALE: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Scale(NamedTuple):
-    """The scale of a Deployment."""
+    """The number of replicas of a Deployment, with its UID and resourceVersion."""
 
     uid: str
     version: str
@@ -37,14 +37,18 @@ class ScaleStore:
         self._client = client
 
     async def read(self, namespace: str, name: str) -> Scale | None:
-        """Return the scale; None if the Deployment does not exist. Raises: UnavailableError."""
+        """Return the scale of a Deployment, or None if it does not exist.
+
+        Raises: UnavailableError.
+        """
         raw = await self._client.find(_path(namespace, name), seconds_max=CALL_SECONDS_MAX)
         return None if raw is None else _decoded(raw)
 
     async def write(self, namespace: str, name: str, version: str, replicas: int) -> Scale:
-        """Write the replicas of this version of the Deployment, as the field manager MANAGER.
+        """Set the replicas of a Deployment if it still has the resourceVersion *version*.
 
-        Raises: ConflictError if the Deployment has changed or does not exist, UnavailableError.
+        The field manager of the write is MANAGER. Returns: the scale as stored. Raises:
+        ConflictError if the Deployment has changed or does not exist, UnavailableError.
         """
         patch = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
         try:
