@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the extender until SIGTERM; returns 0, or 2 after an error on standard error."""
+    """Run the extender until SIGTERM; *argv* is None for the arguments of the process.
+
+    Returns: the exit code: 0, or 2 after an error, which is written to standard error.
+    """
     return program.run("ebb-extender", "Answer kube-scheduler's prioritize calls.", _serve, argv)
 
 

@@ -25,7 +25,7 @@ peer again. So each call delays other peers by less than this."""
 
 
 class PerPeerLimiter:
-    """Allow each peer one call at a time, followed by a pause as long as the call took.
+    """Allow each peer (address) one call at a time, then a pause as long as the call took.
 
     One event loop answers all calls. The limit leaves at least half of its time to other peers,
     except between calls shorter than PAUSE_SECONDS_MIN. The number of peers and of waiting calls
@@ -39,9 +39,10 @@ class PerPeerLimiter:
 
     @contextmanager
     def turn_now(self, peer: str | None) -> Iterator[bool]:
-        """Yield True, and occupy the peer's turn until the context ends, if the turn is free.
+        """Begin a call of the peer if it may call now; yield whether it may.
 
-        Otherwise yield False without waiting. A pause follows the turn.
+        If True, the call lasts until the context ends, and a pause follows. False: another call of
+        the peer runs, or its pause has not ended.
         """
         if peer in self._waiting:
             yield False
@@ -52,7 +53,10 @@ class PerPeerLimiter:
 
     @asynccontextmanager
     async def turn(self, peer: str | None) -> AsyncIterator[None]:
-        """Wait for the peer's turn, and occupy it until the context ends; a pause follows."""
+        """Wait until the peer may call; the call lasts until the context ends.
+
+        A pause follows, in which the peer must wait again.
+        """
         if peer in self._waiting:
             mine = asyncio.get_running_loop().create_future()
             self._waiting[peer].append(mine)
@@ -105,7 +109,7 @@ class _Calls:
         )
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answer a call as soon as its peer may call."""
+        """Answer a prioritize call as soon as the limiter allows its peer to call."""
         try:
             answer, known = await self._answer(request)
         # kube-scheduler does not report missing scores, so they are counted here. A call is
@@ -126,7 +130,11 @@ class _Calls:
                 return self._view.answer(body, self._clock.monotonic_seconds())
 
     def answer_now(self, body: bytes, peer: str, transport: asyncio.BaseTransport) -> bytes | None:
-        """Answer a call at once; None if only `handle` can answer it."""
+        """Return the answer to a prioritize call; None if only `handle` can answer it.
+
+        None: the peer must wait or present a client certificate, or the answer has more than
+        LARGE_BYTES.
+        """
         if self._certificate_required and not transport.get_extra_info("peercert"):
             return None
         with self._limiter.turn_now(peer) as allowed:
@@ -149,7 +157,7 @@ class _Calls:
         self._metrics.prioritize_seconds.observe(self._clock.monotonic_seconds() - began)
 
     def count_refused(self) -> None:
-        """Count a call that got no scores."""
+        """Count a prioritize call that got no scores."""
         self._refused.inc()
 
 
@@ -161,9 +169,9 @@ def make_app(
     *,
     certificate_required: bool = False,
 ) -> web.Application:
-    """Return the application: POST /prioritize, health and metrics.
+    """Return the application of the extender: POST /prioritize, health checks and metrics.
 
-    With *certificate_required* prioritize calls need a client certificate. Health checks do not,
+    *certificate_required*: prioritize calls need a client certificate. Health checks do not,
     because kubelets have none.
     """
     health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())

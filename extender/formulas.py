@@ -1,4 +1,4 @@
-"""Formulas of node scores from 0 to 10; unmarked nodes score above marked nodes; pure."""
+"""Compute node scores from 0 to 10; unmarked nodes score above marked nodes; pure."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ SCORE_UNMARKED_MIN: Final = SCORE_MARKED_PREFER_NO_SCHEDULE_MAX + 1
 
 
 def score_marked(mark: Mark, rank: int, marked: int) -> int:
-    """Score a marked node: NoSchedule 0; PreferNoSchedule 0 for the older half, 1 for the younger.
+    """Return the score of a marked node: 0, or 1 for a younger PreferNoSchedule mark.
 
-    *rank*: position of the node among the *marked* nodes; the oldest mark has position 0. Pods
-    avoid the older half more, because these nodes are nearest to being empty. Two scores for
-    marked nodes suffice, so nine remain for unmarked ones.
+    *rank*: position of the node among all marked nodes; the oldest mark has position 0. *marked*:
+    number of marked nodes. A mark in the older half scores 0, because its node is nearer to being
+    empty. Two scores for marked nodes suffice, so nine remain for unmarked ones.
     """
     if mark is Mark.NO_SCHEDULE or rank * 2 < marked:
         return 0
@@ -27,26 +27,26 @@ def score_marked(mark: Mark, rank: int, marked: int) -> int:
 
 
 class Requested(Protocol):
-    """Requests on a node, as far as scores use them; Resources implements it."""
+    """The sum of the requests of a node's pods, as far as scores use them."""
 
     @property
     def cpu_millis(self) -> int:
-        """Return the requested CPU."""
+        """Return the requested CPU, in millicores."""
 
     @property
     def memory_bytes(self) -> int:
-        """Return the requested memory."""
+        """Return the requested memory, in bytes."""
 
     @property
     def devices(self) -> Mapping[str, int]:
-        """Return the requested devices by name."""
+        """Return the requested units of each device (such as a GPU), by resource name."""
 
 
 def score_full(requests: Requested, allocatable: Resources) -> int:
-    """Score an unmarked node by utilization: 2 if empty, 10 if full.
+    """Return the score of an unmarked node by utilization: from 2 if empty to 10 if full.
 
-    Utilization is requests over allocatable of the scarcest of CPU, memory and each device. Steps
-    have equal width and are compared in whole numbers. Overcommitted nodes count as full.
+    Utilization is requests over allocatable, of the resource with the highest ratio among CPU,
+    memory and each device. Steps have equal width. Overcommitted nodes count as full.
     """
     steps = SCORE_MAX - SCORE_MARKED_PREFER_NO_SCHEDULE_MAX
     best = 0
@@ -80,13 +80,13 @@ logarithm of the ratio, rounded, and at most 8."""
 
 
 def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
-    """Score an unmarked node for one pod with `extender.score: pack`, from 2 to 10.
+    """Return the score, from 2 to 10, of an unmarked node for one pod (`extender.score: pack`).
 
-    *full* is the score of the node by utilization. *alike*: the node's pods have the owner class
-    of the pod; None: the node has no pods. *dearer*: steps that the pod loses because its share of
-    this node costs more than its share of another node (extender.node_shapes).
+    *full*: score of the node by utilization. *alike*: whether the node's pods have the owner class
+    of the pod (pods of ReplicaSets, or others); None: the node has no pods. *dearer*: points to
+    subtract because the pod takes a costlier part of this node than of the cheapest node.
 
-    The share comes first. A pod that takes the CPU beside GPUs blocks the GPUs, and keeps the
+    The cost comes first. A pod that takes the CPU beside GPUs blocks the GPUs, and keeps the
     expensive node while it runs. Then comes the owner class: scale-ins can empty a node only if
     all its pods belong to ReplicaSets.
     """
@@ -98,8 +98,9 @@ def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
 
 
 def steps_lost(share: int, least_share: int) -> int:
-    """Return the steps that a node loses because the pod takes *share* of it, not *least_share*.
+    """Return the points, from 0 to 8, that a node loses because a pod takes much of its cost.
 
-    It loses none if *least_share* is 0.
+    *share*: part of the node's cost that the pod takes. *least_share*: smallest such part among
+    the nodes of the call, in the same unit. If *least_share* is 0, the node loses none.
     """
     return bisect_right(STEP_PERCENT, 100 * share // least_share) if least_share else 0

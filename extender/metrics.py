@@ -4,7 +4,7 @@ from runtime import metrics
 
 
 class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
-    """Hold the metrics of the extender."""
+    """The Prometheus metrics of the extender, watches and TLS included."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,7 +2,8 @@
 
 A pod can make resources useless that it does not request: a pod that takes all CPU of a node
 blocks its GPUs. So a pod takes the largest of its shares of the node's CPU, memory and devices.
-That share of the node's cost (core.model.cost) is compared between nodes.
+This share of the node's cost is compared between nodes. The cost of a node is its allocatable CPU,
+memory and GPUs, converted to millicores (core.model.cost).
 """
 
 from collections import Counter
@@ -27,9 +28,9 @@ ShapeNumber = int
 
 
 class NodeShapes:
-    """The shape of each node: its CPU and memory, rounded, and its devices.
+    """The shape of each unmarked node: its allocatable CPU and memory, rounded, and its devices.
 
-    A shape that no node has any more is removed.
+    Equal shapes have one number. A shape that no node has any more is removed.
     """
 
     # A kubelet may report another shape at any time, with 256 resource names of 317 characters.
@@ -45,7 +46,7 @@ class NodeShapes:
         """Share of the node's cost that a pod takes, by requests and shape; or NO_FIT."""
 
     def put(self, name: str, allocatable: Resources) -> None:
-        """Store the shape of a node, in place of an earlier one."""
+        """Store the shape of the node *name*, in place of its earlier shape."""
         shape = _shape(allocatable)
         number, before = self._numbers.get(shape), self._by_node.get(name)
         if number is None:
@@ -58,7 +59,7 @@ class NodeShapes:
             self._by_node[name] = number
 
     def forget(self, name: str) -> None:
-        """Remove a node, so that it is not compared with others."""
+        """Remove a node, so that it is not compared with others; an unknown name is ignored."""
         number = self._by_node.pop(name, None)
         if number is None:
             return
@@ -67,16 +68,17 @@ class NodeShapes:
             del self._nodes[number], self._numbers[self._shapes.pop(number)]
 
     def of_nodes(self, names: Iterable[str]) -> Sequence[ShapeNumber | None]:
-        """Return the shape of each node; None for a node that is unknown or not compared."""
+        """Return the number of each node's shape, in the order of *names*; None if unknown."""
         return list(map(self._by_node.get, names))
 
     def steps(
         self, requests: Resources, shapes: Iterable[ShapeNumber | None]
     ) -> dict[ShapeNumber | None, int]:
-        """Return the steps that the pod loses on each shape, compared with its cheapest shape.
+        """Return, by shape, the points that a node loses because the pod takes more of its cost.
 
-        *shapes*: shapes of the feasible nodes. On a node that is not compared (None), the pod
-        loses no steps.
+        *shapes*: shapes of the nodes of the call; their cheapest shape for the pod is the
+        standard, and loses no points. None (an unknown node) and shapes too small for the pod lose
+        no points either.
         """
         numbers = set(shapes)
         shares: dict[ShapeNumber | None, int] = {

@@ -1,7 +1,7 @@
-"""The scores that `extender.score` selects from: how unmarked nodes are scored.
+"""Define how unmarked nodes are scored: a class for each value of `extender.score`.
 
-A view passes changes of nodes and pods to its score. For each prioritize call, the score returns
-the fragments of the answer: the JSON of each node's score.
+A view passes changes of nodes and pods to its score object. For each prioritize call, the object
+returns the fragments of the answer: the JSON of each node's score.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ OWNER_CLASSES: Final = 2
 
 
 class Score(ABC):
-    """Base class of scores of unmarked nodes."""
+    """Base class for ways to score unmarked nodes, of which `extender.score` selects one."""
 
     watches: ClassVar[Mapping[AnyKind, str | None]]
     """Kinds that the view must watch, each with a label selector; None: all objects."""
@@ -40,37 +40,41 @@ class Score(ABC):
 
     @abstractmethod
     def of(self, node: Node | None, pods: ScoreClass) -> int:
-        """Return the score of an unmarked node for a class of pods, from 0 to 10.
+        """Return the score, from 0 to 10, of an unmarked node for a class of pods.
 
-        *node*: None if the view does not know the node.
+        *node*: None if the view does not know the node. *pods*: class of pods that get equal
+        scores.
         """
 
     @abstractmethod
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragment of each node of a prioritize call, in the order of the call."""
+        """Return the JSON of the score of each node of a prioritize call, in its order.
+
+        *fragments_of*: returns the JSON of all nodes' scores for a class of pods.
+        """
 
     @abstractmethod
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
-        """Forget all nodes, and use these unmarked nodes instead."""
+        """Replace all known nodes by these unmarked nodes."""
 
     @abstractmethod
     def node_changed(self, name: str, unmarked: Node | None) -> None:
-        """Use a new version of an unmarked node; None: the node was deleted or marked."""
+        """Replace the node *name* by a new version; None: the node was deleted or marked."""
 
     @abstractmethod
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
-        """Forget all pods, and use these pods, by namespace/name, instead."""
+        """Replace all known pods by these pods, which are keyed by namespace/name."""
 
     @abstractmethod
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Use a new version of a pod.
+        """Replace a pod by a new version.
 
-        *before*, *after*: None if the pod did not or does not exist.
+        *before*: None for a new pod. *after*: None for a deleted pod.
         """
 
 
 class Marks(Score):
-    """Score all unmarked nodes equally."""
+    """The setting `extender.score: marks`: all unmarked nodes get the same, maximum score."""
 
     # Only marked nodes are watched, so that memory does not grow with the cluster.
     watches: ClassVar = {NODES: MARK_LABEL}
@@ -78,28 +82,31 @@ class Marks(Score):
     names_max = wire.FRAGMENTS_MAX
 
     def of(self, node: Node | None, pods: ScoreClass) -> int:  # noqa: ARG002 as inherited
-        """Return the maximum score."""
+        """Return the maximum score, for every node and pod."""
         return SCORE_MAX
 
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragments of the nodes; the pod is not parsed."""
+        """Return the JSON of the score of each node of the call; the pod is not parsed."""
         return map(fragments_of(ANY_POD).__getitem__, call.names)
 
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
-        """Do nothing: nodes do not matter."""
+        """Do nothing: all unmarked nodes have the same score."""
 
     def node_changed(self, name: str, unmarked: Node | None) -> None:
-        """Do nothing: nodes do not matter."""
+        """Do nothing: all unmarked nodes have the same score."""
 
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
-        """Do nothing: pods do not matter."""
+        """Do nothing: the score does not depend on pods."""
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Do nothing: pods do not matter."""
+        """Do nothing: the score does not depend on pods."""
 
 
 class NodeRequests:
-    """Sum of the requests on a node; adding or removing a pod does not visit the other pods."""
+    """The sum of the requests of a node's pods, and the number of the pods.
+
+    Adding or removing a pod does not visit the other pods.
+    """
 
     __slots__ = ("cpu_millis", "devices", "memory_bytes", "pods")
 
@@ -122,19 +129,22 @@ NO_REQUESTS: Final = NodeRequests()
 
 
 class RequestsByNode:
-    """Sums of the requests of the pods on each node, for the score `pack`."""
+    """The sum of the requests of each node's pods, for `extender.score: pack`."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, NodeRequests] = {}
 
     def replace_all(self, pods: Mapping[str, Pod]) -> None:
-        """Forget all pods, and add the requests of these pods."""
+        """Replace all known pods by these pods."""
         self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)
 
     def add(self, pod: Pod, sign: int) -> None:
-        """Add a pod to the sums of its node (*sign* 1), or subtract it (*sign* -1)."""
+        """Add the requests of a pod to its node (*sign* 1), or subtract them (*sign* -1).
+
+        Nothing happens for a pod without a node.
+        """
         if pod.node is not None:
             requests = self._by_node.setdefault(pod.node, NodeRequests())
             requests.add(pod.requests, sign)
@@ -142,12 +152,16 @@ class RequestsByNode:
                 del self._by_node[pod.node]
 
     def of(self, name: str) -> NodeRequests:
-        """Return the sum of the requests on a node; zeros for a node without pods."""
+        """Return the sum of the requests on the node *name*; zeros for a node without pods."""
         return self._by_node.get(name, NO_REQUESTS)
 
 
 class OwnerMixes:
-    """Number of pods of each owner class that keep a node from being empty, by node."""
+    """The number of pods of each owner class on each node.
+
+    The owner class is 1 for pods of ReplicaSets, and 0 for others. Pods that do not keep a node
+    from being empty do not count.
+    """
 
     # Ebb influences the order in which scale-ins delete pods of ReplicaSets (core.writes.costs).
     # It cannot influence when other pods terminate.
@@ -156,13 +170,16 @@ class OwnerMixes:
         self._by_node: dict[str, Counter[int]] = {}
 
     def replace_all(self, pods: Mapping[str, Pod]) -> None:
-        """Forget all pods, and count these pods."""
+        """Replace all known pods by these pods."""
         self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)
 
     def add(self, pod: Pod, sign: int) -> None:
-        """Count a pod on its node (*sign* 1), or stop counting it (*sign* -1)."""
+        """Count a pod on its node (*sign* 1), or stop counting it (*sign* -1).
+
+        Pods without a node, and pods that do not keep their node from being empty, are ignored.
+        """
         if pod.node is not None and pod.occupies:
             counts = self._by_node.setdefault(pod.node, Counter())
             counts[owner_class_of(pod)] += sign
@@ -170,10 +187,10 @@ class OwnerMixes:
                 del self._by_node[pod.node]
 
     def has_class(self, owner_class: int, name: str) -> bool | None:
-        """Return whether the pods of a node have this owner class; None if the node is empty.
+        """Return whether the node *name* has this owner class; None if it is empty.
 
-        The pods have class 1 if all of them belong to ReplicaSets. Else they have class 0, because
-        scale-ins cannot empty the node.
+        A node has class 1 if all its pods belong to ReplicaSets. Else it has class 0, because
+        scale-ins cannot empty it.
         """
         counts = self._by_node.get(name)
         return bool(counts[0]) is not bool(owner_class) if counts else None
@@ -185,10 +202,11 @@ def owner_class_of(pod: Pod) -> int:
 
 
 class Pack(Score):
-    """Score nodes by utilization, owner class of their pods, and share that the pod takes.
+    """The setting `extender.score: pack`: prefer full nodes, with pods of the same owner class.
 
-    The class of a pod combines its owner class with the steps that it loses on a node: owner class
-    + OWNER_CLASSES * steps.
+    The score depends on utilization, on the owner class of the node's pods, and on the part of the
+    node's cost that the pod takes. The class of a pod combines its owner class with the points
+    that it loses on a node: owner class + OWNER_CLASSES * points.
     """
 
     watches: ClassVar = {NODES: None, PODS: None}
@@ -202,7 +220,10 @@ class Pack(Score):
         self._shapes = NodeShapes()
 
     def of(self, node: Node | None, pods: ScoreClass) -> int:
-        """Return the score of a node; a pod that cannot be read is scored by utilization only."""
+        """Return the score of a node for a class of pods; by utilization only for ANY_POD.
+
+        An unknown node (None) counts as empty.
+        """
         if node is None:
             by_utilization = SCORE_UNMARKED_MIN
             return (
@@ -221,7 +242,10 @@ class Pack(Score):
         )
 
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragments of the nodes, by owner class and requests of the call's pod."""
+        """Return the JSON of each node's score, by the owner and the requests of the pod.
+
+        If the pod cannot be read, nodes are scored by utilization only.
+        """
         to_schedule = wire.pod_to_schedule(call.pod)
         if to_schedule is None:
             return map(fragments_of(ANY_POD).__getitem__, call.names)
@@ -237,25 +261,28 @@ class Pack(Score):
         return [by_shape[shape][name] for shape, name in zip(shapes, call.names, strict=True)]
 
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
-        """Replace the shapes of all unmarked nodes."""
+        """Replace the shapes of all nodes by the shapes of these unmarked nodes."""
         self._shapes = NodeShapes()
         for node in unmarked:
             self._shapes.put(node.name, node.allocatable)
 
     def node_changed(self, name: str, unmarked: Node | None) -> None:
-        """Update or drop the shape of a node."""
+        """Replace the shape of the node *name*; None: remove it."""
         if unmarked is None:
             self._shapes.forget(name)
         else:
             self._shapes.put(name, unmarked.allocatable)
 
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
-        """Replace the requests and owner classes of all pods."""
+        """Replace the requests and owner classes of all known pods by those of these pods."""
         self._requests.replace_all(pods)
         self._owner_mixes.replace_all(pods)
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Update the requests and owner classes on the nodes of a pod."""
+        """Update the requests and owner classes on the nodes of a changed pod.
+
+        *before*: None for a new pod. *after*: None for a deleted pod.
+        """
         for pod, sign in ((before, -1), (after, 1)):
             if pod is not None:
                 self._requests.add(pod, sign)

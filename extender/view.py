@@ -1,8 +1,9 @@
-"""The extender's view of the cluster: marks of nodes, and the input of the configured score.
+"""Keep the extender's view of the cluster: marks of nodes, and the input of the configured score.
 
 Watches (or a simulation) update the view, and the request handlers of one event loop read it.
-Fragments of answers are stored as bytes, so an answer costs one dictionary access per node. If the
-score depends on the pod, the first call for a class of pods computes the fragments of all nodes.
+Fragments of answers (the JSON of a node's score) are stored as bytes, so an answer costs one
+dictionary access per node. If the score depends on the pod, the first call for a class of pods
+computes the fragments of all nodes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,7 @@ NEUTRAL: Final = 5
 
 
 class View(Inventory):
-    """Compute the scores of all nodes when a Node or pod changes, and answer calls from them."""
+    """The scores of all nodes, computed when a Node or pod changes, for prioritize calls."""
 
     def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
         super().__init__()
@@ -46,22 +47,26 @@ class View(Inventory):
 
     @property
     def watches(self) -> Mapping[AnyKind, str | None]:
-        """Return the kinds to watch, each with a label selector; None: all objects."""
+        """Return the kinds to watch, each with a label selector; None as selector: all objects."""
         return self._score.watches
 
     def _no_fragments(self, pods: ScoreClass) -> wire.Fragments:
         return wire.Fragments(self._score.of(None, pods), self._score.names_max)
 
     def why_neutral(self, now: float) -> str | None:
-        """Return why the view is stale at *now* (monotonic seconds), or None."""
+        """Return why the view is stale at *now* (monotonic seconds); None if it is fresh.
+
+        While the view is stale, all nodes get the same neutral score.
+        """
         return self.freshness.why_stale(now, self._stale_after, unbroken=False)
 
     def answer(self, body: bytes, now: float) -> tuple[bytes, bool]:
-        """Return the answer to a prioritize call, and whether it is scored (False: neutral).
+        """Return the JSON answer to a prioritize call, and whether it has real scores.
 
-        Unknown nodes count as unmarked. With the score `marks`, which watches marked nodes only,
-        they get the score of unmarked nodes; with `pack` the score of an empty node.
-        Raises: InvalidInputError.
+        False: the view is stale at *now* (monotonic seconds), so all nodes got the same neutral
+        score. Unknown nodes count as unmarked. With the score `marks`, which watches marked nodes
+        only, they get the score of unmarked nodes; with `pack` the score of an empty node. Raises:
+        InvalidInputError.
         """
         trusted = self.why_neutral(now) is None
         call = wire.call(body)
@@ -84,7 +89,7 @@ class View(Inventory):
         return fragments
 
     def relisted(self, kind: AnyKind) -> None:
-        """Recompute all scores after a list."""
+        """Recompute all scores after a list of all objects of *kind*."""
         if kind is NODES:
             before, self._marks, self._mark_scores = self._marks, {}, {}
             for node in self.nodes.values():
@@ -98,7 +103,11 @@ class View(Inventory):
         self._rescore(self.nodes)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
-        """Recompute the scores of the nodes that the change of one object affects."""
+        """Recompute the scores of the nodes that the change of one object affects.
+
+        *key*: name of the object, with its namespace if it has one. *before*: None for a new
+        object. *after*: None for a deleted object.
+        """
         if kind is PODS:
             self._score.pod_changed(before, after)
             self._rescore({pod.node for pod in (before, after) if pod is not None})
@@ -127,7 +136,7 @@ class View(Inventory):
             self._marks[node.name] = marked
 
     def _rescore(self, names: Iterable[str | None]) -> None:
-        """Recompute the fragments of unmarked nodes."""
+        """Recompute the JSON of the scores of these nodes; skip marked, unknown and None."""
         for name in names:
             node = self.nodes.get(name) if name is not None else None
             if node is None or node.name in self._marks:
@@ -136,7 +145,7 @@ class View(Inventory):
                 fragments[node.name] = wire.fragment(node.name, self._score.of(node, pods))
 
     def _score_marks(self) -> None:
-        """Recompute the fragments of marked nodes whose score has changed."""
+        """Recompute the scores of marked nodes; write the JSON of those that have changed."""
         # Each new or removed mark changes the score of at most one other node, out of possibly
         # thousands.
         ranked = sorted(self._marks.items(), key=lambda entry: (entry[1][1], entry[0]))

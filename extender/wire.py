@@ -1,4 +1,4 @@
-"""Messages of kube-scheduler's extender API: bytes to node names, and scores to bytes; pure.
+"""Decode and encode the messages of kube-scheduler's extender API; pure.
 
 Source: k8s.io/kube-scheduler extender/v1. The Go types have no JSON tags, so field names are
 capitalized on the wire. Go accepts other casing, and so does this module.
@@ -77,7 +77,7 @@ class _Args(msgspec.Struct, gc=False):
 
 
 class LargeArgs(msgspec.Struct, gc=False):
-    """ExtenderArgs whose names are counted before they are decoded."""
+    """ExtenderArgs of a large request: node names stay JSON until they have been counted."""
 
     Pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -89,7 +89,10 @@ class LargeArgs(msgspec.Struct, gc=False):
 
 
 class _NodeCounter:
-    """Count Nodes while they are decoded: msgspec checks a length only after the whole list."""
+    """A counter of decoded Nodes that raises ValueError above NODES_MAX.
+
+    msgspec checks a length only after the whole list.
+    """
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -106,7 +109,7 @@ _LARGE_DECODER: Final = msgspec.json.Decoder(LargeArgs)
 
 
 class Call(NamedTuple):
-    """A prioritize call."""
+    """A decoded prioritize call: the candidate nodes, and the JSON of the pod to schedule."""
 
     names: list[str]
     """Names of the candidate nodes, in the order of the call."""
@@ -115,7 +118,7 @@ class Call(NamedTuple):
 
 
 def call(body: bytes) -> Call:
-    """Decode a prioritize call.
+    """Decode the body of a prioritize call, an ExtenderArgs as JSON.
 
     Raises: InvalidInputError with the reason, for any other body.
     """
@@ -133,7 +136,7 @@ def call(body: bytes) -> Call:
 
 
 class PodToSchedule(NamedTuple):
-    """The pod of a prioritize call, with the fields that scores use."""
+    """The pod of a prioritize call: its owner and metadata, and its requests."""
 
     pod: Pod
     """The pod, with only its name, namespace, labels and owner."""
@@ -141,7 +144,7 @@ class PodToSchedule(NamedTuple):
 
 
 def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
-    """Decode the pod of a call; None if it cannot be read."""
+    """Decode the JSON of the pod of a call; None if it is too large or cannot be read."""
     if len(pod) > POD_BYTES_MAX:
         return None
     try:
@@ -181,7 +184,7 @@ def _too_many_names() -> InvalidInputError:
 
 
 def fragment(name: str, score: int) -> bytes:
-    """Return the JSON of a node's score, one HostPriority of the answer."""
+    """Return the JSON of the score of the node *name*: one HostPriority of the answer."""
     return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
 
 
@@ -192,15 +195,18 @@ A fragment takes about 200 bytes, or 900 bytes with the longest name."""
 
 
 class Fragments(dict[str, bytes]):
-    """JSON of HostPriorities by node; an unknown node gets *score*.
+    """The JSON of the score (a HostPriority) of each node, by node name.
 
-    Fragments of unknown names are cached, because kube-scheduler repeats the same names. The cache
-    is cleared when it is full, since most of its names may be of deleted nodes by then.
-    Raises: InvalidInputError for an invalid name.
+    An unknown name gets *score*. Its JSON is cached, because kube-scheduler repeats the same
+    names. The cache is cleared when it is full, since most of its names may be of deleted nodes by
+    then. Raises: InvalidInputError for an invalid name.
     """
 
     def __init__(self, score: int, cached_max: int = FRAGMENTS_MAX) -> None:
-        """Create an empty mapping; *cached_max*: maximum number of cached unknown names."""
+        """Create an empty mapping; *score*: score of unknown names.
+
+        *cached_max*: maximum number of cached unknown names; 0: none are cached.
+        """
         super().__init__()
         self._score, self._cached_max = score, cached_max
         self._cached = 0
@@ -219,14 +225,14 @@ class Fragments(dict[str, bytes]):
         return json
 
     def _forget(self) -> None:
-        """Drop all nodes that have the score of unknown nodes."""
+        """Remove all names with the score of unknown names, to empty the cache."""
         self._cached = 0
         for name in [name for name, json in self.items() if json == fragment(name, self._score)]:
             del self[name]
 
 
 def answer(fragments: Iterable[bytes]) -> bytes:
-    """Join the fragments of all nodes to the JSON of the answer, a HostPriorityList."""
+    """Join the JSON of all nodes' scores to the answer, a HostPriorityList."""
     return b"[%b]" % b",".join(fragments)
 
 
@@ -239,12 +245,18 @@ _SCORES: Final = msgspec.json.Decoder(list[_Score])
 
 
 def names_body(names: Sequence[str], pod: bytes = b"{}") -> bytes:
-    """Return a prioritize call as kube-scheduler writes it with nodeCacheCapable."""
+    """Return the body of a prioritize call as kube-scheduler sends it with nodeCacheCapable.
+
+    *names*: names of the candidate nodes. *pod*: JSON of the pod to schedule.
+    """
     return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, msgspec.json.encode(names))
 
 
 def scores(answer: bytes) -> dict[str, int]:
-    """Decode an answer as kube-scheduler does: scores of one host add up."""
+    """Decode an answer to the score of each node by name; several scores of a node add up.
+
+    kube-scheduler reads answers in the same way.
+    """
     totals: dict[str, int] = {}
     for score in _SCORES.decode(answer):
         totals[score.Host] = totals.get(score.Host, 0) + score.Score

@@ -1,1 +1,1 @@
-"""What every program needs to run: clock, files, logs, metrics, and the frame of a process."""
+"""Provide the basics of every program: clock, files, logs, metrics, memory, start and end."""

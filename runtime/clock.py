@@ -31,7 +31,7 @@ class SystemClock:
 
 
 def micro_time(unix_seconds: int) -> str:
-    """Format a Unix time as MicroTime of the Kubernetes API."""
+    """Format a Unix time as a MicroTime of the Kubernetes API: 2026-01-31T12:00:00.000000Z."""
     return dt.datetime.fromtimestamp(unix_seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -48,8 +48,8 @@ log = logging.getLogger("ebb.clock")
 class SteadyClock:
     """Wall-clock time without jumps, for decisions that depend on time.
 
-    Time advances with the monotonic clock, from the wall-clock time at the start. Differences to
-    the wall clock are corrected slowly.
+    Time advances with the monotonic clock, from the wall-clock time at the start. If somebody sets
+    the wall clock, this clock approaches its new time slowly (RATE).
     """
 
     # Scale-down protection, deadlines and backoffs must not end because someone sets the clock.
@@ -68,7 +68,10 @@ class SteadyClock:
         return self._clock.monotonic_seconds()
 
     def unix_seconds(self) -> int:
-        """Return the seconds since 1970, without jumps of the wall clock."""
+        """Return the seconds since 1970, without jumps of the wall clock.
+
+        Each call also corrects a part of the difference to the wall clock.
+        """
         now = self._clock.monotonic_seconds()
         self._credit = min(STEP_SECONDS_MAX, self._credit + (now - self._read) * RATE)
         self._read = now

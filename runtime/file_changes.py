@@ -28,9 +28,9 @@ class FileChanges:
         self._last = _fingerprint(self._paths)
 
     async def run(self, act: Act, every_seconds: float = FILES_SECONDS) -> None:
-        """Call *act* when a file changes, and again until it has handled the change.
+        """Call *act* after a file has changed, and again until *act* returns True.
 
-        Runs until cancelled.
+        Checks the files every *every_seconds*, until cancelled.
         """
         done = True
         while True:
@@ -41,7 +41,7 @@ class FileChanges:
 
 
 def _fingerprint(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
-    """Return a fingerprint of the files; a missing file has a fingerprint too."""
+    """Return path, modification time, inode and size of each file; zeros if it is missing."""
     current = []
     for path in paths:
         try:

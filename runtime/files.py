@@ -31,11 +31,10 @@ NUL_BYTES: Final = {(1, 3): "utf-16-le", (0, 2): "utf-16-be", (1, 2, 3): "utf-32
 
 
 def read_config(path: str | None, policy: str | None = None) -> Config:
-    """Read a configuration file; without a path return the defaults.
+    """Read and validate a configuration file; without a path, return the default configuration.
 
-    *policy*: replaces the policy of the file, unless None.
-
-    Raises: ConfigError with the file and every fault.
+    *policy*: name of a policy that replaces the policy of the file or the default; None: no
+    change. Raises: ConfigError with the file and every error in it.
     """
     if not path and policy is None:
         return Config()
@@ -52,9 +51,10 @@ def read_config(path: str | None, policy: str | None = None) -> Config:
 
 
 def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
-    """Parse the content of a configuration file, as `read_config` does.
+    """Parse and validate the content of a configuration file.
 
-    *source*: name of the file, for errors. *policy* and errors are those of `read_config`.
+    *source*: name of the file, for error messages. *policy*: name of a policy that replaces the
+    policy of the file; None: no change. Raises: ConfigError with every error.
     """
     if len(raw) > CONFIG_BYTES_MAX:
         raise ConfigError(source, [f"larger than {CONFIG_BYTES_MAX} bytes"])
@@ -67,15 +67,15 @@ def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
 
 
 def named(path: str) -> str:
-    """Return the name of a file for messages: `-` is standard input."""
+    """Return the path of a file for messages, or "standard input" for `-`."""
     return "standard input" if path == "-" else path
 
 
 def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
-    """Read a dump: a file with the objects of a cluster; `-` is standard input.
+    """Return the content, in UTF-8, of a dump: a file with the objects of a cluster.
 
-    It may be gzipped, and in UTF-8, UTF-16 or UTF-32. *bytes_max* limits both the file and its
-    uncompressed content. Returns: the content in UTF-8. Raises: InvalidInputError.
+    *path*: `-` is standard input. The file may be gzipped, and in UTF-8, UTF-16 or UTF-32.
+    *bytes_max* limits both the file and its uncompressed content. Raises: InvalidInputError.
     """
     name = named(path)
     try:
@@ -95,9 +95,10 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
 
 
 def _as_utf8(raw: bytes, name: str) -> bytes:
-    """Return a text in UTF-8 without byte order mark. Raises: InvalidInputError.
+    """Return a text converted to UTF-8, without byte order mark. Raises: InvalidInputError.
 
-    Windows PowerShell 5.1 redirects output to files in UTF-16.
+    *name*: name of the file, for errors. Windows PowerShell 5.1 redirects output to files in
+    UTF-16.
     """
     marks = (entry for entry in BYTE_ORDER_MARKS if raw.startswith(entry[0]))
     mark, encoding = next(marks, (b"", ""))
@@ -116,9 +117,9 @@ def _as_utf8(raw: bytes, name: str) -> bytes:
 
 
 def check_target(path: str, may: Callable[[Path, int], bool] = os.access) -> None:
-    """Check that a file can be written, before a long computation.
+    """Check, before a long computation, that the file at *path* can be written.
 
-    *may*: access check of the operating system. Raises: InvalidInputError.
+    *may*: access check of the operating system. Raises: InvalidInputError if it cannot be written.
     """
     target = Path(path)
     try:
@@ -140,7 +141,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
-    """Decompress all members, as gzip does; None if the content is larger than allowed."""
+    """Return the decompressed content of a gzip file; None if larger than *bytes_max*."""
     if raw[2:3] not in (b"", GZIP_DEFLATE):  # gzip would first miss the rest of a short header
         raise gzip.BadGzipFile("unknown compression method")
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
@@ -148,7 +149,10 @@ def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
 
 
 def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:
-    """Read to the end in chunks, to use only the memory needed; None if larger than allowed."""
+    """Return the rest of a file; None if it has more than *bytes_max* bytes.
+
+    It is read in chunks, so that a small file needs little memory.
+    """
     whole = io.BytesIO()
     while chunk := file.read(CHUNK_BYTES):
         if whole.tell() + len(chunk) > bytes_max:

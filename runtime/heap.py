@@ -16,7 +16,7 @@ would accumulate, such as 8 kB for each rejected list."""
 
 
 class _Heap:
-    """Nesting depth of `growing()` over all threads, and the collector state to restore."""
+    """A switch for Python's garbage collector, which is off while any thread is in `growing()`."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._collecting = threading.Lock(), 0, False

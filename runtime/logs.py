@@ -17,23 +17,23 @@ LOG_INTERVAL_SECONDS: Final = 60.0
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Return the argument `extra` of logging for the variable parts of a message."""
+    """Return the argument `extra` of a logging call; *values* become fields of the JSON line."""
     return {_FIELDS: values}
 
 
 class RateLimitedLog:
-    """Log a warning about events that clients can cause at any rate, once for many events."""
+    """A warning about events that clients can cause at any rate, logged once for many events."""
 
     def __init__(self, log: logging.Logger, message: str, now: Callable[[], float]) -> None:
-        """Create a rate-limited warning; *now* returns monotonic seconds."""
+        """Create a warning with a constant *message*; *now* returns monotonic seconds."""
         self._log, self._message, self._now = log, message, now
         self._last = -math.inf
         self._events = 0
 
     def warn(self, **values: object) -> None:
-        """Count an event, and log it unless another was logged within LOG_INTERVAL_SECONDS.
+        """Count an event, and log the warning unless it was logged within LOG_INTERVAL_SECONDS.
 
-        The line has *values*, and the number of events since the last line.
+        The log line has *values* as fields, and the number of events since the last line.
         """
         now = self._now()
         self._events += 1

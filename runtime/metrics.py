@@ -1,4 +1,4 @@
-"""Define Prometheus metrics that several programs share, and types for the metrics of a program.
+"""Define Prometheus metrics that several programs share, and base types for a program's metrics.
 
 Each program has one registry. Labels have a bounded number of values.
 """
@@ -63,7 +63,7 @@ def stability_of(name: str) -> Stability:
 
 
 def help_text(name: str, meaning: str) -> str:
-    """Return the help text of a metric: its stability level, and its meaning."""
+    """Return the HELP text of the metric *name*: its stability level, then its meaning."""
     return f"[{stability_of(name)}] {meaning}"
 
 
@@ -78,7 +78,10 @@ Samples = dict[tuple[str, ...], float]
 
 
 class Metrics:
-    """Hold the registry of a program, with the metrics that every program has."""
+    """A Prometheus registry with the metrics that every program has.
+
+    They are the version of Ebb, and metrics of the process and of Python's garbage collector.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -97,7 +100,10 @@ class Metrics:
         return Histogram(name, text, buckets=buckets, registry=self.registry)
 
     def _counter(self, name: str, meaning: str, **labels: Iterable[str]) -> Counter:
-        """Return a counter that exports every combination of the given label values from 0 on."""
+        """Return a new counter that exports every combination of the given label values from 0 on.
+
+        *labels*: all known values of each label, by its name; empty if they are not known.
+        """
         # rate() and increase() do not see the first increment of a series that starts with it.
         text = help_text(name, meaning)
         counter = Counter(name, text, tuple(labels), registry=self.registry)
@@ -112,7 +118,7 @@ class Metrics:
 
 
 class ApiMetrics(Metrics):
-    """Hold the metrics of a program that calls the API server."""
+    """The metrics of a program that calls the API server."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,12 +131,12 @@ class ApiMetrics(Metrics):
         )
 
     def count_request(self, verb: str, code: str) -> None:
-        """Count a request to the API server."""
+        """Count a request to the API server; *code*: HTTP status, or `error` without an answer."""
         self.api_requests.labels(verb, code).inc()
 
 
 class WatchMetrics(ApiMetrics):
-    """Hold the metrics of a program that watches the API server."""
+    """The metrics of a program that watches the API server: age and restarts of its watches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +167,7 @@ class WatchMetrics(ApiMetrics):
 
 
 class TlsMetrics(Metrics):
-    """Hold the metrics of a program that serves TLS."""
+    """The metrics of a program that serves TLS: failed handshakes, end of the certificate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +183,7 @@ class TlsMetrics(Metrics):
 
 
 class EventMetrics(Metrics):
-    """Hold the metrics of a program that writes Events."""
+    """The metrics of a program that writes Events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +193,7 @@ class EventMetrics(Metrics):
 
 
 class ReportedGauge(NamedTuple, Generic[Report]):
-    """A gauge whose values are computed from a report."""
+    """The definition of a Prometheus gauge that is computed from an object, the report."""
 
     name: str
     meaning: str
@@ -200,12 +206,15 @@ class ReportedGauge(NamedTuple, Generic[Report]):
 
 
 class MetricCollector(Collector, Generic[Report]):
-    """Export gauges that are computed from one report, so that no scrape mixes two reports."""
+    """A Prometheus collector of gauges that are computed from one object, the report.
+
+    So no scrape mixes the values of two reports.
+    """
 
     def __init__(
         self, *gauges: ReportedGauge[Report], is_valid: Callable[[], bool] = lambda: True
     ) -> None:
-        """Start without a report.
+        """Create a collector of *gauges*, with their initial values until the first report.
 
         *is_valid*: returns whether the last report is valid; if not, the gauges have their initial
         values.
@@ -217,7 +226,7 @@ class MetricCollector(Collector, Generic[Report]):
         self._families = self._initial
 
     def report(self, report: Report) -> None:
-        """Compute the values of all gauges from a new report."""
+        """Replace the values of all gauges by values computed from a new report."""
         self._families = self._families_of(gauge.compute(report) for gauge in self.gauges)
 
     def _families_of(self, samples: Iterable[Samples]) -> tuple[GaugeMetricFamily, ...]:
@@ -231,5 +240,5 @@ class MetricCollector(Collector, Generic[Report]):
         return tuple(families)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the gauges of the last report, or their initial values if it is not valid."""
+        """Return the gauges of the last report; with initial values if it is not valid."""
         return self._families if self._is_valid() else self._initial

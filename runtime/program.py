@@ -17,7 +17,7 @@ FAULT = 2
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The inputs of a program at its start."""
+    """The configuration and the options with which a program starts."""
 
     config: Config
     config_path: str | None
@@ -29,7 +29,11 @@ class Start:
 
     @classmethod
     def read(cls, config_path: str | None, kubeconfig: str | None) -> "Start":
-        """Read the configuration file, and begin to detect its changes. Raises: ConfigError."""
+        """Read the configuration file, and begin to detect its changes. Raises: ConfigError.
+
+        *config_path*: None for the default configuration. *kubeconfig*: path that is kept for the
+        program.
+        """
         changes = FileChanges([config_path] if config_path else ())
         return cls(files.read_config(config_path), config_path, changes, kubeconfig)
 
@@ -39,7 +43,11 @@ Serve = Callable[[Start], Coroutine[Any, Any, None]]
 
 
 def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -> int:
-    """Run a program until SIGTERM. Returns: 0, or 2 after errors on standard error."""
+    """Parse the command line, read the configuration, and run *serve* until SIGTERM.
+
+    *argv*: arguments; None: the arguments of the process. Returns: the exit code, 0, or 2 after
+    errors, which are written to standard error.
+    """
     parser = argparse.ArgumentParser(prog=name, description=description)
     parser.add_argument(
         "--config", metavar="FILE", help="configuration file (kind: EbbConfiguration)"

@@ -1,4 +1,4 @@
-"""Read the version of the installed package."""
+"""Read the version of the installed Ebb package."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -8,7 +8,7 @@ NOT_INSTALLED = "unknown"
 
 
 def ebb_version() -> str:
-    """Return the version of the installed package, or NOT_INSTALLED."""
+    """Return the version of the installed Ebb package; NOT_INSTALLED if there is none."""
     try:
         return version(NAME)
     except PackageNotFoundError:

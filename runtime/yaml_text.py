@@ -1,4 +1,7 @@
-"""Read and write YAML, so that a text has only one meaning: without aliases, tags, duplicates."""
+"""Read and write a strict subset of YAML, without aliases, tags and duplicate fields.
+
+So a text has only one meaning.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,9 +17,11 @@ LINE_CHARS_MAX: Final = 1024 * 1024
 
 
 def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
-    """Parse the documents of a YAML stream strictly: see `_Loader`. Raises: ConfigError.
+    """Return the documents of a YAML stream, parsed strictly.
 
-    *single*: allow one document only; an empty stream yields None.
+    Aliases, tags and duplicate fields are errors. *source*: name of the file, for errors.
+    *single*: return exactly one document, None for an empty stream; several are an error. Raises:
+    ConfigError.
     """
     try:
         text = raw.decode("utf-8")
@@ -38,7 +43,7 @@ def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
 
 
 class Embedded(NamedTuple):
-    """The text of a configuration in a file."""
+    """The text of a configuration, and its position in the file that contains it."""
 
     raw: bytes
     first_line: int
@@ -49,7 +54,8 @@ class Embedded(NamedTuple):
 def embedded_config(raw: bytes, source: str, key: str) -> Embedded:
     """Return the configuration in *raw*: the whole file, or the value of *key* in a ConfigMap.
 
-    Raises: ConfigError if the file is not YAML, or a ConfigMap without this key.
+    *source*: name of the file, for errors. Raises: ConfigError if the file is not YAML, or is a
+    ConfigMap without this key.
     """
     (document,) = parse_yaml(raw, source, single=True)
     if not isinstance(document, dict) or document.get("kind") != "ConfigMap":
@@ -65,9 +71,9 @@ def embedded_config(raw: bytes, source: str, key: str) -> Embedded:
 
 
 def field_lines(raw: bytes) -> Mapping[str, int]:
-    """Return the line, from 1, of every field of a YAML document that can be parsed.
+    """Return the line number, from 1, of every field of a YAML document, by the field's path.
 
-    Names are paths such as `budgets.maxMarked` and `pools[0].name`.
+    Paths have the form `budgets.maxMarked` or `pools[0].name`. *raw* must be valid YAML.
     """
     lines: dict[str, int] = {}
     left = [("", _composed(raw))]
@@ -96,7 +102,7 @@ def _fields(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
 
 
 def as_yaml(document: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Format a document so that `parse_yaml` can read it."""
+    """Return a document as YAML text that `parse_yaml` can read."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=LINE_CHARS_MAX)
 
 
@@ -126,7 +132,10 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_scalar(self, node: Any) -> Any:  # noqa: ANN401
-        """Join surrogate pairs, as JSON defines them; PyYAML reads each half as a character."""
+        """Return the value of a scalar, with surrogate pairs joined to characters, as in JSON.
+
+        PyYAML reads each half of a pair as a character.
+        """
         text = super().construct_scalar(node)
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -157,7 +166,7 @@ class _Dumper(yaml.SafeDumper):
     """A YAML dumper that writes numbers without exponent, which `_Loader` would read as text."""
 
     def represent_float(self, value: float) -> yaml.ScalarNode:
-        """Write a float with a decimal point, to distinguish it from a whole number."""
+        """Return the YAML of a float, with a decimal point, unlike a whole number."""
         written = without_exponent(value)
         written += "" if "." in written else ".0"
         return self.represent_scalar("tag:yaml.org,2002:float", written)

@@ -1,1 +1,1 @@
-"""What programs share to serve: HTTP, TLS, connections, and the limits on all of them."""
+"""Serve HTTP and TLS in every program, with limits on connections, time and memory."""

@@ -42,11 +42,14 @@ log = logging.getLogger("ebb.http")
 
 
 class TooMuchError(Exception):
-    """The limit on memory for bodies and answers (PortLimits.held_bytes) is reached."""
+    """The bodies of requests and answers in memory would exceed `PortLimits.held_bytes`."""
 
 
 class Connection(web.RequestHandler):
-    """A connection, with the time until which it may wait for its peer, and the bytes it holds."""
+    """The connection of one client, with its deadline and the bytes that it holds in memory.
+
+    The limiter closes the connection if the client lets it wait beyond the deadline.
+    """
 
     __slots__ = (
         "_fast_path",
@@ -63,7 +66,7 @@ class Connection(web.RequestHandler):
     )
 
     def __init__(self, limiter: "ConnectionLimiter", server: web.Server, address: str) -> None:
-        """Create a connection; *address*: address of the peer, without the port."""
+        """Create a connection; *address*: IP address of the client, without the port."""
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -84,7 +87,10 @@ class Connection(web.RequestHandler):
         self.since = self.until = 0.0
 
     def wait(self, seconds: float) -> None:
-        """Start waiting for the peer; the limiter closes the connection after *seconds*."""
+        """Set the deadline: the limiter closes the connection *seconds* from now.
+
+        A later call replaces the deadline.
+        """
         self.since = self._now()
         self.until = self.since + seconds
 
@@ -101,21 +107,25 @@ class Connection(web.RequestHandler):
         self._limiter.leave(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to serve, after the TLS handshake if there is one."""
+        """Begin to wait for the first request, after the TLS handshake if there is one."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(PIECE_BYTES)
         super().connection_made(transport)
         self.wait(self._limits.keepalive_seconds)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Remove the connection from the limiter."""
+        """Remove the connection from the limiter; report an unfinished request as abandoned."""
         self._limiter.leave(self)
         if self._fast_path is not None and self._unfinished is not None:
             self._fast_path.abandoned()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Process received bytes; the first bytes after an answer begin a request."""
+        """Give received bytes to the fast path (`FastPath`) or to aiohttp.
+
+        The first bytes after an answer begin a request, whose headers must arrive within a time
+        limit.
+        """
         begins = bool(data) and not self._request_started
         if begins:
             self._request_started = True
@@ -126,7 +136,10 @@ class Connection(web.RequestHandler):
             self._receive(self._fast_path, data, begins=begins)
 
     def _receive(self, fast_path: FastPath, data: bytes, *, begins: bool) -> None:
-        """Answer the request if it is one of the fast path, else pass it to aiohttp."""
+        """Answer the request if it is one of the fast path, else give its bytes to aiohttp.
+
+        *begins*: whether *data* begins a request; if not, *data* continues the unfinished request.
+        """
         incoming = fast_path.begin(data) if begins else self._unfinished
         self._unfinished = None
         if incoming is None:
@@ -153,7 +166,7 @@ class Connection(web.RequestHandler):
         super().data_received(body)
 
     def _answer(self, fast_path: FastPath, body: bytes) -> bool:
-        """Answer a request of the fast path; return False if aiohttp must answer it."""
+        """Send the fast path's answer to a request; return False if aiohttp must answer it."""
         transport = cast("asyncio.Transport", self._transport)
         answer = fast_path.answer(body, self.address, transport)
         if answer is None:
@@ -166,20 +179,24 @@ class Connection(web.RequestHandler):
         return True
 
     def resume_writing(self) -> None:
-        """Wait for the next request after the peer has received the last answer."""
+        """Begin to wait for the next request, because the client has received the last answer."""
         super().resume_writing()
         if not self._request_started:
             self.wait(self._limits.keepalive_seconds)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:  # noqa: ANN401 as it is there
-        """Log an error of the program; ignore invalid HTTP, whose sender has been answered."""
+        """Log an error of the program; ignore invalid HTTP, whose sender has got an answer."""
         if not isinstance(kw.get("exc_info"), HttpProcessingError):
             super().log_exception(*args, **kw)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer within the limits, then wait for the next request."""
+        """Send the answer within the limits, then wait for the next request.
+
+        Returns, as aiohttp does: the answer that was sent, and whether the connection was lost
+        meanwhile.
+        """
         if self.held_bytes:
             self._limiter.release(self)
         body = resp.body if isinstance(resp, web.Response) else None
@@ -195,7 +212,7 @@ class Connection(web.RequestHandler):
             self.wait(self._limits.keepalive_seconds)
 
     def _large(self, answer: web.Response, body: bytes) -> web.Response:
-        """Return the answer with its body in chunks; status 503 if it exceeds the memory limit."""
+        """Return the answer, to be sent in chunks; a 503 answer if memory has no room for it."""
         # TLS would buffer a single write as a whole.
         if not self._limiter.hold(self, len(body)):
             answer = web.Response(status=503, text="too many answers are being sent")
@@ -205,9 +222,11 @@ class Connection(web.RequestHandler):
         return answer
 
     async def body(self, request: web.BaseRequest, bytes_max: int) -> bytes:
-        """Receive the body of a request, of at most *bytes_max* bytes.
+        """Receive and return the body of a request.
 
-        Raises: InvalidInputError for an invalid body, HTTPRequestEntityTooLarge, TooMuchError.
+        Raises: InvalidInputError if the body is encoded or incomplete, HTTPRequestEntityTooLarge
+        if it has more than *bytes_max* bytes, TooMuchError if the bodies of all connections need
+        too much memory.
         """
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise InvalidInputError("Content-Encoding", "is not supported; allowed: identity")
@@ -252,7 +271,12 @@ class ConnectionLimiter:
         failed: Callable[[OSError], None],
         fast_path: FastPath | None = None,
     ) -> None:
-        """Create a limiter; *failed* is called for connections that could not be established."""
+        """Create a limiter that does not listen yet.
+
+        *server*: aiohttp's server, which handles the requests. *tls*: None for plain HTTP.
+        *failed* is called with the error of each accepted connection whose TLS handshake failed.
+        *fast_path*: requests that are answered without aiohttp; None for none.
+        """
         self._server, self._tls, self.limits, self._failed = server, tls, limits, failed
         self.fast_path = fast_path
         self.now = asyncio.get_running_loop().time
@@ -263,7 +287,7 @@ class ConnectionLimiter:
         self._listeners: list[socket.socket] = []
 
     async def open(self, host: str, port: int) -> int:
-        """Listen on *host* and *port*, and return the bound port.
+        """Listen on *host* and *port*. Returns: the bound port, also if *port* is 0.
 
         Raises: OSError if the address is in use.
         """
@@ -291,15 +315,16 @@ class ConnectionLimiter:
             connection.abort()
 
     def leave(self, connection: Connection) -> None:
-        """Remove a closed connection, so that another one has room."""
+        """Stop counting a closed connection, so that a new connection has room."""
         self.release(connection)
         self._connections.pop(connection, None)
         self._closed.set()
 
     def hold(self, connection: Connection, count: int) -> bool:
-        """Count more bytes for a connection; return False if they exceed the memory limit.
+        """Add *count* to a connection's bytes in memory; return False if the limit forbids it.
 
-        To make room, other connections that hold bytes are closed, the longest waiting first.
+        To make room, other connections that hold bytes are closed, the longest waiting first. A
+        connection that has waited for less than `PortLimits.grace_seconds` is not closed.
         """
         while self._held_bytes + count > self.limits.held_bytes:
             others = (
@@ -316,7 +341,7 @@ class ConnectionLimiter:
         return True
 
     def release(self, connection: Connection) -> None:
-        """Stop counting the bytes that a connection holds."""
+        """Set the number of bytes that a connection holds in memory to 0."""
         self._held_bytes -= connection.held_bytes
         connection.held_bytes = 0
 
@@ -348,7 +373,7 @@ class ConnectionLimiter:
             connection.wait(self.limits.handshake_seconds)
 
     async def _make_room(self) -> None:
-        """Wait until there is room for a connection, or close the one that has waited longest."""
+        """Wait until a new connection has room, or close the longest waiting connection."""
         while len(self._connections) >= self.limits.connections:
             crowd = self._crowd()
             oldest = min(crowd or self._connections, key=_since)
@@ -361,7 +386,10 @@ class ConnectionLimiter:
                 await asyncio.wait_for(self._closed.wait(), left)
 
     def _crowd(self) -> list[Connection]:
-        """Return the connections of the address that has most; empty if these are not too many."""
+        """Return the connections of the address with the most connections.
+
+        Returns an empty list if the address has no more than `PortLimits.crowd` connections.
+        """
         addresses = Counter(connection.address for connection in self._connections)
         address, many = addresses.most_common(1)[0]
         if many <= self.limits.crowd:
@@ -397,7 +425,7 @@ class ConnectionLimiter:
 
 
 def bind_everywhere(port: int, *, ipv6: bool) -> socket.socket:
-    """Bind a port on every address of both IP families, with one socket.
+    """Return one non-blocking socket that is bound to a port on every IPv4 and IPv6 address.
 
     *ipv6*: whether the system supports IPv6; if not, only IPv4 is bound. Raises: OSError.
     """
@@ -412,7 +440,10 @@ def bind_everywhere(port: int, *, ipv6: bool) -> socket.socket:
 
 
 async def _bind(host: str, port: int) -> list[socket.socket]:
-    """Bind a port on each address of a host; `::` would bind IPv6 only. Raises: OSError."""
+    """Return one bound socket for each address of *host*. Raises: OSError.
+
+    For the host `::` use `bind_everywhere`: here it would mean IPv6 only.
+    """
     loop = asyncio.get_running_loop()
     bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
     listeners = [shared.dup() for shared in bound.sockets]

@@ -1,6 +1,7 @@
-"""Recognize requests of one path that a program answers as soon as their last byte has arrived.
+"""Recognize POST requests of one path that a program answers at once, without aiohttp.
 
-aiohttp gets all other requests, for example those with unusual headers.
+A request is answered as soon as its last byte has arrived. aiohttp gets all other requests, for
+example requests with unusual headers.
 """
 
 # aiohttp takes 0.1 ms for a small request, in two tasks and several turns of the event loop, and
@@ -20,13 +21,13 @@ _LENGTH_DIGITS_MAX: Final = 10
 
 
 class Answer(NamedTuple):
-    """A complete response with JSON."""
+    """A response of the fast path: HTTP status and JSON body."""
 
     status: HTTPStatus
     body: bytes
 
     def response(self) -> bytes:
-        """Return the response with its headers, as bytes to send."""
+        """Return the whole response to send: status line, headers and body."""
         return (
             b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
             b"Date: %b\r\n\r\n%b"
@@ -44,38 +45,43 @@ AnswerNow = Callable[[bytes, str, asyncio.BaseTransport], Answer | None]
 
 
 class Incoming:
-    """A request whose head has arrived, and perhaps a part of its body."""
+    """A request whose headers have arrived, and perhaps a part of its body."""
 
     __slots__ = ("_chunks", "head", "missing")
 
     def __init__(self, head: bytes, begin: bytes, length: int) -> None:
-        """Create a request; *begin*: begin of its body, of *length* bytes in total."""
+        """Create a request.
+
+        *head*: request line and headers. *begin*: bytes received after the head. *length*: length
+        of the whole body in bytes.
+        """
         self.head = head
         self._chunks = [begin]
         self.missing = length - len(begin)
         """Bytes of the body that have not arrived; negative if other bytes follow the body."""
 
     def add(self, chunk: bytes) -> None:
-        """Add bytes that have arrived."""
+        """Add received bytes to the body."""
         self._chunks.append(chunk)
         self.missing -= len(chunk)
 
     def take_body(self) -> bytes:
-        """Remove and return the bytes that have arrived after the head."""
+        """Remove and return all bytes received after the headers, perhaps more than the body."""
         whole = b"".join(self._chunks)
         self._chunks.clear()  # so that a large body is in memory once while it is decoded
         return whole
 
 
 class FastPath:
-    """The POST requests of one path, and the function that answers them."""
+    """A recognizer of the POST requests of one path, with the function that answers them."""
 
     def __init__(
         self, path: str, body_bytes_max: int, answer: AnswerNow, abandoned: Callable[[], None]
     ) -> None:
-        """Create a fast path.
+        """Create a fast path for POST requests of *path*.
 
         *body_bytes_max*: maximum size of a body; aiohttp gets larger ones, and rejects them.
+        *answer*: returns the answer to a complete body, or None if aiohttp must answer.
         *abandoned* is called if a connection is lost before the whole body has arrived.
         """
         self.answer, self.abandoned = answer, abandoned
@@ -88,7 +94,10 @@ class FastPath:
         )
 
     def begin(self, data: bytes) -> Incoming | None:
-        """Return the request that begins with *data*; None if aiohttp must process it."""
+        """Return the request that begins with *data*; None if aiohttp must process it.
+
+        The body of the returned request may be incomplete.
+        """
         head = self._head.match(data)
         if head is None or (length := int(head[1])) > self._body_bytes_max:
             return None

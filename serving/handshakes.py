@@ -12,7 +12,7 @@ log = logging.getLogger("ebb.http")
 
 
 class Failure(StrEnum):
-    """The reason for a failed handshake; a metric label."""
+    """The reason for a failed TLS handshake, as the value of a metric label."""
 
     CERTIFICATE = "certificate"
     """One side rejects the certificate of the other: CA, name, validity, or no certificate."""
@@ -23,7 +23,7 @@ class Failure(StrEnum):
 
 
 def classify(fault: OSError) -> Failure:
-    """Return the reason for a failed handshake, from the exception or OpenSSL's message."""
+    """Return the reason for a failed TLS handshake, from the type or the text of its exception."""
     if not isinstance(fault, ssl.SSLError):
         return Failure.CONNECTION
     message = fault.reason or ""
@@ -40,7 +40,7 @@ class Handshakes:
         self._warnings = RateLimitedLog(log, "a TLS handshake failed", clock.monotonic_seconds)
 
     def failed(self, fault: OSError) -> None:
-        """Count a failed handshake and log it."""
+        """Count a failed handshake by its reason, and log it at a limited rate."""
         reason = classify(fault)
         self._metrics.handshake_failures.labels(reason.value).inc()
         self._warnings.warn(why=reason.value, reason=str(fault))

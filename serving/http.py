@@ -41,7 +41,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Health:
-    """Readiness from named checks, and whether the program is shutting down."""
+    """The readiness of a program: named checks, of which one fails during shutdown.
+
+    Each check returns None, or the reason why the program is not ready.
+    """
 
     def __init__(self) -> None:
         self.leaving = False
@@ -50,7 +53,10 @@ class Health:
         }
 
     def report(self) -> tuple[bool, str]:
-        """Return the readiness and a line for each check, as Kubernetes' ?verbose does."""
+        """Return whether all checks succeed, and a text with a line for each check.
+
+        The text has the form of `/readyz?verbose` of the API server.
+        """
         problems = {name: check() for name, check in self.checks.items()}
         lines = [
             f"[+]{n} ok" if problem is None else f"[-]{n} {problem}"
@@ -75,9 +81,10 @@ class _CachedMetrics:
 
 
 def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
-    """Return an application with health checks, and with /metrics if *metrics* are given.
+    """Return an application with the routes /livez, /readyz and /healthz.
 
-    The programs add their own routes. An InvalidInputError of a handler becomes status 400.
+    It also has /metrics if *metrics* are given. The programs add their own routes. An
+    InvalidInputError of a handler becomes status 400.
     """
     faults = _InvalidRequests(clock)
     app = web.Application(middlewares=[faults.answer])
@@ -106,10 +113,13 @@ def answer_at_once(
     answer: Callable[[bytes, str, asyncio.BaseTransport], bytes | None],
     abandoned: Callable[[], None],
 ) -> None:
-    """Answer POST requests of *path* before aiohttp processes them, if their headers are usual.
+    """Let *answer* answer POST requests of *path* before aiohttp processes them.
 
-    *answer* returns JSON of at most LARGE_BYTES for a body and the address of its sender. If it
-    returns None, the handler of the application answers. *abandoned*: see `FastPath`.
+    aiohttp still gets requests with unusual headers, or with a body of more than *body_bytes_max*.
+    *answer* gets the body, the address of the client and the transport. It returns JSON of at most
+    LARGE_BYTES, or None if the application's route for *path* must answer; an InvalidInputError
+    becomes status 400. *abandoned* is called if a connection is lost before the whole body has
+    arrived.
     """
     faults = app[_INVALID_REQUESTS]
 
@@ -124,10 +134,10 @@ def answer_at_once(
 
 
 async def read_body(request: web.Request, bytes_max: int) -> bytes:
-    """Receive the body of a request, of at most *bytes_max* bytes.
+    """Receive and return the body of a request.
 
-    Raises what `Connection.body` raises; the middleware of `base_app` answers with a 4xx or 503
-    then.
+    Raises: InvalidInputError, TooMuchError, or HTTPRequestEntityTooLarge above *bytes_max* bytes.
+    The client then gets status 400, 503 or 413.
     """
     connection = request.protocol
     if not isinstance(connection, Connection):
@@ -136,12 +146,12 @@ async def read_body(request: web.Request, bytes_max: int) -> bytes:
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:
-    """Return a response with a complete body, so that Content-Length is set."""
+    """Return a response whose body is the complete JSON in *body*, with a Content-Length."""
     return web.Response(body=body, status=status, content_type="application/json")
 
 
 class _InvalidRequests:
-    """Answer invalid requests with the error, and log them at a limited rate."""
+    """Turn errors about requests into responses, and log invalid requests at a limited rate."""
 
     def __init__(self, clock: Clock) -> None:
         self._warnings = RateLimitedLog(
@@ -150,7 +160,7 @@ class _InvalidRequests:
 
     @web.middleware
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer invalid input with status 400 and the reason, and overload with 503."""
+        """Call *handler*; answer InvalidInputError with status 400 and TooMuchError with 503."""
         try:
             return await handler(request)
         except InvalidInputError as fault:
@@ -159,7 +169,7 @@ class _InvalidRequests:
             raise web.HTTPServiceUnavailable(text=str(fault)) from fault
 
     def rejection(self, path: str, fault: InvalidInputError) -> bytes:
-        """Log an invalid request, and return the JSON of its response."""
+        """Log an invalid request of *path*, and return JSON with the reason for the response."""
         reason = str(fault)[:REASON_CHARACTERS_MAX]
         self._warnings.warn(path=path, reason=reason)
         return orjson.dumps({"error": reason})
@@ -170,7 +180,7 @@ _FAST_PATH: Final = web.AppKey("_FAST_PATH", FastPath)
 
 
 class Server:
-    """One listening port of an application."""
+    """A server of an application on one TCP port, with the limits of `PortLimits`."""
 
     def __init__(
         self,
@@ -182,10 +192,11 @@ class Server:
         setting: str = "listen",
         failed: Callable[[OSError], None] = lambda _: None,
     ) -> None:
-        """Create a server.
+        """Create a server that does not listen yet.
 
-        *setting*: name of the setting with the address, for errors. *failed* is called for failed
-        handshakes.
+        *listen*: address as host:port. *tls*: None for plain HTTP. *setting*: name of the setting
+        that has the address, for error messages. *failed* is called with the error of each failed
+        TLS handshake.
         """
         self._listen, self._setting = listen, setting
         self._fast_path = app.get(_FAST_PATH)
@@ -246,7 +257,7 @@ async def until_signal() -> None:
 
 
 async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
-    """Report the program as not ready, and serve for *seconds* more, until clients notice."""
+    """Make readiness fail, then serve for *seconds* more, so that clients notice in time."""
     health.leaving = True
     log.info("shutting down", extra=fields(drain_seconds=seconds))
     await asyncio.sleep(seconds)

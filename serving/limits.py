@@ -6,10 +6,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortLimits:
-    """Limits of a port.
+    """Limits on the connections of a listening port, and on the bytes that they hold in memory.
 
-    API server and kube-scheduler wait at most 2 s and 5 s for an answer, by manifests/ and by
-    default.
+    For comparison: the API server waits 2 s for the webhook (set in manifests/), and
+    kube-scheduler waits 5 s for the extender by default.
     """
 
     connections: int = 128

@@ -27,7 +27,10 @@ BUNDLE_CERTIFICATES_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate with its key, and the CA that signed it; PEM."""
+    """A certificate with its private key, and the CA that signed it, each as PEM.
+
+    `ca` is empty for CAs, and for pairs whose CA is not known.
+    """
 
     certificate: bytes
     key: bytes
@@ -35,9 +38,9 @@ class Pair:
 
 
 def make_ca(unix_seconds: int) -> Pair:
-    """Create a CA that is valid from *unix_seconds*.
+    """Create a self-signed CA with a new key, valid for CA_DAYS from *unix_seconds*.
 
-    All CAs of Ebb have one name, but each has its own key ID.
+    All CAs of Ebb have the same subject name, but each has its own key ID.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
@@ -51,10 +54,10 @@ def make_ca(unix_seconds: int) -> Pair:
 
 
 def make_leaf(ca: Pair, names: Sequence[str], unix_seconds: int) -> Pair:
-    """Sign a serving certificate by *ca*, for DNS names and IP addresses.
+    """Create a key and a serving certificate for it, signed by *ca*.
 
-    It is valid for LEAF_DAYS from *unix_seconds*. Raises: InvalidInputError if the CA cannot be
-    read.
+    *names*: DNS names and IP addresses of the server. The certificate is valid for LEAF_DAYS from
+    *unix_seconds*. Raises: InvalidInputError if the CA cannot be read.
     """
     issuer_key = _key(ca.key)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -76,15 +79,19 @@ def make_leaf(ca: Pair, names: Sequence[str], unix_seconds: int) -> Pair:
 
 
 def make_pair(names: Sequence[str], unix_seconds: int) -> Pair:
-    """Create a serving certificate and a CA of its own, for one run of a program.
+    """Create a serving certificate for DNS names and IP addresses, signed by a new CA.
 
-    Raises: InvalidInputError.
+    It suits one run of a program, because the key of the CA is not kept. *unix_seconds*: begin of
+    the validity. Raises: InvalidInputError.
     """
     return make_leaf(make_ca(unix_seconds), names, unix_seconds)
 
 
 def life(certificate: bytes) -> tuple[int, int]:
-    """Return the start and end of the validity in Unix seconds. Raises: InvalidInputError."""
+    """Return the start and end of a certificate's validity, in Unix seconds.
+
+    Raises: InvalidInputError if *certificate* is not a certificate as PEM.
+    """
     parsed = _certificate(certificate)
     with reading("certificate"):
         since, until = parsed.not_valid_before_utc, parsed.not_valid_after_utc
@@ -92,9 +99,10 @@ def life(certificate: bytes) -> tuple[int, int]:
 
 
 def split(bundle: bytes) -> list[bytes]:
-    """Return the certificates of a bundle in canonical PEM, without invalid ones.
+    """Return the certificates of a PEM bundle, each in canonical PEM, without invalid ones.
 
-    The API server also ignores what it cannot read in a caBundle.
+    At most BUNDLE_CERTIFICATES_MAX are read. The API server also ignores invalid certificates in a
+    caBundle.
     """
     certificates = []
     for _, block in zip(range(BUNDLE_CERTIFICATES_MAX), _BLOCK.finditer(bundle), strict=False):
@@ -106,7 +114,10 @@ def split(bundle: bytes) -> list[bytes]:
 
 
 def signs_itself(certificate: bytes) -> None:
-    """Check that the certificate is intact and self-signed. Raises: InvalidInputError."""
+    """Check that the certificate is intact and self-signed.
+
+    Raises: InvalidInputError if it is not.
+    """
     parsed = _certificate(certificate)
     with reading("CA"):
         parsed.verify_directly_issued_by(parsed)
@@ -130,10 +141,7 @@ def is_ours(certificate: bytes) -> bool:
 
 @contextmanager
 def reading(item: str) -> Iterator[None]:
-    """Convert the libraries' exceptions about invalid bytes of *item* to InvalidInputError.
-
-    Raises: InvalidInputError.
-    """
+    """Raise InvalidInputError about *item* if a library rejects its bytes in the `with` block."""
     try:
         yield
     except _REFUSALS as fault:

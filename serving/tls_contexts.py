@@ -40,8 +40,9 @@ class ServingCertificate:
     def __init__(self, client_ca: str | None = None) -> None:
         """Create the TLS context of the server, without a certificate.
 
-        *client_ca*: PEM file that is read with each pair; certificates of callers must be signed
-        by it. Raises: InvalidInputError.
+        *client_ca*: PEM file of the CAs that sign client certificates, read again with each pair;
+        a certificate that a client presents must be signed by one of them. None: clients are not
+        asked for a certificate. Raises: InvalidInputError.
         """
         self.client_ca = client_ca
         self._current: ssl.SSLContext | None = None
@@ -69,11 +70,11 @@ class ServingCertificate:
             handshake.context = self._current
 
     def why_not_valid(self, unix_seconds: int) -> str | None:
-        """Return why clients would reject the certificate, or None."""
+        """Return why clients would reject the certificate at *unix_seconds*, or None."""
         return None if unix_seconds < self.valid_until else "no valid certificate"
 
     def load(self, pair: Pair) -> None:
-        """Use this certificate for new handshakes.
+        """Use the certificate and key of *pair* for new handshakes.
 
         Raises: InvalidInputError; then the previous certificate remains in use.
         """
@@ -107,12 +108,12 @@ class ServingCertificate:
 
 
 class ServingCertificateFiles:
-    """A serving certificate and its key in files, and the optional CA of client certificates."""
+    """A serving certificate and key in PEM files, and the optional CA of client certificates."""
 
     def __init__(
         self, serving: ServingCertificate, certificate: str, key: str, clock: Clock
     ) -> None:
-        """Load the files. Raises: InvalidInputError."""
+        """Load the files *certificate* and *key* into *serving*. Raises: InvalidInputError."""
         self.serving, self._files, self._clock = serving, (certificate, key), clock
         self._changes = FileChanges(filter(None, (*self._files, serving.client_ca)))
         self._load()
@@ -157,8 +158,8 @@ def client_context(ca: bytes) -> ssl.SSLContext:
 def check_ca(ca: Pair, unix_seconds: int) -> None:
     """Check that clients that trust the CA would accept certificates that it signs now.
 
-    Raises: InvalidInputError if the CA is damaged, is not a CA, is not self-signed, has another
-    key, or has expired.
+    *unix_seconds*: the present time. Raises: InvalidInputError if the CA is damaged, is not a CA,
+    is not self-signed, has another key, or is not valid now.
     """
     since, until = tls.life(ca.certificate)
     if not since - AHEAD_SECONDS_MAX <= unix_seconds < until:
@@ -177,7 +178,7 @@ def _check_at_any_time(ca: Pair) -> None:
 
 
 def lasts(certificate: bytes, unix_seconds: int) -> bool:
-    """Return whether TLS can read the certificate and it has not expired."""
+    """Return whether TLS can read the certificate, and it has not expired at *unix_seconds*."""
     try:
         _check_readable(certificate)
         return unix_seconds < tls.life(certificate)[1]
@@ -186,7 +187,10 @@ def lasts(certificate: bytes, unix_seconds: int) -> bool:
 
 
 def is_root(certificate: bytes, unix_seconds: int) -> bool:
-    """Return whether the certificate is self-signed, readable by TLS and not expired."""
+    """Return whether the certificate is self-signed, readable by TLS, and not expired.
+
+    *unix_seconds*: the present time.
+    """
     with suppress(InvalidInputError):
         tls.signs_itself(certificate)
         return lasts(certificate, unix_seconds)
@@ -199,7 +203,10 @@ def _check_readable(certificate: bytes) -> None:
 
 
 def _shake_hands(leaf: Pair, name: str) -> None:
-    """Make a TLS handshake in memory; the client trusts only the CA. Raises: InvalidInputError."""
+    """Check by a TLS handshake in memory that a client that trusts only the leaf's CA accepts it.
+
+    *name*: server name that the client expects. Raises: InvalidInputError.
+    """
     trust = client_context(leaf.ca)
     trust.verify_flags |= _NO_CHECK_TIME
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()

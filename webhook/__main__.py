@@ -28,7 +28,10 @@ log = logging.getLogger("ebb.webhook")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the webhook until SIGTERM. Returns: 0, or 2 after an error in the configuration."""
+    """Run the webhook until SIGTERM; *argv* is None for the arguments of the process.
+
+    Returns: the exit code: 0, or 2 after an error in the configuration.
+    """
     description = "Answers admission reviews of Nodes: turns the controller's marks into taints."
     return program.run("ebb-webhook", description, _serve, argv)
 

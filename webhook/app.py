@@ -22,7 +22,7 @@ than half of this, the review is rejected, and the controller writes the taint."
 def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> web.Application:
     """Return the application of the webhook: POST /mutate-node and health checks.
 
-    *metrics* counts and times the reviews.
+    *metrics* counts and times the reviews. *taint_key*: key of the taint that Ebb sets.
     """
     # Any pod may be able to reach this port. The metrics describe the cluster, so they are served
     # on another port.

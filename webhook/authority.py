@@ -1,6 +1,7 @@
-"""Rotate the CA that the Secret records, in stages. Pure, except that it creates keys.
+"""Rotate the CA that signs the webhook's serving certificates, in stages.
 
-Because of the stages, every caBundle always contains the CA of every serving certificate:
+A Secret stores the CAs. Pure, except that it creates keys. Because of the stages, every caBundle
+always contains the CA of every serving certificate:
 (a) Ebb creates `next`, and adds it to every caBundle beside `ca`.
 (b) After a soak time `next` becomes `ca`, and the previous `ca` becomes one of `old`.
 (c) Ebb removes `old` from the caBundles when the last certificate of these CAs has expired.
@@ -26,7 +27,7 @@ KEYS: Final = frozenset({"ca.crt", "ca.key", "next.crt", "next.key", "old.crt", 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The CAs that the Secret contains."""
+    """The CAs that the Secret contains: the signing CA, its successor, and replaced CAs."""
 
     ca: Pair
     """CA that signs the certificate of a replica without one."""
@@ -39,7 +40,7 @@ class Trust:
     """Unix second from which `old` may be removed."""
 
     def bundle(self) -> list[bytes]:
-        """Return the CAs that every caBundle must contain."""
+        """Return the certificates that every caBundle must contain: all CAs, each once."""
         certificates = [
             self.ca.certificate,
             *([self.next.certificate] if self.next else []),
@@ -48,7 +49,7 @@ class Trust:
         return [*dict.fromkeys(certificates)]
 
     def encode(self) -> dict[str, bytes]:
-        """Return the CAs as the data of the Secret."""
+        """Return the CAs as the data of the Secret, by the Secret's keys."""
         data = {"ca.crt": self.ca.certificate, "ca.key": self.ca.key}
         if self.next:
             data |= {"next.crt": self.next.certificate, "next.key": self.next.key}
@@ -58,10 +59,11 @@ class Trust:
 
     @classmethod
     def decode(cls, data: Mapping[str, bytes], now: int) -> "Trust":
-        """Read the data of the Secret. Raises: InvalidInputError if `ca` cannot be used.
+        """Read the CAs from the data of the Secret; *now*: Unix seconds.
 
-        Other invalid parts are omitted or corrected. Then `encode` of the result differs from
-        *data*, so the caller writes the Secret.
+        Invalid parts other than `ca` are omitted or corrected. Then `encode` of the result differs
+        from *data*, so the caller writes the Secret. Raises: InvalidInputError if `ca` cannot be
+        used.
         """
         trust = cls(_pair(data, "ca", now))
         with suppress(InvalidInputError):
@@ -79,14 +81,15 @@ class Trust:
 
 
 def begin(now: int) -> Trust:
-    """Create the first CA, for a Secret without a valid one."""
+    """Return a new CA that is valid from *now* (Unix seconds), for a Secret without a valid CA."""
     return Trust(tls.make_ca(now))
 
 
 def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
-    """Add to `old` the CAs in *served* that the Secret does not contain yet, up to OLD_MAX.
+    """Return *trust* with CAs added to `old`: the CAs in *served* that *trust* lacks.
 
-    *served*: CAs of certificates that replicas may serve now.
+    *served*: CAs whose certificates replicas may serve now. *now*: Unix seconds. `old` has at most
+    OLD_MAX CAs. If none is added, *trust* itself is returned.
     """
     known = trust.bundle()
     missing = [certificate for certificate in dict.fromkeys(served) if certificate not in known]
@@ -99,11 +102,12 @@ def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
 def advance(
     trust: Trust, now: int, *, requested: bool, next_trusted: bool, old_unused: bool
 ) -> Trust:
-    """Return the next stage if it is due, else *trust* itself.
+    """Return *trust* in the next stage of the rotation if that is due, else *trust* itself.
 
-    *requested*: a user requests a new CA. *next_trusted*: every caBundle has contained `next` for
-    the whole soak time. *old_unused*: this replica has observed the same `old` for so long that
-    every replica that can reach the API server now serves a certificate of `ca`.
+    *now*: Unix seconds. *requested*: a user requests a new CA. *next_trusted*: every caBundle has
+    contained `next` for the whole soak time. *old_unused*: this replica has observed the same
+    `old` for so long that every replica that can reach the API server now serves a certificate of
+    `ca`.
     """
     # Two conditions, because the clock of the replica that wrote `old_until` may be wrong, and the
     # clock of this replica too.
@@ -139,7 +143,7 @@ def _pair(
 
 
 def _number(text: bytes | None, seconds_max: int, *, default: int) -> int:
-    """Parse a time; return the default if it is no number, or later than *seconds_max*."""
+    """Parse a time in Unix seconds; return *default* if it is invalid or above *seconds_max*."""
     if text is None or not text.isdigit() or len(text) > SECONDS_DIGITS_MAX:
         return default
     return int(text) if int(text) <= seconds_max else default

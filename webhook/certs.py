@@ -68,8 +68,10 @@ class Certificates:
         record_event: Callable[[str, str], None] = lambda *_: None,
         count_repair: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start without a serving certificate; *names*: DNS names and addresses to sign for.
+        """Start without a serving certificate, which `round` signs.
 
+        *serving*: gets each new certificate. *names*: DNS names and IP addresses to sign for.
+        *soak_seconds*: time for which every caBundle must contain a new CA before it signs.
         *record_event* writes an Event about the Secret, with a reason and a note. *count_repair*
         counts a CA that this replica restored in a caBundle.
         """
@@ -91,15 +93,15 @@ class Certificates:
 
     @property
     def signed_by(self) -> bytes:
-        """Return the CA of the serving certificate; empty if there is none."""
+        """Return the CA of the serving certificate; empty if there is no serving certificate."""
         return self._signed_by
 
     def why_not_ready(self) -> str | None:
-        """Return why the API server does not trust this replica, or None."""
+        """Return why the API server does not trust this replica; None if it does."""
         return self._serving.why_not_valid(self._clock.unix_seconds()) or self._untrusted
 
     async def run(self) -> None:
-        """Renew and repair the certificates until cancelled; log errors and retry."""
+        """Check the certificates repeatedly until cancelled; log errors and retry."""
         while True:
             try:
                 await self.round()
@@ -110,13 +112,19 @@ class Certificates:
             await asyncio.sleep(self.pause_seconds())
 
     def pause_seconds(self) -> float:
-        """Return the time until the next round."""
+        """Return the seconds until the next check of the certificates.
+
+        The time is short while the API server does not trust this replica, and after a repair.
+        """
         since_repair = self._clock.monotonic_seconds() - self._repaired_at
         calm = self.why_not_ready() is None and since_repair >= REPAIR_WATCH_SECONDS
         return ROUND_SECONDS if calm else SOON_SECONDS
 
     async def round(self) -> None:
-        """Read the Secret and the caBundles once, and write what has to change."""
+        """Check the certificates once: read the Secret and the caBundles, write necessary changes.
+
+        The serving certificate is signed anew if it is due.
+        """
         # The time is read first. If another replica replaces the CA during this round, the Secret
         # keeps that CA in `old` for longer than a serving certificate from this time is valid.
         now = self._clock.unix_seconds()
@@ -134,9 +142,10 @@ class Certificates:
         self._check_trust(bundles)
 
     async def _agreed_trust(self, bundles: Sequence[bytes]) -> Trust:
-        """Return the CAs of the Secret, after missing CAs have been written to it.
+        """Update the CAs in the Secret, and return them.
 
-        Raises: UnavailableError.
+        Missing CAs are added, and the next stage of the rotation begins if it is due. *bundles*:
+        the caBundles of the webhook configuration. Raises: UnavailableError.
         """
         for _ in range(TRIES_MAX):
             secret, now = await self._secrets.read(), self._clock.unix_seconds()
@@ -161,7 +170,11 @@ class Certificates:
         raise UnavailableError(f"the Secret with the CA changed during {TRIES_MAX} attempts")
 
     def _served(self, trust: Trust | None, bundles: Sequence[bytes]) -> list[bytes]:
-        """Return the CAs whose leaves may be in use, as far as this replica knows."""
+        """Return the CAs that have signed serving certificates which replicas may use now.
+
+        Only CAs that this replica knows are returned. *trust*: the CAs of the Secret; None if they
+        cannot be used. *bundles*: the caBundles.
+        """
         ours = [self._signed_by] if self._signed_by else []
         bundled = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
         if trust is None or trust.ca.certificate not in bundled:
@@ -193,7 +206,7 @@ class Certificates:
         )
 
     def _lacks_known_ca(self, bundles: Sequence[bytes]) -> bool:
-        """Return whether a caBundle has lost a CA that all of them had at the last read."""
+        """Return whether a caBundle lacks a CA that all caBundles had at the last read."""
         certificates_by_bundle = _certificates(bundles)
         return any(
             ca not in bundle for bundle in certificates_by_bundle for ca in self._bundled_since
@@ -202,9 +215,11 @@ class Certificates:
     async def _write_bundles(
         self, registered: Registered, trust: Trust, *, removed: bool
     ) -> list[bytes]:
-        """Write the caBundles if they differ from the CAs of the Secret; return the caBundles.
+        """Write the caBundles if they differ from *trust*, the CAs of the Secret; return them.
 
-        *removed* says whether a caBundle has lost a CA since the last read.
+        If another replica writes them at the same time, nothing is written, and the caBundles of
+        *registered* are returned. *removed*: a caBundle has lost a CA since the last read, so the
+        write is counted as a repair.
         """
         wanted = self._bundle(trust, registered.bundles)
         if all(bundle == wanted for bundle in registered.bundles):
@@ -221,14 +236,17 @@ class Certificates:
         return [wanted for _ in registered.bundles]
 
     def _bundle(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
-        """Return the caBundle: the CAs of Ebb, then those of others that have not expired."""
+        """Return the caBundle to write: Ebb's CAs in *trust*, then other CAs in *bundles*.
+
+        CAs of other programs are kept until they expire, up to BUNDLE_MAX certificates in all.
+        """
         now = self._clock.unix_seconds()
         bundled = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
         others = [ca for ca in bundled if tls_contexts.lasts(ca, now) and not tls.is_ours(ca)]
         return b"".join([*dict.fromkeys((*trust.bundle(), *others))][:BUNDLE_MAX])
 
     def _observe(self, trust: Trust, bundles: Sequence[bytes]) -> None:
-        """Record how long every caBundle has contained each CA, and `old` has not changed.
+        """Record since when every caBundle contains each CA, and how long `old` has not changed.
 
         Without a webhook configuration there is no caBundle, so no CA is missing.
         """
@@ -261,24 +279,28 @@ class Certificates:
         )
 
     async def _renew(self, now: int) -> None:
-        """Sign a new serving certificate without reading the webhook configuration.
+        """Sign a new serving certificate with the CA in the Secret, if the Secret has a valid CA.
 
-        If reading it fails, the certificate must still be renewed.
+        The webhook configuration is not read: if reading it fails, the certificate must still be
+        renewed.
         """
         trust, _ = _decoded(await self._secrets.read(), now)
         if trust:
             self._sign(trust, now)
 
     def _is_due(self, now: int) -> bool:
-        """Return whether a new serving certificate is due.
+        """Return whether the serving certificate must be replaced at *now* (Unix seconds).
 
-        It is also due if the validity of the current one begins later, because the clock has been
-        set back.
+        It must also be replaced if its validity begins later, because the clock has been set back.
         """
         return not self._good_from <= now < self._renew_at
 
     def _sign(self, trust: Trust, now: int) -> None:
-        """Sign a serving certificate if none exists, if it is due, or if another CA is trusted."""
+        """Sign and load a serving certificate if there is none, or if it must be replaced.
+
+        It must be replaced if it is due, if its CA is not trusted any more, or if every caBundle
+        has contained a new `ca` of *trust* for the soak time.
+        """
         ca = trust.ca.certificate
         valid = self._good_from <= now < self._serving.valid_until
         if ca == self._signed_by:
@@ -305,7 +327,7 @@ def _ours(secret: Secret) -> Mapping[str, bytes]:
 
 
 def _decoded(secret: Secret, now: int) -> tuple[Trust | None, str]:
-    """Return the CAs of the Secret; None with the reason if `ca` cannot be used."""
+    """Return the CAs of the Secret and an empty text; or None, and why they cannot be used."""
     if not _ours(secret):
         return None, "the Secret contained no CA"
     try:

@@ -64,7 +64,7 @@ class FairQueue:
             raise
 
     def _next(self) -> None:
-        """Start the waiting call with the earliest virtual start, if there is one."""
+        """Let the waiting call run whose address has used the least time, if any call waits."""
         while self._waiting:
             address = min(self._waiting, key=self._start)
             waiting = self._waiting[address]

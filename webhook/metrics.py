@@ -4,7 +4,7 @@ from runtime import metrics
 
 
 class Metrics(metrics.ApiMetrics, metrics.TlsMetrics, metrics.EventMetrics):
-    """Hold the metrics of the webhook."""
+    """The Prometheus metrics of the webhook, API requests, TLS and Events included."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,9 +11,10 @@ REPORTING: Final = "kube-ebb.io/webhook"
 
 
 def server_names(namespace: str) -> tuple[str, ...]:
-    """Return the DNS names and addresses of the serving certificate.
+    """Return the DNS names and IP addresses for the webhook's serving certificate.
 
-    The API server uses the names of the Service; loopback is for port-forwarding.
+    *namespace*: namespace of Ebb. The API server uses the names of the Service; loopback is for
+    port-forwarding.
     """
     service = f"{SERVICE}.{namespace}"
     return (SERVICE, service, f"{service}.svc", f"{service}.svc.cluster.local",

@@ -104,7 +104,7 @@ writes the taint."""
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to an AdmissionReview."""
+    """The answer to an AdmissionReview: its JSON, and whether it changes the Node."""
 
     body: bytes
     patched: bool
@@ -112,10 +112,10 @@ class Answer:
 
 
 def review(body: bytes, taint_key: str) -> Answer:
-    """Answer an AdmissionReview: always allowed, with a patch if the taints do not match the mark.
+    """Answer an AdmissionReview of a Node: allow it, and patch taints that contradict the mark.
 
-    The answer has no side effects, so a dry run is answered like any other request.
-    Raises: InvalidInputError.
+    *body*: the review as JSON. *taint_key*: key of the taint that Ebb sets. The answer has no side
+    effects, so a dry run is answered like any other request. Raises: InvalidInputError.
     """
     try:
         admission = decoded(_DECODER.decode, body, STEPS_MAX)
@@ -136,9 +136,11 @@ def review(body: bytes, taint_key: str) -> Answer:
 
 
 def _patch(request: _Request, taint_key: str) -> bytes | None:
-    """Return the JSONPatch of the taints, or None if the webhook must not or need not change them.
+    """Return a JSONPatch that adapts the taints of the Node to its mark; None for no patch.
 
-    Raises: msgspec.DecodeError, UnicodeDecodeError, InvalidInputError.
+    None means that the taints are right, or that the webhook must not change the request: it is
+    not a create or update of a Node, or it is an update by a kubelet. Raises: msgspec.DecodeError,
+    UnicodeDecodeError, InvalidInputError.
     """
     node = request.object
     if node is None or node.kind not in ("", "Node") or request.sub_resource:
@@ -187,7 +189,11 @@ def _taint(sent: bytes) -> Taint:
 def _written(
     after: Iterable[Taint], before: Iterable[Taint], sent: Sequence[bytes], taint_key: str
 ) -> Iterator[bytes]:
-    """Yield the taints as JSON as they were sent, except for a missing or wrong taint of Ebb."""
+    """Yield the JSON of each taint in *after*, as it was sent if possible.
+
+    *sent*: the JSON of each taint in *before*. Only a missing or wrong taint of Ebb (with
+    *taint_key*) gets new JSON, so taints of others keep all fields.
+    """
     pairs = list(zip(before, sent, strict=True))
     others = (written for taint, written in pairs if taint.key != taint_key)
     ours = {taint: written for taint, written in pairs if taint.key == taint_key}

@@ -1,4 +1,4 @@
-"""Remove what Ebb has written from the Nodes and Pods of a live cluster."""
+"""Remove everything that Ebb has written in a live cluster, or on some of its nodes."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from runtime.clock import Clock
 
 
 class Request(NamedTuple):
-    """What the command line asks to clean up."""
+    """The part of a cluster to clean up, as the command line selects it."""
 
     names: frozenset[str] | None = None
     """Names of the nodes; None: all nodes and pods of the cluster, surge moves, and Ebb's own
@@ -47,7 +47,10 @@ class Request(NamedTuple):
 
 @dataclass(kw_only=True)
 class Cleanup:
-    """The cleanup of a live cluster; it may run twice, first as a dry run."""
+    """The cleanup of a live cluster: the removal of everything that Ebb has written.
+
+    `run` may be called twice, first for a dry run.
+    """
 
     client: Client
     namespace: str
@@ -65,7 +68,10 @@ class Cleanup:
     async def of(
         cls, client: Client, namespace: str, config: Config, request: Request, clock: Clock
     ) -> Self:
-        """Prepare a cleanup: read the taint key that the Lease records."""
+        """Prepare a cleanup: read the key of Ebb's taint from the Lease of the controller.
+
+        *namespace*: namespace of Ebb.
+        """
         leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
         return cls(
             client=client,
@@ -80,8 +86,10 @@ class Cleanup:
     async def run(self, removals: Removals) -> None:
         """Remove what Ebb has written on the requested nodes, and on the pods there.
 
-        If a write fails for a reason that concerns its object alone, the object is reported on
-        standard error, and the others are still cleaned up.
+        If all nodes are requested, surge moves are ended, and Ebb's own CapacityBuffers are
+        deleted. *removals* makes or only prints each removal. If a write fails for a reason that
+        concerns its object alone, the object is reported on standard error, and the others are
+        still cleaned up.
 
         Raises: InvalidInputError for an unknown node. UnavailableError after the first failure
         that would repeat for other objects; finished writes remain, and the command can be run
@@ -134,7 +142,7 @@ class Cleanup:
 
 
 async def _listed(client: Client, config: Config) -> Cluster:
-    """List the cluster, including finished pods with a deletion cost of Ebb."""
+    """Return the nodes and pods of the cluster, and finished pods with a deletion cost of Ebb."""
     finished: dict[str, Pod] = {}
     lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     lists[PODS].finished = partial(_keep_with_cost, finished)
@@ -166,7 +174,10 @@ async def _recorded_key(leases: LeaseStore) -> str | None:
 
 
 async def _remove_key(leases: LeaseStore, key: str) -> None:
-    """Remove the record of this taint key from the Lease."""
+    """Remove the record of the taint key *key* from the Lease, unless it records another key.
+
+    Raises: ConflictError if the controller keeps writing the Lease.
+    """
     for _ in range(TRIES_MAX):
         lease = await leases.read()
         if lease is None or lease.annotations.get(KEY_ANNOTATION) != key:
@@ -181,7 +192,10 @@ async def _remove_key(leases: LeaseStore, key: str) -> None:
 
 
 async def _clean_node(client: Client, name: str, key: str) -> None:
-    """Remove Ebb's labels and annotations, then its taint, unless a webhook has removed it."""
+    """Remove Ebb's labels and annotations from a Node, then its taint (*key*) if it remains.
+
+    A webhook may remove the taint with the labels. Raises: ConflictError.
+    """
     decide = partial(cleanup_write, taint_key=key)
     for _ in range(TRIES_MAX):
         if await write_as_decided(nodes(client, all_keys=True), name, decide) is None:

@@ -1,4 +1,8 @@
-"""End surge moves: set the replicas of their Deployments back, and remove their records."""
+"""End surge moves: set the replicas of their Deployments back, and remove their records.
+
+A surge move adds a replica to a Deployment, so that a pod on a marked node can be deleted. A
+ConfigMap records the moves in progress.
+"""
 
 from contextlib import suppress
 from functools import partial
@@ -22,8 +26,9 @@ from kube.stores.scales import ScaleStore
 async def end_moves(client: Client, namespace: str, cluster: Cluster, removals: Removals) -> None:
     """Set the replicas of all Deployments with a surge move back, then remove the records.
 
-    *namespace*: namespace of Ebb. If a Deployment cannot be changed, the records remain, so that
-    the command can be run again. Raises: UnavailableError.
+    *namespace*: namespace of Ebb. *removals* makes or only prints each write. If a Deployment
+    cannot be changed, the records remain, so that the command can be run again. Raises:
+    UnavailableError.
     """
     store = MoveRecordStore(client, namespace)
     try:
@@ -49,7 +54,12 @@ async def end_moves(client: Client, namespace: str, cluster: Cluster, removals: 
 
 
 def _pod_to_delete(cluster: Cluster, move: MoveRecord) -> Pod | None:
-    """Return the new pod of a move if the ReplicaSet controller would keep it, or None."""
+    """Return the pod that a move has added, if the ReplicaSet controller would keep it.
+
+    This pod must get the lowest pod deletion cost, so that the controller deletes it and not the
+    old pod. Returns None if the old or new pod does not exist, or if the new pod needs no other
+    cost.
+    """
     old = next((pod for pod in cluster.pods if pod.uid == move.pod_uid), None)
     if old is None:
         return None
@@ -59,7 +69,11 @@ def _pod_to_delete(cluster: Cluster, move: MoveRecord) -> Pod | None:
 
 
 async def _restore_replicas(client: Client, move: MoveRecord, new: Pod | None) -> None:
-    """Write the original replicas, unless another client has set them; *new* is deleted first."""
+    """Set the Deployment of a move back to its original replicas.
+
+    Nothing happens if another client has set the replicas. *new*: pod that first gets the lowest
+    pod deletion cost; None for no pod. Raises: ConflictError.
+    """
     scales = ScaleStore(client)
     for _ in range(TRIES_MAX):
         scale = await scales.read(move.namespace, move.deployment)
@@ -79,7 +93,10 @@ async def _restore_replicas(client: Client, move: MoveRecord, new: Pod | None) -
 
 
 async def _is_raised_by_ebb(client: Client, move: MoveRecord) -> bool:
-    """Return whether Ebb has raised the replicas; True if the user may not read the Deployment."""
+    """Return whether Ebb has raised the replicas of a move's Deployment.
+
+    Returns True if the Deployment cannot be read, for example for lack of permission.
+    """
     try:
         raw = await client.find(DEPLOYMENTS.path_of(move.deployment_key))
         deployment = None if raw is None else DEPLOYMENTS.decode(raw)

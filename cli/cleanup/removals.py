@@ -16,7 +16,7 @@ def warn(message: str) -> None:
 
 
 class Removals:
-    """Removals that are made and printed; a dry run only prints them."""
+    """Makes removals and prints each; in a dry run, it only prints them."""
 
     def __init__(self, *, dry_run: bool) -> None:
         self.dry_run = dry_run
@@ -32,8 +32,9 @@ class Removals:
     ) -> None:
         """Call *write*, which removes *what* from the object, and print the removal.
 
-        If the API server rejects the write because of this object alone, the object is reported
-        and counted. Raises: UnavailableError if writes of other objects would fail too.
+        *kind* and *name* of the object are for messages. A dry run only prints. If the API server
+        rejects the write because of this object alone, the object is reported and counted. Raises:
+        UnavailableError if writes of other objects would fail too.
         """
         try:
             if not self.dry_run:
@@ -50,7 +51,7 @@ class Removals:
             self.report(kind, name, what)
 
     def report(self, kind: str, name: str, what: str) -> None:
-        """Print and count a removal that has been made, or would be in a dry run."""
+        """Print and count a removal that has been made, or would be made in a dry run."""
         print(f"{kind} {name}  {self._done}: {what}", flush=True)
         self.counts[kind] += 1
 
@@ -68,6 +69,6 @@ class Removals:
             )
 
     def summary(self) -> str:
-        """Return how many Nodes and Pods were cleaned up, or would be."""
+        """Return a sentence: how many Nodes and Pods were cleaned up, or would be."""
         nodes, pods = plural(self.counts["node"], "node"), plural(self.counts["pod"], "pod")
         return f"{nodes} and {pods} {self._done}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the packages of the client are slow to import
 
 
 class Options(NamedTuple):
-    """The options of both commands, and the environment."""
+    """The options that `ebb unmark` and `ebb cleanup` share, and the environment."""
 
     environment: Mapping[str, str]
     dry_run: bool
@@ -33,7 +33,10 @@ class Options(NamedTuple):
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of both commands; the command receives them as one Options."""
+    """Add the options that `ebb unmark` and `ebb cleanup` share to a command.
+
+    The command receives them as one argument of type Options.
+    """
 
     @click.option("--dry-run", is_flag=True, help="only print what would be removed")
     @click.option("--yes", is_flag=True, help="do not ask; for scripts")
@@ -53,10 +56,11 @@ def clean_up(options: Options, command: str, request: "Request") -> None:
     """Name the cluster, list the removals of *request*, ask the user, and make the removals.
 
     With --dry-run, the removals are only listed. With --yes, they are made without a question.
-
     *command*: name of the command, for error messages.
+
     Raises: InvalidInputError if the user cannot be asked or does not agree. ConfigError and
-    InvalidInputError for files of the options. UnavailableError: see `Cleanup.run`.
+    InvalidInputError for files of the options. UnavailableError if the API server rejects a write
+    or cannot be reached.
     """
     config = files.read_config(options.config)
     kubeconfig = kubeconfig_of(options.kubeconfig, options.environment)
@@ -73,7 +77,7 @@ def clean_up(options: Options, command: str, request: "Request") -> None:
 async def _clean_up(
     options: Options, command: str, request: "Request", config: Config, kubeconfig: str | None
 ) -> str:
-    """Return how many objects were cleaned up, or would be, as text."""
+    """Clean up as `clean_up` does; return a sentence with the number of objects."""
     # The client's packages are slow to import.
     from cli.cleanup.cluster import Cleanup  # noqa: PLC0415
     from cli.cleanup.removals import Removals  # noqa: PLC0415

@@ -24,9 +24,9 @@ POLL_SECONDS: Final = 1.0
 async def stop_controller(
     client: Client, leases: Leases, namespace: str, clock: Clock, removals: Removals
 ) -> None:
-    """Scale the Deployment of the controller to 0, and wait until nobody holds the Lease.
+    """Scale the Deployment of the controller to 0, and wait until no replica holds its Lease.
 
-    A dry run only reports it. *namespace*: namespace of Ebb. Raises: UnavailableError.
+    A dry run only reports the scaling. *namespace*: namespace of Ebb. Raises: UnavailableError.
     """
     key = f"{namespace}/{DEPLOYMENT}"
     scales = ScaleStore(client)
@@ -55,7 +55,10 @@ async def _check_nobody_leads(leases: Leases) -> None:
 
 
 async def _scale_to_zero(scales: ScaleStore, namespace: str) -> bool:
-    """Return False if the Deployment has no replicas already."""
+    """Scale the controller to 0; return False if it has no replicas already.
+
+    Raises: ConflictError.
+    """
     for _ in range(TRIES_MAX):
         scale = await scales.read(namespace, DEPLOYMENT)
         if scale is None or scale.replicas == 0:
@@ -71,9 +74,9 @@ async def _scale_to_zero(scales: ScaleStore, namespace: str) -> bool:
 async def wait_until_nobody_leads(leases: Leases, clock: Clock) -> None:
     """Wait until no replica of the controller holds the Lease.
 
-    A Lease that its holder does not renew for its duration is free, as for the replicas
-    themselves. Clocks of other machines do not matter. Raises: UnavailableError after
-    STOP_SECONDS_MAX.
+    A Lease counts as free when its holder has not renewed it for its duration, or when nobody has
+    taken it for FREE_SECONDS. Only the clock of this machine is used. Raises: UnavailableError
+    after STOP_SECONDS_MAX.
     """
     started = changed = clock.monotonic_seconds()
     before: Lease | None = None

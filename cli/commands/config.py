@@ -60,7 +60,10 @@ def _faults(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _with_lines(faults: Sequence[str], config: yaml_text.Embedded) -> Iterator[str]:
-    """Yield the faults in the order of the file, each with the line of its field."""
+    """Yield the errors in the order of the file, each with its line number if that is known.
+
+    *faults*: errors that begin with the path of a field. *config*: the text that they are about.
+    """
     try:
         lines = yaml_text.field_lines(config.raw)
     except yaml.YAMLError:
@@ -74,7 +77,10 @@ def _with_lines(faults: Sequence[str], config: yaml_text.Embedded) -> Iterator[s
 
 
 def _line(fault: str, lines: Mapping[str, int]) -> int:
-    """Return the line of the field that a fault names, or of its section; 0 if it has none."""
+    """Return the line of the field that an error names, or of its section; 0 if neither is known.
+
+    *lines*: line of each field, by its path.
+    """
     parts = [match.start() for match in _END_OF_PATH.finditer(fault)]
     named = (lines[fault[:end]] for end in reversed(parts) if fault[:end] in lines)
     return next(named, 0)

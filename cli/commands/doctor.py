@@ -1,4 +1,4 @@
-"""`ebb doctor`: check the setup around Ebb."""
+"""`ebb doctor`: check the programs and settings of the cluster on which Ebb depends."""
 
 from typing import TYPE_CHECKING
 

@@ -82,7 +82,10 @@ def pod(
 
 
 def _only_pod(name: str, cluster_input: ClusterInput) -> str | None:
-    """Return the key of the only pod with this name in any namespace, or None."""
+    """Return the namespace/name of the only pod with this name in any namespace.
+
+    Returns None if there is no such pod, or if there are several.
+    """
     keys = [pod.key for pod in cluster_input.cluster.pods if pod.name == name]
     return keys[0] if len(keys) == 1 else None
 
@@ -109,9 +112,10 @@ def _without_namespace(name: str, cluster_input: ClusterInput) -> InvalidInputEr
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInputError:
-    """Return the error for a name that does not exist, with similar names.
+    """Return the error for a node or pod *name* that does not exist, with similar names.
 
-    Names that contain the given name come first, then names that are spelled similarly.
+    *known*: existing names. Names that contain the given name come first, then names that are
+    spelled similarly.
     """
     names = list(known)
     near = sorted(other for other in names if name and name in other)[:NEAR_MAX]

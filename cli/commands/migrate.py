@@ -30,7 +30,11 @@ def command(path: str) -> None:
 
 
 def _text(name: str, migrated: Migrated) -> str:
-    """Return the file's text: settings without an equivalent as comments, then the fields."""
+    """Return the converted configuration as YAML, after comments about the other settings.
+
+    *name*: name of the other tool. The comments list its settings without an exact equivalent. The
+    mode is always observe.
+    """
     notes = [f"Converted from settings of {name}. Settings without an exact equivalent:"]
     notes += [f"- {note}" for note in migrated.notes]
     if migrated.document["mode"] == ENFORCE:

@@ -1,1 +1,1 @@
-"""Translate other tools' settings into a configuration."""
+"""Convert other tools' settings to a configuration of Ebb, for `ebb migrate`."""

@@ -1,4 +1,4 @@
-"""Cluster Autoscaler: flags from a command line, a container, or values of the Helm chart."""
+"""Convert flags of Cluster Autoscaler: from a command line, a container, or Helm values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -82,7 +82,7 @@ def _settings_of(document: object) -> Sequence[SourceSetting]:
 
 
 def _command(container: object) -> list[str]:
-    """Return the command line of a container; if it is `sh -c`, the words that the shell runs."""
+    """Return the words of a container's command line; for `sh -c TEXT`, the words of TEXT."""
     command_line: list[str] = []
     for part in (field(container, "command"), field(container, "args")):
         command_line += [str(word) for word in part] if isinstance(part, list) else []
@@ -92,7 +92,10 @@ def _command(container: object) -> list[str]:
 
 
 def _flags(given: Sequence[str]) -> Sequence[SourceSetting]:
-    """Parse flags as Cluster Autoscaler does: value after = or as next word, - and _ are equal."""
+    """Parse the words of a command line to flags; empty if they are not Cluster Autoscaler's.
+
+    As there, a value follows = or is the next word, and - and _ in names are equal.
+    """
     settings: list[SourceSetting] = []
     left = list(reversed(given))
     program = []
@@ -118,7 +121,11 @@ def _is_flag(name: str) -> bool:
 
 
 def _ours(settings: Sequence[SourceSetting], program: Sequence[str]) -> Sequence[SourceSetting]:
-    """Return the flags if the program's name or at least one flag is Cluster Autoscaler's."""
+    """Return *settings* if they are Cluster Autoscaler's, otherwise an empty sequence.
+
+    They are if *program* (the words before the first flag) names Cluster Autoscaler, or if at
+    least one setting is a flag of it.
+    """
     named = any(map(is_autoscaler, program))
     return (
         settings

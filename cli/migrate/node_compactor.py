@@ -1,4 +1,4 @@
-"""Estafette's node compactor: node pools in JSON, times in environment variables.
+"""Convert settings of Estafette's node compactor: pools in JSON, times in environment variables.
 
 The JSON is in a ConfigMap, in values of the Helm chart, or in a file of its own.
 """
@@ -107,7 +107,10 @@ def _convert(given: Sequence[SourceSetting]) -> Migrated:
 
 
 def _pool(name: str, pool: object, result: Migrated) -> bool:
-    """Convert a pool and return whether it is enabled. Raises: InvalidInputError."""
+    """Convert a node pool of the compactor into *result*; return whether the pool is enabled.
+
+    Raises: InvalidInputError.
+    """
     where = f"{POOLS}.{name}"
     if not isinstance(pool, dict):
         raise InvalidInputError(shown(where), f"{shown(pool)}; allowed: a mapping")

@@ -1,4 +1,4 @@
-"""Node Refiner: a ConfigMap with flat text values, times in minutes."""
+"""Convert settings of Node Refiner: a ConfigMap with flat text values, times in minutes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,7 +26,10 @@ NOTES: Final = (
 
 
 def _settings_of(document: object) -> Sequence[SourceSetting]:
-    """Return the settings in Node Refiner's ConfigMap, or in a mapping with one of its keys."""
+    """Return the settings in Node Refiner's ConfigMap, or in a mapping with one of its keys.
+
+    Returns an empty sequence for any other object.
+    """
     data = field(document, "data") if field(document, "kind") == "ConfigMap" else document
     named = field(document, "metadata", "name") == CONFIG_MAP
     if not isinstance(data, dict) or not (named or TAKEN.keys() & data.keys()):

@@ -1,4 +1,4 @@
-"""Read the file with another tool's settings: objects as JSON or YAML, or a command line."""
+"""Read a file with another tool's settings: objects as JSON or YAML, or a command line."""
 
 import json
 import re
@@ -20,9 +20,10 @@ SHELL: Final = "-c"
 
 
 def objects(raw: bytes, source: str) -> list[object]:
-    """Return the objects of a file, lists flattened; a command line is a list of words.
+    """Return the objects in a file with settings, items of Kubernetes Lists one by one.
 
-    Raises: ConfigError, InvalidInputError.
+    A file with a command line has one object: the list of its words. *source*: name of the file,
+    for errors. Raises: ConfigError, InvalidInputError.
     """
     plain = _COMMENT.sub("", _CONTINUED.sub(" ", raw.decode("utf-8", "replace"))).strip()
     first = plain.split(None, 1)[0] if plain else ""
@@ -37,7 +38,10 @@ def objects(raw: bytes, source: str) -> list[object]:
 
 
 def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 JSON holds anything
-    """Parse JSON and keep numbers as text. Raises: InvalidInputError."""
+    """Parse JSON; numbers become text. Raises: InvalidInputError.
+
+    *where*: name of the text, for errors.
+    """
     try:
         return json.loads(text, parse_float=str, parse_int=str)
     except (ValueError, RecursionError) as fault:
@@ -45,7 +49,10 @@ def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 JSON holds anythin
 
 
 def words(text: str, where: str) -> list[str]:
-    """Split a command line as a shell does. Raises: InvalidInputError."""
+    """Split a command line as a shell does. Raises: InvalidInputError.
+
+    *where*: name of the text, for errors.
+    """
     if len(text) > COMMAND_LINE_MAX:
         raise InvalidInputError(where, f"a command line longer than {COMMAND_LINE_MAX} characters")
     try:
@@ -55,7 +62,7 @@ def words(text: str, where: str) -> list[str]:
 
 
 def field(value: object, *path: str) -> object:
-    """Return the value at a path of nested mappings, or None if there is none."""
+    """Return the value at a path of keys in nested mappings; None if it does not exist."""
     for name in path:
         if not isinstance(value, dict):
             return None
@@ -69,7 +76,10 @@ def is_autoscaler(word: str) -> bool:
 
 
 def containers(workload: object) -> Iterator[object]:
-    """Yield the containers of a workload; an object with `args` or `command` is one itself."""
+    """Yield the containers in the pod template or spec of a workload.
+
+    An object with `args` or `command` is a container itself, and is yielded.
+    """
     if field(workload, "args") is not None or field(workload, "command") is not None:
         yield workload
     for spec in (field(workload, "spec", "template", "spec"), field(workload, "spec")):

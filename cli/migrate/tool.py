@@ -1,4 +1,4 @@
-"""The description of a tool whose settings can be converted."""
+"""Define the types that describe a tool whose settings can be converted."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from core.config.settings import API_VERSION, KIND
 
 
 class SourceSetting(NamedTuple):
-    """One setting of the other tool."""
+    """A setting of the other tool: its key and its value, as read from the file."""
 
     key: str
     value: object
 
 
 class TargetSetting(NamedTuple):
-    """Ebb's equivalent of a setting of the other tool."""
+    """The setting of Ebb that corresponds to a setting of the other tool, with its type."""
 
     path: tuple[str, ...]
     """Path of the setting in an EbbConfiguration."""
@@ -25,7 +25,7 @@ class TargetSetting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """An EbbConfiguration under construction."""
+    """An EbbConfiguration that is built from another tool's settings, with comments."""
 
     document: dict[str, Any]
     notes: list[str] = field(default_factory=list)
@@ -33,12 +33,15 @@ class Migrated:
 
     @classmethod
     def by(cls, policy: str) -> "Migrated":
-        """Return a configuration with the policy, and mode enforce: such tools act by default."""
+        """Return a configuration with the policy *policy* and mode enforce.
+
+        The mode is enforce because the other tools act by default.
+        """
         head = {"apiVersion": API_VERSION, "kind": KIND, "mode": ENFORCE, "policy": policy}
         return cls(head)
 
     def put(self, path: Sequence[str], value: object) -> None:
-        """Set the value at a path of the document."""
+        """Set the value at a path of the configuration; missing sections are created."""
         *sections, name = path
         at = self.document
         for section in sections:
@@ -46,11 +49,14 @@ class Migrated:
         at[name] = value
 
     def take(self, setting: SourceSetting, taken: TargetSetting) -> None:
-        """Convert a setting and set its equivalent. Raises: InvalidInputError."""
+        """Convert the value of *setting*, and set *taken*, the corresponding setting of Ebb.
+
+        Raises: InvalidInputError.
+        """
         self.put(taken.path, read(setting.key, setting.value, taken.value_type))
 
     def leave(self, setting: SourceSetting, why: str) -> None:
-        """Add a note about a setting without an equivalent."""
+        """Add a note that *setting* has no equivalent in Ebb, with the reason *why*."""
         text_of_value = "" if setting.value is None else f"={shown(setting.value)}"
         self.notes.append(f"{shown(setting.key)}{text_of_value}: {why}")
 
@@ -60,9 +66,10 @@ class Migrated:
         taken: Mapping[str, TargetSetting],
         why_not: Callable[[str], str],
     ) -> None:
-        """Convert each setting, or add a note if it has no equivalent.
+        """Convert each setting, or add a note if Ebb has no equivalent.
 
-        Raises: InvalidInputError for the first setting that cannot be read.
+        *taken*: Ebb's settings by key of the other tool. *why_not*: returns the reason for a key
+        without an equivalent. Raises: InvalidInputError for the first setting that cannot be read.
         """
         for setting in given:
             if setting.key in taken:
@@ -80,7 +87,7 @@ DRAINING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool whose settings can be converted."""
+    """A tool whose settings `ebb migrate` can convert, with the functions that do it."""
 
     name: str
     taken: Mapping[str, TargetSetting]

@@ -1,4 +1,4 @@
-"""All supported tools, and the conversion of a file."""
+"""Convert a file with settings of any supported tool."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -14,9 +14,10 @@ NAMES: Final = ", ".join(tool.name for tool in TOOLS)
 
 
 def migrate(raw: bytes, source: str) -> tuple[Tool, Migrated]:
-    """Convert the settings of another tool to a configuration.
+    """Convert the settings in a file; return the tool that they belong to, and the configuration.
 
-    Raises: ConfigError, InvalidInputError; each with file, key and value.
+    *source*: name of the file, for errors. Raises: ConfigError or InvalidInputError, with file,
+    key and value; InvalidInputError also for settings of no tool, or of several.
     """
     documents = objects(raw, source)
     try:
@@ -31,7 +32,11 @@ def migrate(raw: bytes, source: str) -> tuple[Tool, Migrated]:
 
 
 def _only(documents: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[SourceSetting]]]:
-    """Return the only tool with settings in these objects, and its settings by object number."""
+    """Return the only tool with settings in these objects, and its settings by object number.
+
+    Numbers are indexes of *documents*; objects without settings are left out. Raises:
+    InvalidInputError if no tool or several tools have settings.
+    """
     settings = {
         tool.name: {
             number: given
@@ -49,7 +54,10 @@ def _only(documents: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[Sour
 
 
 def _merged(parts: Iterable[Sequence[SourceSetting]]) -> Sequence[SourceSetting]:
-    """Return the settings of all objects; a setting in two objects is an error."""
+    """Return the settings of all objects together.
+
+    Raises: InvalidInputError if two objects have the same setting.
+    """
     merged: list[SourceSetting] = []
     seen: set[str] = set()
     for part in parts:

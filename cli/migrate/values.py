@@ -23,7 +23,7 @@ SHOWN_MAX: Final = 80
 
 
 class ValueType(NamedTuple):
-    """A type of setting: how its text is converted, and which values are allowed."""
+    """A type of setting: how its text is converted, and a text with the allowed values."""
 
     read: Callable[[str], object]
     """Convert the text to the value in Ebb's file. Raises: ValueError."""
@@ -31,7 +31,10 @@ class ValueType(NamedTuple):
 
 
 def text(value: object) -> str:
-    """Return a scalar as text. Raises: ValueError for other types and for long text."""
+    """Return a text, number or boolean as text.
+
+    Raises: ValueError for other types, and for more than SHOWN_MAX characters.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float) and len(str(value)) <= SHOWN_MAX:
@@ -40,7 +43,11 @@ def text(value: object) -> str:
 
 
 def read(key: str, value: object, value_type: ValueType) -> object:
-    """Convert a value. Raises: InvalidInputError with key, value and the allowed values."""
+    """Convert a value of another tool to a value for an EbbConfiguration.
+
+    *key*: key of the setting, for errors. Raises: InvalidInputError with key, value and the
+    allowed values.
+    """
     try:
         return value_type.read(text(value))
     except ValueError as fault:
@@ -51,7 +58,7 @@ def read(key: str, value: object, value_type: ValueType) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value of a file as printable text of limited length."""
+    """Return a value from a file as printable text of about SHOWN_MAX characters at most."""
     text_of_value = printable(value if isinstance(value, str) else _SHORT.repr(value))
     return text_of_value if len(text_of_value) <= SHOWN_MAX else f"{text_of_value[:SHOWN_MAX]}..."
 

@@ -1,6 +1,7 @@
 """Record the changes of an inventory, so that another process can keep a copy of it.
 
-The transfer of 150,000 pods takes seconds, and most plans follow changes of a few pods.
+An inventory keeps the objects of a cluster up to date by watches. The transfer of 150,000 pods
+takes seconds, and most plans follow changes of a few pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,10 @@ _KINDS: Final = {kind.name: kind for kind in KINDS}
 
 
 class Changes(NamedTuple):
-    """Changes of an inventory by the name of the kind, because a Kind cannot be pickled."""
+    """The changes of an inventory, to be sent to another process.
+
+    They are keyed by the name of the kind, because a Kind cannot be pickled.
+    """
 
     replaced: Mapping[str, Sequence[Any]]
     """All objects of each kind that has been listed."""
@@ -21,7 +25,7 @@ class Changes(NamedTuple):
     """New state of each changed object of other kinds by key; None if it was deleted."""
 
     def apply(self, copy: Inventory) -> None:
-        """Update a copy of the inventory."""
+        """Apply the changes to *copy*, a copy of the inventory before the changes."""
         for name, objects in self.replaced.items():
             copy.replaced(_KINDS[name], objects)
         for name, states in self.changed.items():
@@ -33,7 +37,7 @@ class Changes(NamedTuple):
 
 
 class RecordingInventory(Inventory):
-    """An inventory that records its changes."""
+    """An inventory that records its changes until `changes` returns them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,15 +45,18 @@ class RecordingInventory(Inventory):
         self._changed: dict[AnyKind, set[str]] = {kind: set() for kind in KINDS}
 
     def relisted(self, kind: AnyKind) -> None:
-        """Record that all objects of a kind may have changed."""
+        """Record that all objects of a kind were listed anew."""
         self._listed.add(kind)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401, ARG002 by kind
-        """Record the change of one object."""
+        """Record that the object *key* was created, changed or deleted."""
         self._changed[kind].add(key)
 
     def changes(self, *, whole: bool = False) -> Changes:
-        """Return the changes since the last call; *whole*: return every object instead."""
+        """Return the changes since the last call, and forget them.
+
+        *whole*: return every object instead, as if all kinds were listed anew.
+        """
         listed = KINDS if whole else self._listed
         replaced = {kind.name: [*self.of(kind).values()] for kind in listed}
         changed = {

@@ -1,4 +1,4 @@
-"""Follow a live cluster by watches, and make a new plan when it changes."""
+"""Follow a live cluster by watches, and make and publish a new plan when it changes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,17 +45,20 @@ INTERVALS: Final = Intervals()
 
 
 class Sink(Protocol):
-    """Shows the cluster: a page in browsers, or a screen in a terminal."""
+    """A display of the cluster: a page in browsers, or a screen in a terminal."""
 
     async def publish(self, state: bytes) -> None:
-        """Show a new state of the page, as JSON."""
+        """Show a new state of the cluster, the JSON of `PageState.document`."""
 
     def warn(self, banners: Sequence[str]) -> None:
-        """Show warnings about the connection to the cluster."""
+        """Show these warnings about the connection to the cluster; empty: remove them."""
 
 
 class Feed:
-    """The live cluster of a page: its objects by watches, and the report of the leader."""
+    """The live cluster of `ebb page` or `ebb top`: its objects, and the report of the leader.
+
+    The leader is the active replica of Ebb's controller.
+    """
 
     def __init__(self, reading: Reading, clock: Clock, intervals: Intervals = INTERVALS) -> None:
         """Prepare watches that begin from *reading*, the cluster as it was read at the start."""
@@ -79,9 +82,10 @@ class Feed:
         self._published: object = None
 
     async def run(self, sink: Sink, worker: Worker) -> None:
-        """Follow the cluster until cancelled.
+        """Publish a plan to *sink* now and after changes, until cancelled.
 
-        Raises: EbbError if there is no first plan, or if the connection fails.
+        *worker*: process that makes the plans. Raises: EbbError if there is no first plan, or if
+        the connection fails.
         """
         await self._plan(sink, worker)
         async with await self._connecting.client() as client, asyncio.TaskGroup() as tasks:
@@ -96,7 +100,10 @@ class Feed:
         await watch_objects(client, kind, sink, part, known=known)
 
     async def _follow_leader(self, client: Client) -> None:
-        """Read the Lease and the report of the leader; another replica may lead at any time."""
+        """Read the Lease and the report of the controller's leader again and again.
+
+        Another replica may lead at any time.
+        """
         while True:
             await asyncio.sleep(self._intervals.leader)
             running, config, source = await read_running(client, self._installation)
@@ -109,7 +116,7 @@ class Feed:
             )
 
     async def _follow_changes(self, sink: Sink, worker: Worker) -> None:
-        """Make and publish a plan after changes, and warn while the view is stale."""
+        """Make and publish a plan after changes, and warn while the watches are out of date."""
         made_at, pause = self._clock.monotonic_seconds(), 0.0
         failed: tuple[str, ...] = ()
         while True:
@@ -134,7 +141,7 @@ class Feed:
         await sink.publish(await worker.state(self._input, changes))
 
     def _state(self) -> object:
-        """Return a value that changes with everything that the page shows."""
+        """Return a value that changes whenever objects or settings of the page change."""
         versions = tuple(self._inventory.versions[kind] for kind in self._kinds)
         return versions, self._input.running, self._input.config
 

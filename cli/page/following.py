@@ -1,4 +1,4 @@
-"""Show a cluster until the user ends the command: what `ebb page` and `ebb top` share."""
+"""Show a cluster until the user ends the command, for `ebb page` and `ebb top`."""
 
 import asyncio
 import logging
@@ -18,9 +18,10 @@ Source = ClusterInput | Feed
 
 
 def source_of(environment: Environment, where: ClusterOptions) -> Source:
-    """Read the cluster that the command line selects; a live cluster becomes a feed.
+    """Read the cluster that the command line selects.
 
-    Raises: as `reader.read`.
+    Returns: a Feed for a live cluster, or a ClusterInput for a dump. Raises: EbbError if the
+    cluster or dump cannot be read.
     """
     if where.from_file:
         return reader.read(environment, where)
@@ -28,7 +29,10 @@ def source_of(environment: Environment, where: ClusterOptions) -> Source:
 
 
 async def until_signal(show: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
-    """Run *show* until it ends, or until SIGINT or SIGTERM. Raises: as *show*."""
+    """Call *show* with a process for plans; run it until it ends, or until SIGINT or SIGTERM.
+
+    Raises: the exceptions of *show*.
+    """
     # The page and the screen show what the watches would log.
     logging.getLogger("ebb").addHandler(logging.NullHandler())
     worker = Worker()
@@ -39,7 +43,10 @@ async def until_signal(show: Callable[[Worker], Coroutine[Any, Any, None]]) -> N
 
 
 async def until_first_ends(*works: Coroutine[Any, Any, None]) -> None:
-    """Run several coroutines until one ends, and cancel the others. Raises: as the first."""
+    """Run several coroutines until one ends, and cancel the others.
+
+    Raises: the exception of the coroutine that ended first.
+    """
     tasks = [asyncio.create_task(work) for work in works]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -52,9 +59,10 @@ async def until_first_ends(*works: Coroutine[Any, Any, None]) -> None:
 
 
 async def publish(source: Source, sink: Sink, worker: Worker) -> None:
-    """Publish the cluster until cancelled.
+    """Publish the state of the cluster to *sink*, until cancelled.
 
-    Raises: EbbError if there is no first plan, or if the connection fails.
+    The state of a live cluster is published again after changes. *worker*: process that makes the
+    plans. Raises: EbbError if there is no first plan, or if the connection fails.
     """
     if isinstance(source, Feed):
         await source.run(sink, worker)

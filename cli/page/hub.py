@@ -15,7 +15,7 @@ CLIENTS_MAX: Final = 16
 
 
 class Hub:
-    """The newest state, and the browsers that follow it."""
+    """The newest state of the page, and the browsers that are notified of a new state."""
 
     def __init__(self) -> None:
         self.state = b"null"
@@ -27,27 +27,31 @@ class Hub:
         self._queues: set[asyncio.Queue[bytes | None]] = set()
 
     async def publish(self, state: bytes) -> None:
-        """Replace the state, and notify each browser."""
+        """Replace the state of the page (JSON), and notify each browser."""
         packed = await asyncio.to_thread(gzip.compress, state, 6)
         self.state, self.packed = state, packed
         self._version += 1
         self._send()
 
     def warn(self, banners: Sequence[str]) -> None:
-        """Replace the warnings about the connection to the cluster."""
+        """Replace the warnings about the connection to the cluster, and notify each browser.
+
+        Nothing happens if the warnings are the same as before.
+        """
         if list(banners) != list(self._banners):
             self._banners = banners
             self._send()
 
     def close(self) -> None:
-        """End the messages of each browser."""
+        """Send each browser the message None, the end of its messages."""
         for queue in self._queues:
             _put(queue, None)
 
     @contextmanager
     def following(self) -> Iterator[asyncio.Queue[bytes | None]]:
-        """Yield a queue with the newest message, which is None at the end.
+        """Yield a queue with the newest message for one browser; the message None is the end.
 
+        A message is JSON with the number of the state and the warnings, not the state itself.
         Raises: UnavailableError if too many browsers follow the page.
         """
         if len(self._queues) >= CLIENTS_MAX:

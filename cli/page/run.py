@@ -15,15 +15,15 @@ Open = Callable[[str], object]
 
 
 def open_browser(url: str) -> None:
-    """Open a URL in the browser of the user, which may block as long as the browser runs."""
+    """Open a URL in the user's browser, without waiting until the browser ends."""
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
 async def serve(source: Source, port: int, open_url: Open) -> None:
-    """Serve the page until SIGINT or SIGTERM.
+    """Serve the page of a cluster, and open it in a browser, until SIGINT or SIGTERM.
 
-    Raises: InvalidInputError if the port is not free; EbbError if there is no first plan, or if
-    the connection fails.
+    *port*: 0 for any free port. *open_url*: opens the URL in a browser. Raises: InvalidInputError
+    if the port is not free; EbbError if there is no first plan, or if the connection fails.
     """
 
     async def show(worker: Worker) -> None:

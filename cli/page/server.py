@@ -44,10 +44,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PageServer:
-    """The server of one page; an async context manager."""
+    """The HTTP server of one page, as an async context manager that starts and stops it."""
 
     def __init__(self, hub: Hub, worker: Worker, port: int = 0) -> None:
-        """*port*: 0 for any free port."""
+        """Create a server of the page whose state is in *hub*.
+
+        *worker*: process that answers questions about nodes and what-ifs. *port*: 0 for any free
+        port.
+        """
         self._hub, self._worker = hub, worker
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         self._computing = asyncio.Lock()
@@ -65,7 +69,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """Return the URL of the page with its token."""
+        """Return the URL of the page with its token; the server must have been started."""
         return f"{self._origins[0]}/?token={self._token}"
 
     async def __aenter__(self) -> Self:
@@ -78,7 +82,10 @@ class PageServer:
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer only requests of the page itself; add the headers to every answer."""
+        """Answer a request if it has the token and comes from the page itself; else status 403.
+
+        Errors become responses, and every response gets HEADERS.
+        """
         try:
             self._check(request)
             response = await handler(request)
@@ -120,7 +127,10 @@ class PageServer:
         return _response(await self._worker.detail(name), "application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Send each message of the hub as a server-sent event until the browser leaves."""
+        """Send each message of the hub as a server-sent event, until the browser leaves.
+
+        Returns: the finished response.
+        """
         with self._hub.following() as messages:
             response = web.StreamResponse(
                 headers={**HEADERS, hdrs.CONTENT_TYPE: "text/event-stream"}
@@ -149,7 +159,7 @@ class PageServer:
 
 
 def _prolong(request: web.Request, seconds: float) -> None:
-    """Let the connection stay open for this time: the server closes others after seconds."""
+    """Let the connection wait *seconds* from now, before the server closes it."""
     if isinstance(request.protocol, Connection):
         request.protocol.wait(seconds)
 

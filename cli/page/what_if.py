@@ -1,4 +1,7 @@
-"""Answer a what-if: another plan with other settings, or without a node. It changes nothing."""
+"""Answer a what-if: make another plan with other settings, or without a node.
+
+Nothing changes in the cluster.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +23,7 @@ NAMES_SHOWN: Final = 10
 
 
 class Change(NamedTuple):
-    """The changes of a what-if; None leaves a setting as it is."""
+    """The other settings and the missing node of a what-if; None leaves a setting as it is."""
 
     cpu: Fraction | None = None
     """Threshold for CPU."""
@@ -32,8 +35,6 @@ class Change(NamedTuple):
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of the form."""
-
     cpu: str | None = None
     memory: str | None = None
     headroom: str | None = None
@@ -41,7 +42,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(raw: bytes) -> Change:
-    """Read the fields of the form, as JSON. Raises: InvalidInputError."""
+    """Read the fields of the what-if form, as JSON. Raises: InvalidInputError."""
     try:
         given = msgspec.json.decode(raw, type=_Request)
     except (msgspec.MsgspecError, RecursionError, ValueError) as fault:
@@ -71,7 +72,11 @@ def _headroom(text: str | None) -> int | None:
 
 
 def answer(now: Planned, change: Change) -> list[str]:
-    """Return the answer as sentences; *now*: the present plan. Raises: InvalidInputError."""
+    """Return the effect of a change on the plan, as sentences for the user.
+
+    *now*: the present plan. Raises: InvalidInputError, for example if the node to leave out does
+    not exist.
+    """
     cluster_input, config = now.cluster_input, now.config
     if change.headroom is not None:
         budgets = replace(config.budgets, headroom=change.headroom)
@@ -92,7 +97,12 @@ def answer(now: Planned, change: Change) -> list[str]:
 
 
 def _without(cluster: Cluster, name: str) -> tuple[Cluster, Sequence[str]]:
-    """Return the cluster without a node, whose pods are Pending, and these pods."""
+    """Return the cluster without the node *name*, and the pods that need another node.
+
+    The pods become Pending, and are named as namespace/name. DaemonSet pods and static pods are
+    removed. If *name* is empty, the cluster is unchanged and no pod is named. Raises:
+    InvalidInputError for an unknown node.
+    """
     if not name:
         return cluster, ()
     nodes = tuple(node for node in cluster.nodes if node.name != name)

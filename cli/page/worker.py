@@ -1,7 +1,7 @@
 """Make plans in another process, so that the server answers while a plan is made.
 
-A plan of 5,000 nodes takes about a second. The functions run in the other process, which keeps the
-last plan.
+A plan of 5,000 nodes takes about a second. The module's functions run in the other process, which
+keeps the last plan.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from kube.inventory import Inventory
 
 @dataclass
 class _WorkerState:
-    """State of the other process between calls."""
+    """The state that the other process keeps between calls."""
 
     inventory: Inventory = field(default_factory=Inventory)
     """Copy of the inventory of the feed."""
@@ -80,7 +80,7 @@ def _what_if(change: Change) -> bytes:
 
 
 class _Invalid(NamedTuple):
-    """An InvalidInputError, which cannot be pickled."""
+    """The content of an InvalidInputError, which cannot be pickled itself."""
 
     where: str
     problem: str
@@ -94,7 +94,7 @@ def _call(function: Callable[..., bytes], *args: object) -> bytes | _Invalid:
 
 
 class Worker:
-    """The other process; if it ends unexpectedly, the next call starts it again."""
+    """The process that makes plans; if it ends unexpectedly, the next call starts it again."""
 
     def __init__(self) -> None:
         self._pool = _pool()
@@ -102,21 +102,28 @@ class Worker:
         """Whether the process keeps a plan."""
 
     async def state(self, cluster_input: ClusterInput, changes: Changes | None = None) -> bytes:
-        """Make a plan and return the state of the page. Raises: EbbError.
+        """Make a plan and return the state of the page, as JSON. Raises: EbbError.
 
-        *changes*: changes of the objects since the previous call; the objects of *cluster_input*
-        do not count then. None: *cluster_input* has the objects.
+        *changes*: changes of the objects since the previous call, which replace the objects of
+        *cluster_input*. None: use the objects of *cluster_input*.
         """
         made = await self._run(_state, cluster_input, changes)
         self.has_plan = True
         return made
 
     async def detail(self, name: str) -> bytes:
-        """Return the details of a node, or null. Raises: UnavailableError."""
+        """Return the details of the node *name* in the last plan, as JSON.
+
+        The JSON is `null` if there is no plan or no such node. Raises: UnavailableError if the
+        process has ended.
+        """
         return await self._run(_detail, name)
 
     async def what_if(self, change: Change) -> bytes:
-        """Return the answer to a what-if. Raises: InvalidInputError, UnavailableError."""
+        """Return the answer to a what-if about the last plan, as JSON.
+
+        Raises: InvalidInputError; UnavailableError if the process has ended.
+        """
         return await self._run(_what_if, change)
 
     async def _run(self, function: Callable[..., bytes], *args: object) -> bytes:
@@ -133,7 +140,7 @@ class Worker:
         return result
 
     def stop(self) -> None:
-        """End the process, also in the middle of a plan."""
+        """End the process, even while it makes a plan."""
         # ProcessPoolExecutor waits for the running call, and Python 3.11 has no method to end it.
         for pid in self.pids:
             with suppress(ProcessLookupError):
@@ -142,7 +149,7 @@ class Worker:
 
     @property
     def pids(self) -> list[int]:
-        """Return the id of the process, if it has been started."""
+        """Return the process id in a list, which is empty if the process has not been started."""
         return list(self._pool._processes or ())  # noqa: SLF001 it has no public name
 
 

@@ -1,1 +1,1 @@
-"""`ebb top`: the state of the page as text that follows the cluster in a terminal."""
+"""Show the state of a cluster as text in a terminal, and follow it, for `ebb top`."""

@@ -19,7 +19,7 @@ from cli.top.screen import ScreenState, State, press, render, selected
 
 
 class Top:
-    """The screen; the feed publishes states and warnings to it."""
+    """The screen of `ebb top`, to which the feed publishes states and warnings."""
 
     def __init__(self, live: Live) -> None:
         self._live, self._view = live, ScreenState()
@@ -27,18 +27,18 @@ class Top:
         self._banners: Sequence[str] = ()
 
     async def publish(self, state: bytes) -> None:
-        """Show a new state."""
+        """Draw the screen with a new state of the cluster, the JSON of `PageState.document`."""
         self._state = orjson.loads(state)
         self.draw()
 
     def warn(self, banners: Sequence[str]) -> None:
-        """Show warnings about the connection to the cluster."""
+        """Draw the screen with these warnings about the connection to the cluster."""
         if banners != self._banners:
             self._banners = banners
             self.draw()
 
     def press(self, key: str) -> bool:
-        """Act on a key. Returns: False to quit."""
+        """Act on a pressed key, and draw the screen. Returns: False if the user quits."""
         nodes = len(selected(self._state, self._view)) if self._state else 0
         view = press(self._view, key, nodes)
         if view is not None:
@@ -47,7 +47,7 @@ class Top:
         return view is not None
 
     def draw(self) -> None:
-        """Draw the screen anew."""
+        """Draw the screen with the last state; nothing happens before the first state."""
         if self._state is not None:
             width, height = self._live.console.size
             shown = render(self._state, self._banners, self._view, width, height)
@@ -55,7 +55,7 @@ class Top:
 
 
 async def follow(source: Source) -> None:
-    """Show the cluster until the user quits.
+    """Show the cluster in the terminal until the user quits.
 
     Raises: EbbError if there is no first plan, or if the connection fails.
     """

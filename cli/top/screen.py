@@ -1,4 +1,4 @@
-"""One screen of `ebb top`: its layout from the state of the page, and its keys; pure functions."""
+"""Lay out one screen of `ebb top` from the state of the page, and handle its keys; pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ SORTS: Final[Mapping[str, Callable[[Node], tuple[int, str]]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenState:
-    """The sort order, filter and scroll position of a user."""
+    """The sort order, filter and scroll position that the user has chosen."""
 
     sort: str = "state"
     filter: str = ""
@@ -63,9 +63,10 @@ class ScreenState:
 def render(
     state: State, banners: Sequence[str], view: ScreenState, width: int, height: int | None
 ) -> Text:
-    """Return the screen.
+    """Return the text of the screen: headline, warnings, nodes and surge moves.
 
-    *banners*: warnings about the connection to the cluster. *height*: lines of the terminal; None
+    *state*: state of the cluster. *banners*: warnings about the connection to it. *view*: sort
+    order, filter and scroll position. *width*: columns of the terminal. *height*: its lines; None
     shows every node, for a pipe.
     """
     head = [*_head(state, banners, view)]
@@ -83,7 +84,7 @@ def render(
 
 
 def selected(state: State, view: ScreenState) -> Sequence[Node]:
-    """Return the nodes that the view shows, in its order."""
+    """Return the nodes that match the filter of *view*, in its sort order."""
     labels = _labels(state)
     ranks = {key: number for number, key in enumerate(labels)}
     wanted = view.filter.lower()
@@ -97,7 +98,7 @@ def selected(state: State, view: ScreenState) -> Sequence[Node]:
 
 
 def _labels(state: State) -> Mapping[str, str]:
-    """Return the label of each state of a node by its key, in the order of the states."""
+    """Return the labels of node states (such as removable) by key, in the order of the states."""
     return {state_of_node["key"]: state_of_node["label"] for state_of_node in state["states"]}
 
 
@@ -161,9 +162,10 @@ def _footer(view: ScreenState) -> Text:
 
 
 def press(view: ScreenState, key: str, nodes: int) -> ScreenState | None:
-    """Return the view after a key; None to quit. *nodes*: number of nodes that match the filter.
+    """Return the sort order, filter and scroll position after a key; None to quit.
 
-    A key is a character, or the escape sequence of a special key.
+    *key*: a character, or the escape sequence of a special key. *nodes*: number of nodes that
+    match the filter.
     """
     if view.typing:
         return _type(view, key)
