@@ -1,1 +1,1 @@
-"""Find nodes for pods: kube-scheduler's filters, first-fit decreasing, usable capacity."""
+"""Find nodes for pods as kube-scheduler would, and compute how much free capacity pods can use."""

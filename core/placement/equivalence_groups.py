@@ -1,6 +1,6 @@
 """Group pods with equal requests and node constraints, and sort the groups in packing order.
 
-The order is part of the specification (core.placement.packer).
+Large pods come first. The order is part of the specification (core.placement.packer).
 """
 
 from bisect import bisect_left
@@ -25,10 +25,10 @@ AdmittingNodes = Callable[[NodeConstraints], list[int]]
 
 
 class NodesForConstraints:
-    """The nodes, by node id, for all pods with equal node constraints."""
+    """The ids of the nodes that may receive the pods with certain node constraints."""
 
     def __init__(self, admitting: list[int], candidates: list[int]) -> None:
-        """Store the nodes in first-fit order.
+        """Store two lists of node ids, both ascending, which is first-fit order.
 
         *admitting*: nodes that the constraints admit. *candidates*: the admitting nodes that
         initially have room for the smallest pod with these constraints.
@@ -42,13 +42,13 @@ class NodesForConstraints:
 
     @cached_property
     def candidate_bits(self) -> int:
-        """Return the candidates as bits (core.placement.bits)."""
+        """Return the set of candidates as an integer: bit n is set if node n is a candidate."""
         return bits_of(self.candidates[-1] + 1 if self.candidates else 0, self.candidates)
 
 
 @dataclass(slots=True, eq=False)
 class EquivalenceGroup:
-    """Pods with equal requests and node constraints."""
+    """The request and the possible nodes of all pods with equal requests and node constraints."""
 
     request: int
     """Requests of one pod as a vector."""
@@ -57,10 +57,11 @@ class EquivalenceGroup:
 
 
 def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
-    """Group pods whose requests and node constraints are the same objects, in the order of *pods*.
+    """Group the pods whose `requests` and `node_constraints` are the same objects.
 
-    There can be thousands of placeholders, and most share these objects. Comparing objects first
-    avoids hashing the values of each.
+    The groups, and the pods in a group, are in the order of *pods*. Two groups may have equal
+    values: only the identity of the objects is compared, which is fast. Thousands of placeholders
+    (imaginary pods for which room is kept) share these objects.
     """
     groups: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -77,10 +78,12 @@ def packing_order(
     total_capacity: Resources,
     admitting: AdmittingNodes | None = None,
 ) -> tuple[list[Pod], list[EquivalenceGroup]]:
-    """Return the pods of the groups in packing order, and the equivalence group of each pod.
+    """Return the pods in packing order, and in a second list the equivalence group of each pod.
 
-    Pods with the largest dominant share of *total_capacity* come first (thesis 4.7.1).
-    *admitting*: None means that the filters of core.placement.filters decide.
+    Pods with the largest dominant share of *total_capacity* come first (thesis 4.7.1): the largest
+    of a pod's shares of CPU, memory and extended resources. *space*: free space of the nodes, in
+    the encoding *vectors*. *admitting*: returns the nodes for node constraints; None: the filters
+    of core.placement.filters decide.
     """
     # Sorted, so that the numbers do not depend on the order of the pods.
     distinct = sorted({members[0].node_constraints for members in groups}, key=repr)
@@ -116,9 +119,9 @@ def _with_room(nodes: Iterable[int], request: int, space: FreeSpace) -> list[int
 def _group_by_value(
     groups: Groups, numbers: Mapping[NodeConstraints, int]
 ) -> dict[tuple[Resources, int], Sequence[Pod]]:
-    """Merge groups with equal requests and node constraints; sort each by namespace and name.
+    """Merge groups with equal requests and node constraints; sort the pods by namespace and name.
 
-    The key is the requests and the number of the node constraints.
+    The keys are pairs: requests, and the number of the node constraints in *numbers*.
     """
     parts_of: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
     for members in groups:

@@ -1,9 +1,9 @@
 """Filter nodes by the node constraints of a pod, as kube-scheduler's Filter plugins do.
 
 A filter reads only the constraints and the node, so nodes with equal values in the fields that
-filters read are checked once. Resources (core.placement) and other pods (core.placement.inter_pod)
-change while pods are placed, so they are checked elsewhere. A constraint that no filter can
-evaluate is listed in Pod.unsupported and makes the pod unmovable.
+filters read are checked once. Free resources (core.placement.packer) and other pods
+(core.placement.inter_pod) change while pods are placed, so they are checked elsewhere. A
+constraint that no filter can evaluate is listed in Pod.unsupported and makes the pod unmovable.
 
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding (for
 bound claims), VolumeZone, NodeDeclaredFeatures (from 1.36; an older scheduler does not know these
@@ -49,7 +49,11 @@ NamedPart = tuple[str, NodeConstraints]
 
 
 def value_of(node: Node, field: NodeField) -> object:
-    """Return the value of the field on the node; None for a label that the node does not have."""
+    """Return the value of a field of the node, such as a label; None for a label that it lacks.
+
+    *field*: ("label", key of the label), ("offers", name of an extended resource), or (attribute
+    of Node, ""). For "offers" the value is a bool.
+    """
     what, key = field
     if what == LABEL:
         return node.labels.get(key)
@@ -57,17 +61,18 @@ def value_of(node: Node, field: NodeField) -> object:
 
 
 class Filter(ABC):
-    """One kind of reason for which a node refuses a pod.
+    """A check of a node against the node constraints of a pod, like a plugin of kube-scheduler.
 
     To add a filter, write a subclass, add an instance to FILTERS, and extend the generators of
     tests/core/placement/test_node_index.py so that the filter refuses a generated node. All else
-    is derived from FILTERS: reaches and their names, classes of equal nodes, indexes.
+    is derived from FILTERS: reaches (sets of nodes that some pods can use) and their names,
+    classes of equal nodes, indexes.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Return the name of the filter in messages."""
+        """Return the name of the filter in messages to users, such as "node-affinity"."""
 
     @abstractmethod
     def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
@@ -75,31 +80,34 @@ class Filter(ABC):
 
     @abstractmethod
     def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
-        """Return the node fields that decide whether a node admits these constraints.
+        """Return the node fields, such as labels, on which `admits` depends for these constraints.
 
         Nodes with equal values in these fields must get the same answer.
         """
 
     @abstractmethod
     def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
-        """Return the nodes of the index that `admits` accepts, one bit for each (see bits).
+        """Return the nodes of the index that `admits` accepts: bit n stands for node n.
 
-        The cost must not grow with nodes times requirements: a pod may have a thousand of them.
+        The running time must not grow with nodes times requirements: a pod may have a thousand
+        requirements.
         """
 
     @abstractmethod
     def parts(self, node_constraints: NodeConstraints) -> Iterable[NamedPart]:
-        """Return each single constraint that this filter reads, with its text.
+        """Return each constraint that this filter reads, as a pair of a text and node constraints.
 
-        The texts name the reach of pods with these constraints (core.placement.reaches). Return
-        nothing for constraints that define no reach: of volumes, and tolerations.
+        The text is, for example, "zone=a"; the node constraints contain only the constraint that
+        it describes. The texts name the reach of pods with these constraints
+        (core.placement.reaches). Return nothing for constraints that define no reach: of volumes,
+        and tolerations.
         """
 
 
 class VolumeFilter(Filter):
-    """A filter that reads only the volumes of a pod, one at a time.
+    """A filter that decides for each volume of a pod separately whether a node can use the volume.
 
-    NodeClasses keeps the answer for each volume. Each pod of a StatefulSet with local volumes has
+    NodeClasses caches the answer for each volume. Each pod of a StatefulSet with local volumes has
     constraints of its own, and checking every node for every pod would be slow.
     """
 
@@ -109,22 +117,22 @@ class VolumeFilter(Filter):
 
     @abstractmethod
     def volume_reads(self, volume: VolumeTopology) -> Iterable[NodeField]:
-        """Return the node fields that decide whether a node can use this volume."""
+        """Return the node fields, such as labels, that decide if a node can use the volume."""
 
     @abstractmethod
     def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
-        """Return the nodes of the index that can use the volume, one bit for each."""
+        """Return the nodes of the index that can use the volume: bit n stands for node n."""
 
     def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
         """Report whether the node can use all volumes of the pod."""
         return all(self.admits_volume(node, volume) for volume in node_constraints.volumes)
 
     def reads(self, node_constraints: NodeConstraints) -> Iterable[NodeField]:
-        """Return the node fields that decide whether a node can use the volumes of the pod."""
+        """Return the node fields that decide whether a node can use all volumes of the pod."""
         return chain.from_iterable(map(self.volume_reads, node_constraints.volumes))
 
     def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
-        """Return the nodes of the index that can use all volumes of the pod, one bit for each."""
+        """Return the nodes that can use all volumes of the pod: bit n stands for node n."""
         nodes = index.all
         for volume in node_constraints.volumes:
             nodes &= self.nodes_of_volume(index, volume)
@@ -371,7 +379,7 @@ def _features(node: Node) -> Iterable[str]:
 class ExtendedResources(Filter):
     """Refuse nodes that do not offer an extended resource that the pod requests.
 
-    Packing checks whether enough of it is free.
+    Whether enough of the resource is free is checked while pods are placed.
     """
 
     name = "extended-resources"

@@ -25,10 +25,17 @@ Recomputing the bound takes about as long as these checks."""
 
 
 class FreeSpace:
-    """Free space by node id, as vectors (core.placement.vectors)."""
+    """The free resources of every node while pods are placed, as one integer for each node.
+
+    The integer, a vector, contains all resources of the node (core.placement.vectors).
+    """
 
     def __init__(self, free: list[int], guard: int) -> None:
-        """Take over the *free* vectors, which have the bits of *guard* set."""
+        """Store *free*, the free vectors by node id, without copying the list.
+
+        *guard*: the top bit of each resource in a vector. Each of the free vectors has these bits
+        set.
+        """
         self.guard = guard
         self._free = free
         self.free: Sequence[int] = free
@@ -45,9 +52,9 @@ class FreeSpace:
 
     @staticmethod
     def of(vectors: Vectors, node_order: NodeOrder) -> "FreeSpace":
-        """Return the allocatable resources of the nodes minus the requests on them.
+        """Return the free space of the nodes: allocatable minus the requests of their pods.
 
-        Unschedulable nodes have no free space.
+        Nodes that *node_order* lists as unschedulable have no free space.
         """
         free = [
             vectors.guard
@@ -61,14 +68,14 @@ class FreeSpace:
         return FreeSpace(free, vectors.guard)
 
     def fork(self) -> "FreeSpace":
-        """Return a copy that changes independently."""
+        """Return a copy; changes to the copy or the original do not affect the other."""
         fork = copy(self)
         fork.free = fork._free = [*self._free]  # noqa: SLF001 of this class
         fork._max_free, fork._misses = [*self._max_free], [*self._misses]  # noqa: SLF001
         return fork
 
     def take(self, free_after: Mapping[int, int]) -> None:
-        """Reduce the free space of nodes to the given vectors."""
+        """Replace free vectors of nodes by smaller ones; *free_after*: vector by node id."""
         self.changes += 1
         for node, vector in free_after.items():
             self._free[node] = vector
@@ -78,7 +85,10 @@ class FreeSpace:
         self.take({node: self.guard})
 
     def give_back(self, node: int, request: int) -> None:
-        """Free the room that the request takes on the node."""
+        """Add the resources of *request*, a vector, to the free space of the node.
+
+        Results about full nodes are invalid afterwards.
+        """
         self.changes += 1
         self.version += 1
         self._free[node] += request
@@ -86,18 +96,25 @@ class FreeSpace:
         self._max_free[block] = lane_maximum(self._max_free[block], self._free[node], self.guard)
 
     def fits(self, node: int, request: int) -> bool:
-        """Report whether the node has room for the request."""
+        """Report whether the node has room for *request*, a vector."""
         if (self._free[node] - request) & self.guard == self.guard:
             return True
         self._count_misses(node // BLOCK_NODES, 1)
         return False
 
     def may_fit(self, node: int, request: int) -> bool:
-        """Report whether a node in the block of this node may have room for the request."""
+        """Report whether some node in the block of this node may have room for the request.
+
+        A block is BLOCK_NODES consecutive nodes. False is certain: all nodes of the block are too
+        full.
+        """
         return (self._max_free[node // BLOCK_NODES] - request) & self.guard == self.guard
 
     def with_room_in_block(self, nodes: Sequence[int], request: int) -> list[int]:
-        """Return the *nodes* that have room for the request; all *nodes* must be in one block."""
+        """Return the ids in *nodes* of the nodes that have room for the request.
+
+        All *nodes* must belong to one block of BLOCK_NODES consecutive node ids.
+        """
         if not self.may_fit(nodes[0], request):
             return []
         guard, free = self.guard, self._free

@@ -20,10 +20,11 @@ from core.placement.tallies import Attachments, Group
 
 
 class PodTopology:
-    """The node of each pod that inter-pod rules concern.
+    """The current node of every pod that inter-pod rules concern, and the pod counts of the rules.
 
-    Pod ids and node ids are those of the Packer. Changes by `try_without` and `try_with` are
-    undone by `undo`; `commit` is permanent.
+    Inter-pod rules are, for example, pod affinity, topology spread and host ports. Pod ids and
+    node ids are those of the Packer. Changes by `try_without` and `try_with` are undone by `undo`;
+    `commit` is permanent.
     """
 
     def __init__(
@@ -33,10 +34,11 @@ class PodTopology:
         movable: Sequence[Pod],
         constrained: Iterable[Pod] | None = None,
     ) -> None:
-        """Count all pods of *cluster* in the domains of *nodes*.
+        """Count the pods of *cluster* that inter-pod rules read, on *nodes*.
 
-        *movable*: pods that may be placed. *constrained*: all pods of the cluster with constraints
-        on other pods, if the caller knows them.
+        Node ids are positions in *nodes*. Pod ids are positions in *movable*, the pods that may be
+        placed. *constrained*: all pods of the cluster with constraints on other pods; None: they
+        are searched for.
         """
         self._groups: dict[int, Group] = {}
         self._node_of: dict[int, int] = {}
@@ -64,32 +66,41 @@ class PodTopology:
                     self._node_of[number] = node_ids[pod.node]
 
     def group(self, pod: int) -> Group | None:
-        """Return the pod's group, or None if no inter-pod rule concerns it."""
+        """Return the group of pods that all inter-pod rules treat like this pod, with its rules.
+
+        Return None if no inter-pod rule concerns the pod.
+        """
         return self._groups.get(pod)
 
     def involves(self, pods: Iterable[int]) -> bool:
-        """Report whether one of the pods has a group."""
+        """Report whether an inter-pod rule concerns at least one of the pods."""
         return bool(self._groups) and not self._groups.keys().isdisjoint(pods)
 
     def try_without(self, pods: Iterable[int]) -> None:
-        """Remove the pods from their nodes until `undo`."""
+        """Stop counting the pods on their nodes until `undo`."""
         for pod in pods:
             if pod in self._node_of:
                 self._try(self._groups[pod], self._node_of[pod], -1)
 
     def try_with(self, pod: int, node: int) -> None:
-        """Place a removed or pending pod on the node until `undo`."""
+        """Count the pod on the node until `undo`.
+
+        The pod is pending, or was passed to `try_without`.
+        """
         if pod in self._groups:
             self._try(self._groups[pod], node, 1)
 
     def undo(self) -> None:
-        """Undo the tried changes."""
+        """Undo all changes by `try_without` and `try_with`."""
         for group, node, by in reversed(self._tried):
             _count(group, node, -by)
         self._tried.clear()
 
     def commit(self, placements: Iterable[tuple[int, int]]) -> None:
-        """Move pods to their new nodes; pods without a placement keep theirs."""
+        """Move pods permanently; *placements*: pairs of pod id and id of the new node.
+
+        Pods without a placement stay on their nodes.
+        """
         for pod, node in placements:
             if pod in self._groups:
                 if pod in self._node_of:
@@ -98,7 +109,7 @@ class PodTopology:
                 _count(self._groups[pod], node, 1)
 
     def remove(self, placements: Iterable[tuple[int, int]]) -> None:
-        """Remove pods from their nodes; *placements*: pairs of pod id and current node."""
+        """Remove pods permanently; *placements*: pairs of pod id and id of the current node."""
         for pod, node in placements:
             if self._node_of.pop(pod, None) is not None:
                 _count(self._groups[pod], node, -1)

@@ -1,4 +1,7 @@
-"""Derive inter-pod rules from the pods: the counts that are needed, and groups of equal pods."""
+"""Derive inter-pod rules, such as pod affinity and topology spread, from the pods of a cluster.
+
+The result is groups of pods that all rules treat alike, and the pod counts that the rules read.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -37,7 +40,7 @@ a count of its own."""
 
 
 class InterPodRules:
-    """The groups of pods that inter-pod rules distinguish, and the rules of each group.
+    """Groups of pods that inter-pod rules treat alike, with the rules of each group.
 
     Call `group` for all movable pods, then `write_rules`, then `adds`.
     """
@@ -87,7 +90,7 @@ class InterPodRules:
         return Domains(range(len(self._nodes)))
 
     def group(self, pod: Pod) -> Group:
-        """Return the group of pods that no inter-pod rule distinguishes from this one."""
+        """Return the group of the pod: all pods that every inter-pod rule treats like this pod."""
         objects = (
             id(pod.labels), id(pod.pod_constraints), id(pod.node_constraints),
             pod.namespace, pod.terminating,
@@ -104,7 +107,7 @@ class InterPodRules:
         return group
 
     def write_rules(self) -> None:
-        """Set the rules of all groups, and create the counts that they read."""
+        """Set the rules of all groups, and create the pod counts that the rules read."""
         groups = list(self._by_value.values())
         spread = {
             group.like.node_constraints for group in groups if group.like.pod_constraints.spread
@@ -118,7 +121,7 @@ class InterPodRules:
             )
 
     def adds(self, group: Group) -> tuple[DomainCount, ...]:
-        """Return the counts that change when a pod of the group is placed or removed."""
+        """Return the pod counts that change by 1 when a pod of the group is placed or removed."""
         if group.adds is None:
             pod = group.like
             tallies = self._counted.matching(pod)
@@ -178,7 +181,10 @@ class InterPodRules:
     def _by_key(
         self, terms: Iterable[PodAffinityTerm]
     ) -> Iterable[tuple[str, tuple[PodAffinityTerm, ...]]]:
-        """Return the terms by topology key, without keys that no node has."""
+        """Return pairs of a topology key and the terms with this key.
+
+        Keys that no node has as a label are omitted.
+        """
         terms_of: dict[str, list[PodAffinityTerm]] = {}
         for term in terms:
             terms_of.setdefault(term.topology_key, []).append(term)
@@ -211,10 +217,10 @@ class InterPodRules:
     def _spread_count(
         self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
     ) -> SpreadCount:
-        """Return the number of pods in each domain that a topology spread constraint selects.
+        """Return the pods that the topology spread constraint of *pod* selects, counted by domain.
 
         Only nodes with the topology keys of all constraints of the pod count. With
-        `honor_affinity` they must also match the pod's node selector and affinity. With
+        `honor_affinity` the nodes must also match the pod's node selector and affinity. With
         `honor_taints` the pod must tolerate their taints.
         """
         node_constraints = NodeConstraints()

@@ -27,7 +27,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def is_blocking(taint: Taint) -> bool:
-    """Report whether the taint refuses pods that do not tolerate it."""
+    """Report whether the taint refuses pods without a toleration: NoSchedule or NoExecute."""
     return taint.effect in _BLOCKING
 
 
@@ -57,7 +57,7 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
 
 
 def selects(selector: PodSelector, pod: Pod) -> bool:
-    """Report whether the selector matches the pod."""
+    """Report whether the selector matches the namespace and the labels of the pod."""
     if selector.namespaces is not None and pod.namespace not in selector.namespaces:
         return False
     return all(
@@ -66,7 +66,7 @@ def selects(selector: PodSelector, pod: Pod) -> bool:
 
 
 class Finder(Generic[Target_]):
-    """Values that apply to the pods that selectors match.
+    """A collection of values, each with selectors of the pods to which the value applies.
 
     `matching` returns the values for a pod without checking every selector.
     """
@@ -78,7 +78,7 @@ class Finder(Generic[Target_]):
         The key None has the values that may apply to any pod."""
 
     def add(self, selectors: tuple[PodSelector, ...], target: Target_) -> None:
-        """Add a value that applies to the pods that all the selectors match."""
+        """Add *target*, a value that applies to the pods that all of *selectors* match."""
         wanted = (
             requirement
             for selector in selectors

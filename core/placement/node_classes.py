@@ -12,7 +12,10 @@ from core.placement.node_index import NodeIndex
 
 
 class NodeClasses:
-    """Classes of equal nodes, so that node constraints are checked once for each class."""
+    """Classes of nodes with equal fields, so that filters check each class instead of each node.
+
+    The fields are those that the filters read for the given node constraints, such as labels.
+    """
 
     def __init__(self, nodes: Sequence[Node], all_constraints: Iterable[NodeConstraints]) -> None:
         labels = set[str]().union(*(node.labels for node in nodes))
@@ -47,9 +50,9 @@ class NodeClasses:
         self._reached: dict[VolumeTopology, frozenset[int]] = {}
 
     def allowing(self, node_constraints: NodeConstraints) -> list[int]:
-        """Return the ids of the nodes that the constraints admit, ascending.
+        """Return the ids of the nodes that all filters admit for these constraints, ascending.
 
-        Constraints that admit the same nodes share one list: do not change it.
+        Constraints that admit the same nodes may share one list: do not change it.
         """
         if not node_constraints.volumes:
             return self.allowing_by(node_constraints, FILTERS)
@@ -62,9 +65,10 @@ class NodeClasses:
         return sorted(admitted.intersection(*map(self._nodes_of_volume, node_constraints.volumes)))
 
     def allowing_by(self, node_constraints: NodeConstraints, filters: Filters) -> list[int]:
-        """Return the ids of the nodes that these filters admit for constraints without volumes.
+        """Return the ids of the nodes that all of *filters* admit, ascending.
 
-        Constraints that admit the same nodes share one list: do not change it.
+        *node_constraints* must not contain volumes. Constraints that admit the same nodes share
+        one list: do not change it.
         """
         classes = self._classes(node_constraints, filters)
         found = self._lists.get(classes)
@@ -75,11 +79,14 @@ class NodeClasses:
         return found
 
     def allows(self, node_constraints: NodeConstraints, classes: int, filters: Filters) -> bool:
-        """Report whether these filters admit all the classes for constraints without volumes."""
+        """Report whether all of *filters* admit all nodes of *classes*, a bit set of `classes_of`.
+
+        *node_constraints* must not contain volumes.
+        """
         return not classes & ~self._classes(node_constraints, filters)
 
     def classes_of(self, nodes: Iterable[int]) -> int:
-        """Return the bit set of the nodes' classes, for `allows`."""
+        """Return the classes of the nodes as a bit set, for `allows`; bit n stands for class n."""
         found = {self._class_of[node] for node in nodes}
         return sum(1 << node_class for node_class in found)
 
@@ -92,7 +99,6 @@ class NodeClasses:
         return classes
 
     def _nodes_of_volume(self, volume: VolumeTopology) -> frozenset[int]:
-        """Return the ids of the nodes that can use the volume."""
         found = self._reached.get(volume)
         if found is None:
             index = self._each_node

@@ -26,11 +26,14 @@ NAME_FIELD: Final = "metadata.name"
 class ValueIndex:
     """Index of the nodes by one field: a label, the name, declared features or extended resources.
 
-    A set of nodes is an int: bit n is set if it contains the node at place n.
+    A set of nodes is an int: bit n is set if it contains node n.
     """
 
     def __init__(self, size: int, values: Iterable[tuple[int, str]]) -> None:
-        """Index *size* nodes; *values*: (place of the node, value) for nodes that have one."""
+        """Index *size* nodes by *values*, pairs of node id and a value of the node's field.
+
+        Nodes without a pair have no value; nodes with several pairs have several values.
+        """
         self._size, self._all = size, (1 << size) - 1
         self._places: dict[str, list[int]] = {}
         for place, value in values:
@@ -39,7 +42,10 @@ class ValueIndex:
         """Nodes as bits by value, for values of more than FEW_NODES nodes."""
 
     def matching(self, asked: Requirement) -> int:
-        """Return the bit set of nodes whose value, or lack of one, matches the requirement."""
+        """Return the nodes whose value matches the requirement, as a bit set.
+
+        The operators NotIn and DoesNotExist also match nodes without a value.
+        """
         nodes = self._matching_values(asked)
         return nodes | (self._all ^ self.any) if matches_requirement(asked, {}) else nodes
 
@@ -57,7 +63,7 @@ class ValueIndex:
                 return 0
 
     def one_of(self, asked: Iterable[str]) -> int:
-        """Return the bit set of nodes that have one of the values."""
+        """Return the nodes that have at least one of the values *asked*, as a bit set."""
         found, few = 0, list[int]()
         for value in asked:
             places = self._places.get(value, ())
@@ -71,7 +77,7 @@ class ValueIndex:
 
     @cached_property
     def any(self) -> int:
-        """Return the nodes that have a value, as a bit set."""
+        """Return the nodes that have any value of the field, as a bit set."""
         return bits_of(self._size, chain.from_iterable(self._places.values()))
 
     def _beyond(self, asked: Requirement) -> int:
@@ -85,7 +91,10 @@ class ValueIndex:
 
     @cached_property
     def _ordered(self) -> tuple[list[int], list[int]]:
-        """Return the numeric values, ascending, and the nodes with each value or a larger one."""
+        """Return the integer values, ascending, and the nodes with each or a larger value.
+
+        The nodes are bit sets; a 0 follows the last of them.
+        """
         read = ((number_in(text), places) for text, places in self._places.items())
         found = sorted((number, places) for number, places in read if number is not None)
         upward = [0]
@@ -95,7 +104,10 @@ class ValueIndex:
 
 
 class Taints:
-    """Distinct taints by key and value: each of thousands of tenants may have its own taint."""
+    """Index of distinct taints by key and value, which finds the taints that tolerations cover.
+
+    It does not check every taint: each of thousands of tenants may have a taint of its own.
+    """
 
     def __init__(self, taints: Iterable[Taint]) -> None:
         self._by_key: dict[str, dict[str, list[Taint]]] = {}
@@ -103,7 +115,10 @@ class Taints:
             self._by_key.setdefault(taint.key, {}).setdefault(taint.value, []).append(taint)
 
     def covered(self, tolerations: Iterable[Toleration]) -> Iterator[Taint]:
-        """Yield the taints that one of the tolerations covers; some several times."""
+        """Yield the taints that at least one toleration covers.
+
+        A taint that several tolerations cover may be yielded several times.
+        """
         for one in tolerations:
             values = [self._by_key[one.key]] if one.key in self._by_key else []
             values = values if one.key else list(self._by_key.values())
@@ -116,7 +131,7 @@ class Taints:
 
 
 class _TaintIndex:
-    """The nodes by their blocking taints, as bit sets.
+    """The nodes by their NoSchedule and NoExecute taints, as bit sets.
 
     Its size grows with the nodes, and with the distinct tolerations that are looked up.
     """
@@ -134,7 +149,10 @@ class _TaintIndex:
         self._tolerated: dict[tuple[Toleration, ...], int] = {}
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> int:
-        """Return the nodes whose blocking taints are all tolerated, as a bit set."""
+        """Return the nodes whose NoSchedule and NoExecute taints are all tolerated.
+
+        The result is a bit set.
+        """
         nodes = self._tolerated.get(tolerations)
         if nodes is None:
             covered = frozenset(self._blocking.covered(tolerations))
@@ -148,9 +166,9 @@ class _TaintIndex:
 
 
 class NodeIndex:
-    """Index of nodes by the fields that filters read.
+    """Index of nodes by the fields that filters read, such as labels and taints.
 
-    A set of nodes is an int: bit n is set if it contains the node at place n of the sequence.
+    A set of nodes is an int: bit n is set if it contains the node at position n of *nodes*.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -162,7 +180,10 @@ class NodeIndex:
         self._by_function: dict[Callable[[Node], Iterable[str]], ValueIndex] = {}
 
     def label(self, key: str) -> ValueIndex:
-        """Return the index of the nodes by their value of the label."""
+        """Return the index of the nodes by their value of the label *key*.
+
+        If no node has the label, the index is empty.
+        """
         found = self._labels.get(key)
         if found is not None:
             return found
@@ -174,12 +195,15 @@ class NodeIndex:
         return found
 
     def field(self, key: str) -> ValueIndex:
-        """Return the index of nodes by a field of matchFields; the API has only metadata.name."""
+        """Return the index of the nodes by a field of matchFields in a node affinity.
+
+        Only metadata.name is supported, as in the API; for all other keys the index is empty.
+        """
         return self._names if key == NAME_FIELD else self._absent
 
     @cached_property
     def taints(self) -> _TaintIndex:
-        """Return the index of the nodes by their blocking taints."""
+        """Return the index of the nodes by their NoSchedule and NoExecute taints."""
         return _TaintIndex(self._nodes)
 
     @cached_property
@@ -189,9 +213,9 @@ class NodeIndex:
         return bits_of(len(self._nodes), places)
 
     def by(self, values: Callable[[Node], Iterable[str]]) -> ValueIndex:
-        """Return the index of the nodes by the values that the function reads from a node.
+        """Return the index of the nodes by the texts that *values* returns for a node.
 
-        Pass a module-level function, never a lambda: the index is kept for each function.
+        Pass a module-level function, never a lambda: the index is cached by function.
         """
         index = self._by_function.get(values)
         if index is None:

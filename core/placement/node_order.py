@@ -1,7 +1,8 @@
-"""Sort the nodes in first-fit order, with the requests on them.
+"""Sort the nodes in first-fit order, with the requests of their pods.
 
-Ebb's own taint is ignored here: the mark of a node that cannot be removed is removed anyway, so it
-must not keep pods away. Node ids are positions in `nodes`.
+Ebb's own taint is ignored. If a marked node turns out not to be removable, Ebb removes the mark
+and so the taint. Until then the taint must not keep pods away from the node. Node ids are
+positions in `nodes`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +19,11 @@ SHARE_SCALE: Final = 2**40
 
 
 class NodeOrder:
-    """Nodes sorted by dominant share of their own resources, fullest first, then by name."""
+    """The nodes of a cluster in first-fit order: fullest first, then by name.
+
+    The fullest node has the largest dominant share: the largest of the requested shares of its
+    CPU, memory and extended resources.
+    """
 
     def __init__(
         self,
@@ -27,9 +32,10 @@ class NodeOrder:
         closed: Collection[str] = (),
         requests: Mapping[str, Resources] | None = None,
     ) -> None:
-        """Sort the nodes; nodes in *closed* accept no pods.
+        """Sort the nodes of *cluster*, without Ebb's taint, which has the key *taint_key*.
 
-        *requests*: total requests on each node; None: they are summed up here.
+        *closed*: names of the nodes that accept no pods. *requests*: total requests of the pods on
+        each node, by node name; None: they are computed from *cluster*.
         """
         self.unschedulable_nodes = frozenset(closed)
         """Names of the nodes that accept no pods."""
@@ -47,9 +53,10 @@ class NodeOrder:
     def with_last(
         self, last: Sequence[str], closed: Collection[str], instead: Mapping[str, Node]
     ) -> "NodeOrder":
-        """Return a copy with the nodes *last* at the end, in which *closed* nodes accept no pods.
+        """Return a copy in which the nodes named in *last* are at the end, in the order of *last*.
 
-        *instead*: Node objects to use in place of those in this order, by name.
+        *closed*: names of the nodes that accept no pods in the copy. *instead*: Node objects that
+        replace those of the same name.
         """
         order = copy(self)
         order.unschedulable_nodes = frozenset(closed)
@@ -61,7 +68,10 @@ class NodeOrder:
         return order
 
     def share(self, node: int) -> int:
-        """Return the dominant share of the node's requests, in units of 1 / SHARE_SCALE."""
+        """Return the dominant share of the node, in units of 1 / SHARE_SCALE.
+
+        It is the largest of the requested shares of its CPU, memory and extended resources.
+        """
         return dominant_share(self.used[node], self.nodes[node].allocatable)
 
 
@@ -86,8 +96,9 @@ def dominant_share(requests: Resources, whole: Resources) -> int:
 def share_of_room(requests: Resources, whole: Resources) -> int:
     """Return the largest requested share of *whole*, including ephemeral storage and pods.
 
-    The share is in units of 1 / SHARE_SCALE. `dominant_share`, which orders pods, ignores these
-    two. A limit on how much a user gets must include them, because they fill nodes as well.
+    The share is in units of 1 / SHARE_SCALE. `dominant_share`, which orders pods, ignores storage
+    and the number of pods. A limit on how much a user gets must include both, because they fill
+    nodes as well.
     """
     share = dominant_share(requests, whole)
     for requested, have in (

@@ -1,12 +1,10 @@
-"""Find nodes with room for the pods of each equivalence group.
+"""Find nodes with room for pods with equal requests and node constraints.
 
-All pods of a group share one search. While free space only shrinks, the search never checks a full
-node again. There are two ways to search:
-
-- for pods without inter-pod rules: a list of nodes with room in first-fit order, which is extended
-  on demand;
-- for pods with inter-pod rules: a bit set of nodes (core.placement.bits), because the rules may
-  admit only one of thousands of nodes.
+All pods of such an equivalence group share one search. While free space only shrinks, the search
+never checks a full node again. There are two ways to search. For pods without inter-pod rules
+(such as pod affinity) it is a list of nodes with room in first-fit order, which is extended on
+demand. For pods with inter-pod rules it is a bit set of nodes (core.placement.bits), because the
+rules may admit only one of thousands of nodes.
 """
 
 from bisect import bisect_left
@@ -21,16 +19,16 @@ BLOCK_BITS: Final = (1 << BLOCK_NODES) - 1
 
 
 class Searches(dict[EquivalenceGroup, "NodeSearch"]):
-    """The search of each equivalence group; it begins at its first lookup."""
+    """The NodeSearch of each equivalence group of pods, created at its first lookup."""
 
     def __init__(self, space: FreeSpace) -> None:
         super().__init__()
         self._space, self._version = space, space.version
 
     def valid_in(self, space: FreeSpace) -> "Searches":
-        """Return these searches if they are still valid in *space*, else empty ones.
+        """Return this object if its results are still valid in *space*, else an empty Searches.
 
-        They are invalid in another FreeSpace, and after `FreeSpace.give_back`.
+        The results are invalid in another FreeSpace, and after `FreeSpace.give_back`.
         """
         valid = self._space is space and self._version == space.version
         return self if valid else Searches(space)
@@ -43,7 +41,7 @@ class Searches(dict[EquivalenceGroup, "NodeSearch"]):
 class NodeSearch:
     """Search for nodes with room for a pod of one equivalence group, while free space shrinks.
 
-    All pods of the group share what the search has found, so no full node is checked again.
+    All pods of the group share the results, so no full node is checked again.
     """
 
     __slots__ = ("_counted", "_open", "_space", "feasible", "first", "group", "unscanned")
@@ -63,7 +61,10 @@ class NodeSearch:
         counting stopped, and the number of nodes found."""
 
     def skip_full(self) -> int:
-        """Set `first` to the position of the first node that has room now, and return it."""
+        """Set `first` to the position of the first node that still has room, and return it.
+
+        The position is in `feasible`; if no node there has room, it is the length of `feasible`.
+        """
         feasible, first, request = self.feasible, self.first, self.group.request
         free, guard = self._space.free, self._space.guard
         while first < len(feasible) and (free[feasible[first]] - request) & guard != guard:
@@ -72,7 +73,10 @@ class NodeSearch:
         return first
 
     def extend(self) -> int:
-        """Append the nodes with room of the next blocks to `feasible`; return the new length."""
+        """Scan more blocks of nodes until a block has nodes with room; append these to `feasible`.
+
+        Return the new length of `feasible`, which is the old one if no further node has room.
+        """
         candidates, known = self.group.nodes.candidates, len(self.feasible)
         while len(self.feasible) == known and self.unscanned:
             start = len(candidates) - self.unscanned
@@ -86,15 +90,15 @@ class NodeSearch:
         return len(self.feasible)
 
     def open_nodes(self) -> int:
-        """Return the candidates that were not found full, as bits."""
+        """Return the nodes that had room initially and were not found full since, as a bit set."""
         if self._open is None:
             self._open = self.group.nodes.candidate_bits
         return self._open
 
     def with_room(self, nodes: int) -> Iterator[int]:
-        """Yield the ids of the nodes with room among *nodes* (bits), ascending.
+        """Yield the ids of the nodes with room for a pod of the group among *nodes*, ascending.
 
-        Full nodes are removed from the open nodes.
+        *nodes* is a bit set. Full nodes that are found on the way are removed from `open_nodes`.
         """
         space, request = self._space, self.group.request
         while nodes:
@@ -114,7 +118,7 @@ class NodeSearch:
         self._open = self.open_nodes() & ~nodes
 
     def has_room_on(self, count: int) -> bool:
-        """Report whether at least *count* nodes have room."""
+        """Report whether at least *count* nodes have room for a pod of the group."""
         changes, counted_to, with_room = self._counted
         if changes != self._space.changes or counted_to <= with_room < count:
             feasible, position, request = self.feasible, self.skip_full(), self.group.request
@@ -126,7 +130,10 @@ class NodeSearch:
         return with_room >= count
 
     def may_fit_beside(self, node: int) -> bool:
-        """Report whether a node other than *node* has room, or some node was not scanned yet."""
+        """Report whether a node other than *node* has room, or some node was not scanned yet.
+
+        False is certain: no pod of the group fits on another node.
+        """
         not_full = self.feasible[self.skip_full() :]
         return self.unscanned > 0 or any(
             other != node and self._space.fits(other, self.group.request) for other in not_full

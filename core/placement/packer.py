@@ -51,7 +51,7 @@ NOT_LOOKED_UP: Final = {"not looked up"}
 
 @dataclass(slots=True)
 class Attempt:
-    """A possible placement of pods; nothing is changed until it is committed."""
+    """A possible placement of pods; nothing changes until `Packer.commit` carries it out."""
 
     assignments: list[tuple[int, int]]
     """Pairs of pod id and node id. Preferred placements come first, and pods that had to wait for
@@ -84,9 +84,10 @@ class _PlacementState:
     By the equivalence group and the inter-pod group of the pod."""
 
     def remaining(self, node: int, request: int) -> int:
-        """Return the free vector of the node after one more pod.
+        """Return the free vector of the node after the pods of the attempt and one more.
 
-        If the node has no room for the pod, a guard bit of the vector is not set.
+        *request*: vector of the additional pod. If the node has no room for it, the top bit of a
+        resource in the result is not set.
         """
         return (self.result.free_after.get(node) or self.space.free[node]) - request
 
@@ -126,11 +127,10 @@ class Packer:
 
         *movable*: pods that may be placed, in groups with equal requests and node constraints,
         each sorted by name. *placeholders*: pods that do not exist but for which room is kept.
-        *admitting*: returns the nodes that admit given constraints; by default the filters of
-        core.placement decide.
-        *total_capacity*: base of the dominant shares of pods; by default the allocatable resources
-        of all nodes. *constrained*: all pods of the cluster with constraints on other pods, if the
-        caller knows them.
+        *admitting*: returns the ids of the nodes that admit given node constraints; by default the
+        filters of core.placement.filters decide. *total_capacity*: base of the dominant shares of
+        pods; by default the allocatable resources of all nodes. *constrained*: all pods of the
+        cluster with constraints on other pods; None: they are searched for.
         """
         groups = [*movable, *group_by_identity(placeholders)]
         vectors = Vectors((members[0].requests for members in groups), node_order.nodes)
@@ -184,16 +184,18 @@ class Packer:
         excluded: frozenset[int] = frozenset(),
         preferred: Sequence[tuple[int, int]] = (),
     ) -> Attempt:
-        """Try to place *pods* (ascending ids) on nodes other than *leaving* and *excluded*.
+        """Return an attempt to place *pods* on nodes other than *leaving* and *excluded*.
 
-        Valid *preferred* placements (pod id, node id) are taken first, in their order. A pod
-        without a feasible node does not end the attempt, so that all such pods are known.
+        Nothing changes. *pods*: ascending ids. *leaving*: id of the current node of the pods, or
+        -1. *preferred*: pairs of pod id and node id that are used first, where they are feasible.
+        A pod without a feasible node does not end the attempt, so that `Attempt.unassigned` lists
+        all such pods.
         """
         excluded = excluded if leaving < 0 else excluded | {leaving}
         return self._place([*pods], excluded, preferred)
 
     def surely_fit(self, pods: Collection[int]) -> bool:
-        """Report whether `try_place` places all *pods*, the pods of one node.
+        """Report whether `try_place` surely places all *pods*, the pods of one node.
 
         False also means unknown. The node itself receives no pod, and each of the other pods can
         fill at most one node. So a pod has a place if the number of nodes with room for it is
@@ -213,10 +215,11 @@ class Packer:
         return True
 
     def place(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
-        """Place *pods* permanently; return the attempt, and the load added by node id.
+        """Place *pods* permanently; return the attempt, and the added load by node.
 
-        Each placement takes its room at once. Otherwise pods of thousands of sizes would check
-        nodes that earlier pods have filled.
+        The load is pairs of node id and requests, without those of placeholders. Each placement
+        takes its room at once. Otherwise pods of thousands of sizes would check nodes that earlier
+        pods have filled.
         """
         before = [*self.space.free]
         result = self._place([*pods], permanent=True)
@@ -233,7 +236,11 @@ class Packer:
         *,
         permanent: bool = False,
     ) -> Attempt:
-        """Place pods on the first feasible nodes; *permanent*: take their room at once."""
+        """Return an attempt that places each pod on its first feasible node.
+
+        *preferred*: pairs of pod id and node id that are used first. *permanent*: take the room of
+        each pod from the free space at once; the attempt must be committed.
+        """
         topology = self._topology
         state = _PlacementState(self.space, excluded, permanent, topology.involves(pods))
         if state.with_rules:
@@ -250,7 +257,7 @@ class Packer:
     def _place_preferred(
         self, state: _PlacementState, pods: Iterable[int], preferred: Iterable[tuple[int, int]]
     ) -> list[int]:
-        """Place pods on their preferred nodes where these are feasible; return the other pods."""
+        """Place pods on their preferred nodes where feasible; return the ids of the others."""
         for pod, node in preferred:
             group, inter_pod = self._group_of[pod], self._topology.group(pod)
             if (
@@ -320,9 +327,10 @@ class Packer:
     def _refusing_rules(
         self, state: _PlacementState, group: EquivalenceGroup, inter_pod: Group
     ) -> set[str]:
-        """Return the names of the rules that reject nodes with room.
+        """Return the names of the inter-pod rules that refuse nodes with room for the pod.
 
-        The set is empty if no later attempt can succeed.
+        The set is empty if trying the pod again later cannot succeed. For permanent placements,
+        only whether the set is empty matters: it contains no names of rules.
         """
         # Committed pods never leave, so a monotone rule cannot start to admit later.
         if state.permanent:
@@ -350,7 +358,10 @@ class Packer:
         result.unassigned.sort()
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
-        """Carry out the attempt; the *leaving* node becomes empty and accepts no more pods."""
+        """Carry out the attempt: take its room, and move its pods.
+
+        *leaving*: id of a node that becomes empty and accepts no more pods, or -1.
+        """
         self.space.take(attempt.free_after)
         for pod, node in attempt.assignments:
             insort(self.on[node], pod)
@@ -362,7 +373,10 @@ class Packer:
             self.on[leaving] = []
 
     def remove_placeholders(self, placeholders: Iterable[int]) -> Attempt:
-        """Remove placeholders from their nodes; return an attempt that puts them back."""
+        """Remove placeholders (imaginary pods for which room is kept) from their nodes.
+
+        Return an attempt that puts them back when it is committed.
+        """
         back = Attempt([], [], {})
         for pod in placeholders:
             node = self.placeholder_nodes.pop(pod)
@@ -374,14 +388,14 @@ class Packer:
         return back
 
     def fork(self) -> "Packer":
-        """Return a copy with its own free space, in which `reserve` takes room."""
+        """Return a copy with a free space of its own; `reserve` on it changes only the copy."""
         fork = copy(self)
         fork.space = self.space.fork()
         fork._reserved = set()  # noqa: SLF001 of this class
         return fork
 
     def reserve(self, attempt: Attempt, of: "Packer") -> None:
-        """Reserve the room that the attempt needs.
+        """Take the room that the attempt needs out of the free space.
 
         *of*: the packer that made the attempt: this packer, or the packer that it was forked from.
         The first attempt that uses a node takes no room there, so two attempts may rely on the
@@ -395,7 +409,10 @@ class Packer:
             self._reserved.add(node)
 
     def load_added(self, attempt: Attempt) -> list[tuple[int, Amount]]:
-        """Return the load that the attempt adds, by node id; placeholders add none."""
+        """Return pairs of node id and the CPU and memory requests that the attempt adds to it.
+
+        Placeholders (imaginary pods for which room is kept) add none.
+        """
         return self._load_added(attempt, self.space.free)
 
     def _load_added(self, attempt: Attempt, free: Sequence[int]) -> list[tuple[int, Amount]]:
@@ -408,7 +425,10 @@ class Packer:
         return [(node, amount) for node, amount in more if amount != NOTHING]
 
     def devices_added(self, attempt: Attempt) -> dict[int, dict[str, int]]:
-        """Return the device requests that the attempt adds, by node id; placeholders add none."""
+        """Return the units of devices that the attempt adds, by node id and resource name.
+
+        Devices are extended resources such as nvidia.com/gpu. Placeholders add none.
+        """
         added: dict[int, dict[str, int]] = {}
         for pod, node in attempt.assignments:
             requests = self.pods[pod].requests
@@ -419,7 +439,11 @@ class Packer:
         return added
 
     def displaced_by_placeholder(self, pod: int, leaving: int) -> int | None:
-        """Return a placeholder without which the pod would have found room, or None."""
+        """Return the id of a placeholder in whose place the pod would fit, or None.
+
+        A placeholder is an imaginary pod for which room is kept. Placeholders on the node
+        *leaving* are ignored.
+        """
         if not self.placeholder_nodes:
             return None
         group, inter_pod = self._group_of[pod], self._topology.group(pod)
@@ -439,16 +463,19 @@ class Packer:
         )
 
     def _displacing_placeholders(self, group: EquivalenceGroup) -> Iterator[tuple[int, int]]:
-        """Yield (node, placeholder) if the group has room on the node without the placeholder."""
+        """Yield pairs of node id and placeholder id.
+
+        Without the placeholder, the node would have room for a pod of the group.
+        """
         for placeholder, node in self.placeholder_nodes.items():
             missing = group.request - self._group_of[placeholder].request
             if self.space.fits(node, missing) and group.nodes.admits(node):
                 yield node, placeholder
 
     def never_fits(self, attempt: Attempt, leaving: int) -> bool:
-        """Report whether the first unassigned pod of the attempt will never find room.
+        """Report whether the first unassigned pod of the attempt surely never finds room.
 
-        False also means unknown.
+        *leaving*: id of the node that the pod must leave. False also means unknown.
         """
         # Free space only shrinks, apart from the room of placeholders.
         if not attempt.unassigned or self._topology.group(attempt.unassigned[0]) is not None:
@@ -457,10 +484,11 @@ class Packer:
         return not self._searches[group].may_fit_beside(leaving)
 
     def is_repeatable(self, leaving: int) -> bool:
-        """Report whether the node's pods get the same places until an involved node changes.
+        """Report whether the pods of *leaving* get the same places until an involved node changes.
 
-        The involved nodes are the node itself and those that would receive its pods. Rules that
-        count the pods of several nodes, such as a zone, depend on other nodes too.
+        The involved nodes are the node *leaving* and those that would receive its pods. False if
+        an inter-pod rule counts the pods of several nodes, such as a zone: then other nodes matter
+        too.
         """
         inter_pod_groups = map(self._topology.group, self.on[leaving])
         return all(inter_pod is None or inter_pod.by_node for inter_pod in inter_pod_groups)
@@ -470,7 +498,10 @@ class Packer:
         return self._group_of[pod] if self._topology.group(pod) is None else None
 
     def explain(self, pod: int, leaving: int, attempt: Attempt) -> str:
-        """Return a message that says why no node other than *leaving* is feasible for the pod."""
+        """Return a message that says why no node other than *leaving* is feasible for the pod.
+
+        *attempt*: the attempt that did not place the pod.
+        """
         if self._group_of[pod].nodes.admitting in ([], [leaving]):
             return NOT_ADMITTED
         if refused := attempt.refused_by.get(pod):

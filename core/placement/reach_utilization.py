@@ -1,7 +1,7 @@
 """Compare requests with usable capacity in one reach, or in the whole cluster.
 
-Source: thesis 4.2 to 4.5. PoolTotals are for outputs only: unlike the sums of reaches, they depend
-neither on the policy nor on pod constraints.
+A reach is a set of nodes that some pods can use. Source: thesis 4.2 to 4.5. PoolTotals are for
+outputs only: unlike the sums of reaches, they depend neither on the policy nor on pod constraints.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ Requests are within the limit if `(used + extra) * denominator <= numerator * ca
 class ReachUtilization:
     """Requests and usable capacity of one reach, or of the whole cluster.
 
-    They are checked for every node of every plan, so `row` contains plain integers: CPU and memory
-    requested, CPU and memory usable.
+    A reach is a set of nodes that some pods can use. Plans check these amounts for every node, so
+    `row` contains plain integers: CPU and memory requested, then CPU and memory usable.
     """
 
     reach: Reach | None
@@ -58,29 +58,38 @@ class ReachUtilization:
         self.limits = self._limit(marked=False), self._limit(marked=True)
 
     def totals(self) -> Totals:
-        """Return the current totals."""
+        """Return the current number of nodes, capacity, requests and usable capacity."""
         return Totals(
             nodes=self.nodes, capacity=self.capacity, requests=self.requests, usable=self.usable
         )
 
     @property
     def requests(self) -> Amount:
-        """Return the requests."""
+        """Return the requested CPU and memory."""
         return Amount(self.row[0], self.row[1])
 
     @property
     def usable(self) -> Amount:
-        """Return the usable capacity."""
+        """Return the usable capacity (docs/glossary.md)."""
         return Amount(self.row[2], self.row[3])
 
     def peak_excess_for(self, *, marked: bool) -> Amount:
-        """Return the peak excess that applies to a node's removal; 0 if the node is marked."""
+        """Return by how much recent peak requests exceed the current requests.
+
+        The threshold must also hold with this amount added. *marked*: whether the node to be
+        removed is marked; then the amount is 0, because the peak was checked before the node was
+        marked.
+        """
         # A marked node passed the peak check when it was marked. Peak demand of nodes that have
         # left must not unmark it.
         return NOTHING if marked else self.peak_excess
 
     def exceeds(self, change: Sequence[int], *, marked: bool) -> bool:
-        """Report whether requests plus peak excess would exceed the limit after the *change*."""
+        """Report whether requests would exceed the thresholds after the removal of a node.
+
+        *change*: how the removal would change `row`. *marked*: whether the node is marked. If not,
+        lower thresholds apply, and the recent peak of requests must be within them too.
+        """
         row, limit = self.row, self.limits[marked]
         cpu, memory = row[2] + change[2], row[3] + change[3]
         return (
@@ -91,7 +100,7 @@ class ReachUtilization:
         )
 
     def thresholds(self, *, marked: bool) -> Share:
-        """Return the thresholds for a marked or an unmarked node."""
+        """Return the CPU and memory thresholds for the removal of a marked or an unmarked node."""
         return self.release if marked else self.enter
 
     def _limit(self, *, marked: bool) -> Limit:
@@ -104,7 +113,7 @@ class ReachUtilization:
 
 @dataclass(slots=True, eq=False)
 class DeviceUtilization:
-    """Requests and capacity of one device, such as nvidia.com/gpu, in one reach."""
+    """Requested and offered units of one device, such as nvidia.com/gpu, in one reach."""
 
     reach: Reach
     resource: str
@@ -117,29 +126,33 @@ class DeviceUtilization:
     """Units requested, and units that the schedulable nodes offer."""
 
     def exceeds(self, change: Sequence[int], *, marked: bool) -> bool:
-        """Report whether requests would exceed the limit after the *change* of the row."""
+        """Report whether requests would exceed the threshold after the removal of a node.
+
+        *change*: how the removal would change `row`. *marked*: whether the node is marked; then a
+        higher threshold applies.
+        """
         requested, offered = self.row[0] + change[0], self.row[1] + change[1]
         share = self.threshold(marked=marked)
         return requested * share.denominator > share.numerator * offered
 
     def threshold(self, *, marked: bool) -> Fraction:
-        """Return the threshold for a marked or an unmarked node."""
+        """Return the threshold for the removal of a marked or an unmarked node."""
         return self.release if marked else self.enter
 
     def totals(self) -> "DeviceTotals":
-        """Return the current totals."""
+        """Return the current requested and offered units."""
         return DeviceTotals(*self.row)
 
 
 class DeviceTotals(NamedTuple):
-    """Totals of one device in a reach."""
+    """Requested and offered units of one extended resource, such as nvidia.com/gpu, in a reach."""
 
     requested: int
     offered: int
 
 
 class Exceeded(NamedTuple):
-    """A sum (of a reach, a device or the cluster) that would exceed its threshold."""
+    """A sum of the cluster, a reach or a device that would exceed its threshold without a node."""
 
     sums: ReachUtilization | DeviceUtilization
     change: Sequence[int]
@@ -157,7 +170,10 @@ Changes = Mapping[ReachUtilization | DeviceUtilization, Sequence[int]]
 
 @dataclass(slots=True)
 class PoolTotals:
-    """Totals of the Ready and schedulable nodes of the cluster or of a pool."""
+    """Nodes, pods, requests and allocatable resources of the cluster or of a pool.
+
+    Only Ready and schedulable nodes count.
+    """
 
     nodes: int = 0
     pods: int = 0
@@ -169,7 +185,7 @@ class PoolTotals:
     allocatable_memory_bytes: int = 0
 
     def add(self, node: Node, requests: Resources) -> None:
-        """Add a node, and the requests of its pods."""
+        """Add a node, with the sum of the requests of its pods."""
         self.nodes += 1
         self.pods += requests.pods
         self.cpu_millis += requests.cpu_millis
@@ -184,7 +200,7 @@ def pool_totals(
     pools: Iterable[str],
     pool_of: Callable[[Node], str | None],
 ) -> tuple[PoolTotals, dict[str, PoolTotals]]:
-    """Return the totals of the cluster, and the totals of each pool by its name.
+    """Return the totals of the cluster, and the totals of each pool by the pool's name.
 
     *nodes*: Ready and schedulable nodes. *requests*: sum of pod requests by node name. *pools*:
     names of all pools. *pool_of* returns the name of a node's pool; a node without a pool counts
@@ -201,9 +217,10 @@ def pool_totals(
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
-    """Return a message that names the resources whose share exceeds its threshold; else empty.
+    """Return a message that names each of CPU and memory whose share exceeds its threshold.
 
-    *used*: requests. *whole*: capacity. Example: "cpu at 91.2%, over 90%".
+    *used*: requests. *whole*: capacity. Example: "cpu at 91.2%, over 90%". It is "" if no share
+    exceeds its threshold.
     """
     parts = []
     for name, have, total, share in zip(RESOURCE_NAMES, used, whole, thresholds, strict=True):
@@ -213,7 +230,10 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
 
 
 def share_over(name: str, used: int, whole: int, limit: Fraction) -> str:
-    """Return a message such as "cpu at 91.2%, over 90%", for *used* of *whole*."""
+    """Return a message such as "cpu at 91.2%, over 90%", for *used* of *whole*.
+
+    *limit*: the 90%. If *whole* is 0, the message is "cpu without capacity".
+    """
     if whole <= 0:
         return f"{name} without capacity"
     return f"{name} at {beside(used, whole, limit)}, over {limit_text(limit)}"
@@ -222,26 +242,29 @@ def share_over(name: str, used: int, whole: int, limit: Fraction) -> str:
 def requested(used: Amount, whole: Amount) -> str:
     """Return a text such as "cpu 60%, memory 41.5%" for the requests *used* of *whole*.
 
-    A resource of which *whole* has none is left out.
+    A resource is omitted if its amount in *whole* is 0.
     """
     parts = zip(RESOURCE_NAMES, used, whole, strict=True)
     return ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
 
 
 def beside(part: int, whole: int, limit: Fraction) -> str:
-    """Format a share with the decimals of its limit, so that a value over the limit looks so."""
+    """Format *part* of *whole* as a percentage with the decimals of *limit*, at least one.
+
+    It is rounded up, so that a value over the limit never looks equal to the limit.
+    """
     _, _, decimals = limit_text(limit).rstrip("%").partition(".")
     return percent(part, whole, max(1, min(len(decimals), DECIMALS_MAX)))
 
 
 @lru_cache(maxsize=LIMITS_MAX)
 def limit_text(share: Fraction) -> str:
-    """Format a limit as in the configuration."""
+    """Format a share as a percentage, as in the configuration file: "62.5%"."""
     return value_types.percent(share)
 
 
 def percent(part: int, whole: int, decimals: int = 1) -> str:
-    """Format a share, rounded up so that a value over a limit looks so, without trailing zeros."""
+    """Format *part* of *whole* as a percentage, rounded up, without trailing zeros."""
     units = -(-part * 100 * 10**decimals // whole)
     head, tail = divmod(units, 10**decimals)
     digits = f"{tail:0{decimals}}".rstrip("0")

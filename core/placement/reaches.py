@@ -1,11 +1,11 @@
 """Compute the reaches of a cluster: the sets of nodes that its pods can use.
 
-A reach is the set of nodes that the hard constraints of a movable pod admit: selectors, required
-node affinity, taints, declared features and the extended resources that a node must offer.
-Amounts of resources, other pods and volumes do not matter. Transient node properties are ignored:
-cordons, transient taints, and Ebb's own taint. Pods with the same set of nodes have the same
-reach. Free capacity on a node helps only the pods that can use the node, so thresholds apply to
-each reach.
+A reach is the set of nodes that the node constraints of a movable pod admit: selectors, required
+node affinity, taints, declared features and the extended resources that a node must offer. Amounts
+of resources, other pods and volumes do not matter. Temporary states of nodes are ignored: cordons,
+taints such as not-ready, and Ebb's own taint. Pods with the same set of nodes have the same reach.
+Free capacity on a node helps only the pods that can use the node, so thresholds apply to each
+reach.
 """
 
 from collections import Counter
@@ -39,9 +39,10 @@ Groups = Sequence[Sequence[Pod]]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A set of at least two nodes. Thresholds do not apply to pods that can use one node only.
+    """A set of at least two nodes that some pods can use, with its name.
 
-    Examples: the general nodes of a cluster, a pool behind a taint, a zone.
+    Examples: the general nodes of a cluster, a pool behind a taint, a zone. Thresholds do not
+    apply to pods that can use one node only.
     """
 
     key: str
@@ -54,7 +55,10 @@ class Reach:
 
 
 class Reaches:
-    """Reaches of the movable pods; node ids are positions in *nodes*."""
+    """All reaches of a cluster: the sets of nodes that its movable pods can use.
+
+    Node ids are positions in *nodes*.
+    """
 
     def __init__(
         self,
@@ -65,9 +69,9 @@ class Reaches:
     ) -> None:
         """Compute the reaches; *asked*: the movable pods by node constraints without volumes.
 
-        Virtual nodes are in no reach, because they accept no pods. *others*: constraints that
-        define no reach but are looked up with `members`. *recent*: constraints that pods had
-        recently; their reach is kept even if no pod selects the same nodes now.
+        Nodes of virtual kubelets are in no reach, because they accept no pods. *others*:
+        constraints that define no reach but are passed to `members` later. *recent*: constraints
+        that pods had recently; their reach is kept even if no pod selects the same nodes now.
         """
         self._nodes = nodes
         self._bare = [bare(node) for node in nodes]
@@ -108,7 +112,10 @@ class Reaches:
     def _by_members(
         self, all_constraints: Iterable[NodeConstraints]
     ) -> dict[tuple[int, ...], list[NodeConstraints]]:
-        """Return the node constraints by the nodes that they admit, if they admit any."""
+        """Return the node constraints by the ids of the nodes that they admit.
+
+        Constraints that admit no node are omitted.
+        """
         found: dict[tuple[int, ...], list[NodeConstraints]] = {}
         for node_constraints in all_constraints:
             if members := self.members(node_constraints):
@@ -116,7 +123,10 @@ class Reaches:
         return found
 
     def members(self, node_constraints: NodeConstraints) -> tuple[int, ...]:
-        """Return the nodes that the constraints admit if transient node properties are ignored."""
+        """Return the ids of the nodes that the constraints admit, ascending.
+
+        Volumes are ignored, and temporary states of nodes: cordons and taints such as not-ready.
+        """
         ids = self._classes.allowing(without_volumes(node_constraints))
         found = self._members.get(id(ids))
         if found is None:
@@ -124,15 +134,22 @@ class Reaches:
         return found
 
     def reach_of(self, node_constraints: NodeConstraints) -> Reach | None:
-        """Return the reach of the constraints; None if untracked or with fewer than two nodes."""
+        """Return the reach of pods with these constraints.
+
+        Return None if the constraints admit fewer than two nodes, or if the reach is not among the
+        REACHES_MAX reaches that are tracked.
+        """
         return self._by_nodes.get(self.members(node_constraints))
 
     def templates_of(self, number: int) -> Sequence[NodeConstraints]:
-        """Return the node constraints that define the reach."""
+        """Return the node constraints of the pods whose reach is `all[number]`."""
         return self._asking[number]
 
     def admitting(self, node_constraints: NodeConstraints) -> list[int]:
-        """Return the nodes that the constraints admit now, apart from cordons; ascending."""
+        """Return the ids of the nodes that the constraints admit now, ascending.
+
+        Current taints matter, but cordons are ignored.
+        """
         ids = self._classes.allowing(node_constraints)
         if not self._virtual and not self._passing:
             return ids
@@ -146,7 +163,10 @@ class Reaches:
         ]
 
     def unreached_nodes_for(self, all_constraints: Iterable[NodeConstraints]) -> frozenset[int]:
-        """Return the nodes that one of the constraints admits but that no movable pod reaches."""
+        """Return the ids of nodes that these constraints admit, but no movable pod can use.
+
+        It is enough that one of the constraints admits the node.
+        """
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
         asked = (
@@ -162,7 +182,10 @@ class Reaches:
         by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
         asked: Mapping[NodeConstraints, Groups],
     ) -> tuple[tuple[Reach, ...], frozenset[NodeConstraints]]:
-        """Return the tracked reaches, and the node constraints of the untracked ones."""
+        """Choose at most REACHES_MAX reaches.
+
+        Return these reaches, and the node constraints of all other reaches.
+        """
         found: list[_Set] = []
         for nodes, all_constraints in by_nodes.items():
             if len(nodes) > 1:
@@ -181,7 +204,10 @@ class Reaches:
 
 
 def _by_node(reaches: Sequence[Reach], nodes: int) -> list[tuple[int, ...]]:
-    """Return the positions of the reaches of each node."""
+    """Return for each node the positions in *reaches* of the reaches that contain it.
+
+    *nodes*: number of nodes; their ids are the positions in the result.
+    """
     of: list[list[int]] = [[] for _ in range(nodes)]
     for number, reach in enumerate(reaches):
         for node in reach.nodes:
@@ -194,7 +220,7 @@ def _fair(
     by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
     asked: Mapping[NodeConstraints, Groups],
 ) -> list[_Set]:
-    """Choose the tracked reaches, so that no namespace displaces the reaches of another."""
+    """Choose REACHES_MAX of the sets, so that no namespace displaces the reaches of another."""
     counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
     by_namespace: dict[str, list[tuple[int, _Set]]] = {}
     for one in found:
@@ -222,7 +248,7 @@ def _namespaces(
 
 
 def bare(node: Node) -> Node:
-    """Return the node without cordon and transient taints."""
+    """Return the node without cordon and without taints that describe a temporary state."""
     taints = tuple(taint for taint in node.taints if not is_transient_taint(node, taint))
     if len(taints) == len(node.taints) and not node.unschedulable:
         return node
@@ -230,7 +256,7 @@ def bare(node: Node) -> Node:
 
 
 class _Shown:
-    """Describe node constraints; those that every node of this cluster satisfies are omitted."""
+    """Describe node constraints as texts, except constraints that every real node satisfies."""
 
     def __init__(self, bare: Sequence[Node], classes: NodeClasses) -> None:
         real = [node for node in bare if not node.virtual]
@@ -240,7 +266,10 @@ class _Shown:
         self._real = classes.classes_of(n for n, node in enumerate(bare) if not node.virtual)
 
     def parts(self, node_constraints: NodeConstraints) -> list[str]:
-        """Return a text for each excluding constraint, and for each tolerated taint of a node."""
+        """Return a text for each constraint that excludes a node, then for each tolerated taint.
+
+        Only taints that a node of the cluster has are included.
+        """
         parts = [
             text
             for one in FILTERS
@@ -256,13 +285,19 @@ def _taint(taint: Taint) -> str:
 
 
 def _short(key: str) -> str:
-    """Shorten the key for people; the domain of labels like kubernetes.io/os is dropped."""
+    """Shorten the key of a reach to a name for people, of at most NAME_CHARACTERS_MAX characters.
+
+    The domain of labels such as kubernetes.io/os is dropped.
+    """
     name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
     return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 3]}..."
 
 
 def _numbered(texts: Iterable[str]) -> list[str]:
-    """Append numbers to equal texts: two reaches may have equal texts but different nodes."""
+    """Return the texts with numbers appended to repeated ones, so that all are distinct.
+
+    Two reaches may have equal texts but different nodes.
+    """
     found: dict[str, None] = {}
     for text in texts:
         number, own = 1, text

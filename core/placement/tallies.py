@@ -20,12 +20,15 @@ Domain = str | int
 
 
 class Domains:
-    """Domains of a topology; sets of nodes are those of core.placement.bits."""
+    """The domain of each node in one topology, such as its zone.
+
+    A set of nodes is an integer: bit n is set if it contains node n.
+    """
 
     __slots__ = ("_shared", "any", "count", "of")
 
     def __init__(self, of: Sequence[Domain | None]) -> None:
-        """Store the domain of each node by node id; None: the node is in no domain."""
+        """Store *of*, the domain of each node by node id; None: the node is in no domain."""
         self.of = of
         places: dict[Domain, list[int]] = {}
         for node, domain in enumerate(of):
@@ -40,18 +43,24 @@ class Domains:
 
     @property
     def by_node(self) -> bool:
-        """Report whether each domain has only one node."""
+        """Report whether no domain has more than one node."""
         return not self._shared
 
     def beside(self, node: int) -> int:
-        """Return the nodes in the domain of the node, including the node, as a bit set."""
+        """Return all nodes in the domain of the node, as a bit set.
+
+        The node is included. Without a domain, it is the only one.
+        """
         domain = self.of[node]
         nodes = self._shared.get(domain) if domain is not None else None
         return 1 << node if nodes is None else nodes
 
 
 class DomainCount:
-    """Number of certain pods in each domain."""
+    """The number of pods of one kind in each domain, such as a zone.
+
+    Example: the pods that the selector of a pod affinity matches.
+    """
 
     __slots__ = ("counts", "domains", "occupied")
 
@@ -63,7 +72,10 @@ class DomainCount:
         """Nodes whose domain has at least one counted pod, as a bit set."""
 
     def add(self, node: int, by: int) -> None:
-        """Add *by* (may be negative) to the count of the node's domain, if it has one."""
+        """Add *by* (may be negative) to the count of the node's domain.
+
+        A node without a domain changes nothing.
+        """
         domain = self.domains.of[node]
         if domain is not None:
             before = self.counts.get(domain, 0)
@@ -77,7 +89,10 @@ class DomainCount:
 
 
 class SpreadCount(DomainCount):
-    """Count for topology spread constraints, which also groups the domains by their count."""
+    """The number of pods in each domain for a topology spread constraint.
+
+    It also groups the domains by their count, to find the smallest count quickly.
+    """
 
     __slots__ = ("_having",)
 
@@ -87,7 +102,10 @@ class SpreadCount(DomainCount):
         """Nodes whose domain has a count, as a bit set by count."""
 
     def add(self, node: int, by: int) -> None:
-        """Add *by* (may be negative) to the count of the node's domain, if it has one."""
+        """Add *by* (may be negative) to the count of the node's domain.
+
+        A node without a domain changes nothing.
+        """
         domain = self.domains.of[node]
         if domain is not None:
             before = self.counts.get(domain, 0)
@@ -99,13 +117,16 @@ class SpreadCount(DomainCount):
             having[before + by] = having.get(before + by, 0) | nodes
 
     def least(self, min_domains: int) -> int:
-        """Return the smallest count of a domain; 0 if there are fewer than *min_domains*."""
+        """Return the smallest number of pods in a domain.
+
+        Return 0 if there are fewer than *min_domains* domains, as in the Kubernetes API.
+        """
         if self.domains.count < min_domains:
             return 0
         return min(self._having, default=0)
 
     def having(self, most: int) -> int:
-        """Return the nodes whose domain has a count of at most *most*, as a bit set."""
+        """Return the nodes in whose domain at most *most* pods are counted, as a bit set."""
         nodes_having = 0
         for count, nodes in self._having.items():
             if count <= most:
@@ -114,20 +135,24 @@ class SpreadCount(DomainCount):
 
 
 class Attached(DomainCount):
-    """Pods that use one volume, by node; the volume counts once per node for its driver."""
+    """The number of pods on each node that use one volume.
+
+    However many pods use it, the volume counts once per node for the limit of its CSI driver.
+    """
 
     __slots__ = ("_attached", "_of_driver")
 
     def __init__(self, of_driver: DomainCount, attached: int) -> None:
-        """Start without pods; *attached*: nodes whose VolumeAttachment *of_driver* counts already.
+        """Start without pods; *of_driver*: number of attached volumes of the CSI driver by node.
 
-        *attached* is a bit set.
+        *attached*: bit set of the nodes that have a VolumeAttachment of the volume, which
+        *of_driver* includes already.
         """
         super().__init__(of_driver.domains)
         self._of_driver, self._attached = of_driver, attached
 
     def add(self, node: int, by: int) -> None:
-        """Add *by* (may be negative) to the number of pods on the node.
+        """Add *by* (may be negative) to the number of pods on the node that use the volume.
 
         The first pod on a node attaches the volume, the last one detaches it.
         """
@@ -138,16 +163,16 @@ class Attached(DomainCount):
 
 
 class AntiAffinityRule(NamedTuple):
-    """No counted pod may be in the domain of the node.
+    """A rule that refuses a node if a counted pod is in the domain of the node.
 
-    It is used for host ports, claims, and the anti-affinity of both pods.
+    It is used for host ports, ReadWriteOncePod claims, and the anti-affinity of both pods.
     """
 
     name: str
     tally: DomainCount
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes among *nodes* (a bit set).
+        """Return the nodes among *nodes* that the rule refuses; both are bit sets.
 
         A node without a domain is not refused.
         """
@@ -155,7 +180,7 @@ class AntiAffinityRule(NamedTuple):
 
 
 class AffinityRule(NamedTuple):
-    """For every term of the pod's affinity, a counted pod must be in the domain of the node."""
+    """A rule that refuses a node if its domain has no counted pod for a term of a pod affinity."""
 
     name: str
     tallies: tuple[DomainCount, ...]
@@ -163,7 +188,7 @@ class AffinityRule(NamedTuple):
     """True if the pod's own affinity selects the pod."""
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes among *nodes* (a bit set)."""
+        """Return the nodes among *nodes* that the rule refuses; both are bit sets."""
         # The first pod of a group with affinity to itself may run on any node with the labels.
         first = self.own and not any(tally.occupied for tally in self.tallies)
         admitted = nodes
@@ -173,7 +198,10 @@ class AffinityRule(NamedTuple):
 
 
 class TopologySpreadRule(NamedTuple):
-    """The count of a domain may not exceed the smallest count by more than `max_skew`."""
+    """A rule that refuses a node if its domain would have too many pods with the new pod.
+
+    Too many means more than the smallest count of a domain plus `max_skew`.
+    """
 
     name: str
     tally: SpreadCount
@@ -183,13 +211,19 @@ class TopologySpreadRule(NamedTuple):
     min_domains: int
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes among *nodes* (a bit set), with all that lack the label."""
+        """Return the nodes among *nodes* that the rule refuses; both are bit sets.
+
+        Nodes without the topology label are refused.
+        """
         most = self.tally.least(self.min_domains) + self.max_skew - self.own
         return nodes & ~self.tally.having(most)
 
 
 class VolumeLimitRule(NamedTuple):
-    """A node may not have more attached volumes of a driver than its limit."""
+    """A rule that refuses a node if the pod's volumes would exceed an attach limit.
+
+    The limit is that of the node for one CSI driver.
+    """
 
     name: str
     attached: DomainCount
@@ -200,7 +234,7 @@ class VolumeLimitRule(NamedTuple):
     """Limit by node id, or None if there is no limit."""
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes among *nodes* (a bit set)."""
+        """Return the nodes among *nodes* that the rule refuses; both are bit sets."""
         places = (node for node in set_bits(nodes) if not self._admits(node))
         return bits_of(len(self.limits), places)
 
@@ -219,7 +253,7 @@ Rule = AntiAffinityRule | AffinityRule | TopologySpreadRule | VolumeLimitRule
 
 
 class Attachments:
-    """Counts of attached volumes, and of claims that only one pod may use.
+    """Counts of attached volumes by node, and of the pods that use a ReadWriteOncePod claim.
 
     Call `rules` for all pods that may be placed, then `adds` for all existing pods.
     """
@@ -229,7 +263,11 @@ class Attachments:
         limits: Sequence[Mapping[str, int | None]],
         attached: Sequence[Collection[Disk]],
     ) -> None:
-        """Store the attach limits by node id and driver, and the VolumeAttachments by node id."""
+        """Store *limits*, the attach limit by node id and CSI driver, and *attached*.
+
+        A limit of None means no limit; a driver without an entry can attach nothing. *attached*:
+        by node id, the volumes that have a VolumeAttachment.
+        """
         self._limits, self._attachments = limits, attached
         self._sole: dict[str, DomainCount] = {}
         self._drivers: dict[str, tuple[DomainCount, Sequence[int | None]]] = {}
@@ -245,7 +283,10 @@ class Attachments:
         return Domains(range(len(self._limits)))
 
     def rules(self, pod_constraints: PodConstraints) -> Iterator[Rule]:
-        """Yield the rules of a pod, and create the counts that they read."""
+        """Yield the rules for the volumes and ReadWriteOncePod claims of a pod.
+
+        The counts that the rules read are created.
+        """
         for claim in pod_constraints.sole:
             tally = self._sole.setdefault(claim, DomainCount(self._cluster))
             yield AntiAffinityRule(f"ReadWriteOncePod claim {claim}", tally)
@@ -260,7 +301,7 @@ class Attachments:
     def adds(self, pod_constraints: PodConstraints) -> Iterator[DomainCount]:
         """Yield the counts that change when a pod with these constraints is placed or removed.
 
-        A volume of an unknown driver counts for every driver.
+        A volume whose CSI driver is unknown counts for every driver.
         """
         for claim in pod_constraints.sole:
             if claim in self._sole:
@@ -283,7 +324,7 @@ class Attachments:
 
     @cached_property
     def _attached_nodes(self) -> Mapping[Disk, int]:
-        """The nodes with a VolumeAttachment of each volume, as a bit set."""
+        """Return the nodes with a VolumeAttachment of each volume, as a bit set."""
         nodes_of: dict[Disk, int] = {}
         for node, disks in enumerate(self._attachments):
             for disk in disks:
@@ -299,7 +340,7 @@ class Attachments:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Pods that no inter-pod rule distinguishes."""
+    """Pods that all inter-pod rules, such as pod affinity, treat alike; and their rules."""
 
     like: Pod
     """One of the pods."""
@@ -312,13 +353,13 @@ class Group:
 
     @property
     def monotone(self) -> bool:
-        """Report whether more pods can never make a rule admit a node that it has refused."""
+        """Report whether a refused node stays refused, however many pods are placed."""
         return all(isinstance(rule, AntiAffinityRule | VolumeLimitRule) for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:
-        """Return the nodes among *nodes* (a bit set) that no rule refuses.
+        """Return the nodes among *nodes* that no rule refuses; both are bit sets.
 
-        Attach limits are not checked here; see `takes`.
+        Limits on attached volumes are not checked here; see `takes`.
         """
         for rule in self.rules:
             if not nodes:
@@ -328,20 +369,20 @@ class Group:
         return nodes
 
     def takes(self, node: int) -> bool:
-        """Report whether the attach limits of the node admit the pod.
+        """Report whether the node's limits on attached volumes admit a pod of the group.
 
-        The other rules are not checked: *node* comes from `admitted`.
+        All other rules are not checked: *node* must come from `admitted`.
         """
         return not any(
             rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimitRule)
         )
 
     def refuses(self, node: int) -> bool:
-        """Report whether a rule refuses the node."""
+        """Report whether at least one rule refuses the node for a pod of the group."""
         return any(rule.refusing(1 << node) for rule in self.rules)
 
     def finds_pods(self, node: int) -> bool:
-        """Report whether the pod's required affinity is satisfied on the node."""
+        """Report whether the node satisfies the required pod affinity of the group."""
         return not any(
             rule.refusing(1 << node) for rule in self.rules if isinstance(rule, AffinityRule)
         )

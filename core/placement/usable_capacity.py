@@ -28,21 +28,21 @@ class Amount(NamedTuple):
         return Amount(resources.cpu_millis, resources.memory_bytes)
 
     def plus(self, other: "Amount") -> "Amount":
-        """Return the sum, by resource."""
+        """Return the sum of both amounts, for each resource."""
         return Amount(self[0] + other[0], self[1] + other[1])
 
     def minus(self, other: "Amount") -> "Amount":
-        """Return the difference, by resource."""
+        """Return this amount minus the other, for each resource; it may be negative."""
         return Amount(self[0] - other[0], self[1] - other[1])
 
     def at_most(self, other: "Amount") -> "Amount":
-        """Return the minimum, by resource."""
+        """Return the smaller value of both amounts, for each resource."""
         return Amount(min(self[0], other[0]), min(self[1], other[1]))
 
     def within(self, share: "Share", whole: "Amount") -> bool:
-        """Report whether this is at most *share* of *whole* in both resources.
+        """Report whether this amount is at most *share* of *whole*, in CPU and in memory.
 
-        Thesis 4.4: `<=`, and a cluster without capacity fails. Compared by cross-multiplication.
+        False if *whole* has no CPU or no memory (thesis 4.4).
         """
         cpu, memory = share
         return (
@@ -57,7 +57,7 @@ NOTHING: Final = Amount(0, 0)
 
 
 class Share(NamedTuple):
-    """Thresholds as exact fractions."""
+    """Thresholds for CPU and memory, as exact fractions: 4/5 is 80%."""
 
     cpu: Fraction
     memory: Fraction
@@ -65,7 +65,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usability:
-    """Conditions under which a pod can use free capacity (thesis 4.3, UT)."""
+    """Settings that say how much of a node's free capacity pods can use (thesis 4.3, UT)."""
 
     min_cpu_millis: int
     """Minimum free CPU."""
@@ -77,7 +77,10 @@ class Usability:
     """Usable memory in 10^9 bytes per free core."""
 
     def usable_free(self, free: Amount) -> Amount:
-        """Return the usable part of *free*, rounded down."""
+        """Return the part of the free capacity *free* of one node that pods can use, rounded down.
+
+        It is nothing if CPU or memory is below its minimum.
+        """
         if free.cpu_millis < self.min_cpu_millis or free.memory_bytes < self.min_memory_bytes:
             return NOTHING
         cpu, gb = self.max_cpu_per_gb, self.max_gb_per_cpu
@@ -91,7 +94,7 @@ class Usability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Totals of a cluster or reach."""
+    """Number of nodes, capacity, requests and usable capacity of a cluster or reach."""
 
     nodes: int
     """Number of schedulable nodes."""
@@ -106,8 +109,8 @@ class Totals:
 def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) -> Amount:
     """Return the usable capacity of a node with allocatable *whole* and requests *used*.
 
-    It is the usable free capacity plus the requests (thesis 4.3). An overcommitted node has its
-    requests only. Without usability settings everything allocatable is usable.
+    It is the requests plus the usable free capacity (thesis 4.3). An overcommitted node has its
+    requests only. If *usability* is None, everything allocatable is usable.
     """
     free = whole.minus(used)
     if free.cpu_millis < 0 or free.memory_bytes < 0:
@@ -119,7 +122,7 @@ class UsabilityEvaluator:
     """Computes the usable capacity of a node with several usability settings at once.
 
     The results are those of `usable_capacity`, computed without fractions. If the free capacity of
-    a node is below every minimum, one comparison decides for all settings.
+    a node is below every minimum, a single comparison decides for all settings.
     """
 
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
@@ -134,9 +137,9 @@ class UsabilityEvaluator:
         """Free capacity below this is unusable with every setting."""
 
     def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
-        """Return the usable capacity of a node with each setting, in their order.
+        """Return the usable capacity of a node for each of the settings, in their order.
 
-        *whole*, *used*: allocatable resources and requests, as for `usable_capacity`.
+        *whole*: allocatable resources. *used*: requested CPU in millicores and memory in bytes.
         """
         cpu, memory = whole[0] - used[0], whole[1] - used[1]
         if cpu < self._least[0] or memory < self._least[1]:
@@ -147,7 +150,7 @@ class UsabilityEvaluator:
 
 
 class _Bounds(NamedTuple):
-    """A Usability in whole numbers of millicores and bytes."""
+    """The conditions of a Usability as integers, in millicores and bytes."""
 
     min_cpu_millis: int
     min_memory_bytes: int
@@ -171,7 +174,10 @@ class _Bounds(NamedTuple):
         )
 
     def usable(self, used: tuple[int, int], cpu: int, memory: int) -> Amount:
-        """Return the usable capacity of a node; *cpu* and *memory*: its free capacity."""
+        """Return the usable capacity of a node: the requests *used* plus its usable free capacity.
+
+        *cpu*, *memory*: its free capacity.
+        """
         min_cpu, min_memory, cpu_up, cpu_down, memory_up, memory_down = self
         if cpu < min_cpu or memory < min_memory:
             return Amount(*used)
@@ -188,10 +194,11 @@ PODS_MIN: Final = 3
 
 
 class PooledRatios:
-    """The largest ratios of CPU to memory, and the reverse, of reaches that share nodes.
+    """The largest usable ratios of CPU to memory, and the reverse, among reaches that share nodes.
 
-    Without them, capacity that a few small pods of one shape cannot use would count as unusable,
-    although other pods fill it.
+    A reach is a set of nodes that some pods can use. If each reach had only the ratios of its own
+    pods, capacity that a few small pods of one shape cannot use would count as unusable, although
+    pods of another reach fill it.
     """
 
     def __init__(self, known: Iterable[tuple[frozenset[int], Usability]]) -> None:
@@ -204,7 +211,10 @@ class PooledRatios:
         self._memory = _ranked((usability.max_gb_per_cpu, nodes) for nodes, usability in reaches)
 
     def ratios(self, own: Usability, nodes: frozenset[int]) -> Usability:
-        """Return *own* with the largest ratios of all reaches that share a node with *nodes*."""
+        """Return *own* with the largest ratios of all reaches that share a node with *nodes*.
+
+        *nodes*: the nodes of a reach. *own*: the usability derived from its pods.
+        """
         cpu, memory = (
             next(ratio for ratio, others in ranked if not nodes.isdisjoint(others))
             for ranked in (self._cpu, self._memory)
@@ -219,9 +229,10 @@ def _ranked(
 
 
 def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
-    """Derive the usability settings from pods (`usability: auto`), or None if no pod qualifies.
+    """Derive the usability settings from the requests of pods (`usability: auto`).
 
-    *shapes*: number of pods by CPU and memory request. Pods that do not request both are ignored.
+    *shapes*: number of pods by CPU and memory request. Pods that do not request both are ignored;
+    return None if no pod remains.
 
     Thesis 4.3: the minimum is slightly below the smallest typical request (its example: 0.1
     becomes 0.09, nine tenths). Here it is nine tenths of the 5th percentile by nearest rank. Among
@@ -242,7 +253,10 @@ def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
 
 
 def _low(counted: Iterable[tuple[int, int]]) -> int:
-    """Return the low percentile of the values; *counted*: pairs of value and number of pods."""
+    """Return the 5th percentile (LOW_PERCENT) of *counted*, pairs of value and number of pods.
+
+    With PODS_MIN or more pods it is not the value of the smallest pod alone.
+    """
     ordered = sorted(counted)
     pods = sum(count for _, count in ordered)
     rank = max(-(-pods * LOW_PERCENT // 100), 1 if pods < PODS_MIN else 2)

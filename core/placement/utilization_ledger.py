@@ -1,8 +1,9 @@
-"""Maintain the sums that thresholds are checked against while nodes are removed.
+"""Maintain the sums that thresholds are checked against while a plan removes nodes.
 
-Source: thesis 4.2 to 4.5. There is one sum for each reach (core.placement.reaches), and one for
-all nodes that a movable pod reaches. Node ids are those of the NodeOrder. Unschedulable nodes
-(cordoned, not Ready, leaving) contribute no capacity, but their movable pods count as requests.
+A sum contains requests, capacity and usable capacity. There is one for each reach (a set of nodes
+that some pods can use, core.placement.reaches), and one for all nodes that a movable pod can use.
+Source: thesis 4.2 to 4.5. Node ids are those of the NodeOrder. Unschedulable nodes (cordoned, not
+Ready, leaving) contribute no capacity, but their movable pods count as requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ NONE_RECEIVED: Final[DevicesReceived] = {}
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """Requests on one node."""
+    """Requests of CPU, memory and devices of the pods on one node."""
 
     used: Amount
     """Requests, limited to the node's allocatable resources."""
@@ -47,7 +48,7 @@ _After = tuple[int, Amount, tuple[Amount, ...]]
 
 @dataclass(frozen=True, slots=True)
 class RemovalEffect:
-    """Changes that the removal of a node would cause; nothing has changed yet."""
+    """Changes that the removal of a node would cause to nodes and sums; they are not made yet."""
 
     node: int
     after: Sequence[_After]
@@ -60,7 +61,10 @@ class RemovalEffect:
 
 @dataclass(eq=False)
 class _NodeGroup:
-    """Nodes that belong to the same reaches, so the same sums include them."""
+    """Nodes that belong to the same reaches, so that the same sums include them.
+
+    Changes of the sums are computed once for the group, in a row: a list of integers.
+    """
 
     sums: tuple[ReachUtilization, ...]
     """Sums that include the nodes; the whole cluster comes first."""
@@ -76,16 +80,16 @@ class _NodeGroup:
 
     @cached_property
     def own(self) -> frozenset[ReachUtilization | DeviceUtilization]:
-        """All sums that include the nodes."""
+        """Return all sums of the cluster, of reaches and of devices that include the nodes."""
         return frozenset(self.sums).union(*(sums for _, _, sums in self.devices))
 
     def without(self, amount: Amount) -> list[int]:
-        """Return the change of the row if requests fall by *amount* and nothing else changes."""
+        """Return the change of the group's row if only its requests fall, by *amount*."""
         return [-amount[0], -amount[1], *(0,) * (self.columns - 2)]
 
 
 class UtilizationLedger:
-    """Capacity, requests and usable capacity of every node and of all reaches."""
+    """Capacity, requests and usable capacity of every node, of all reaches and of the cluster."""
 
     def __init__(
         self,
@@ -165,7 +169,7 @@ class UtilizationLedger:
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
     def _row_lost(self, node: int, group: _NodeGroup) -> list[int]:
-        """Return how the row of the node's group changes if the node is removed."""
+        """Return the change of the group's row if the node is removed together with its pods."""
         used = self._used[node]
         schedulable = self._is_schedulable[node]
         if not schedulable:
@@ -185,34 +189,37 @@ class UtilizationLedger:
         return row
 
     def is_last(self, node: int) -> bool:
-        """Report whether no other schedulable node would remain without the node.
+        """Report whether no schedulable node would remain without this node.
 
-        For a node that a movable pod reaches, only other such nodes count.
+        If a movable pod can use the node, only nodes that a movable pod can use count.
         """
         nodes = self.schedulable_count if self._groups[node] is None else self.total.nodes
         return nodes <= (1 if self._is_schedulable[node] else 0)
 
     def is_reached(self, node: int) -> bool:
-        """Report whether a movable pod reaches the node; other nodes are in no sum."""
+        """Report whether a movable pod can use the node. If not, the node is in no sum."""
         return self._groups[node] is not None
 
     def is_schedulable(self, node: int) -> bool:
-        """Report whether the node is schedulable and not removed."""
+        """Report whether the node is schedulable and the plan has not removed it."""
         return self._is_schedulable[node] and node not in self._removed
 
     def is_removed(self, node: int) -> bool:
-        """Report whether the node is removed, or assumed to be."""
+        """Report whether the plan has removed the node, or `assume_removed` was called for it."""
         return node in self._removed
 
     def used(self, node: int) -> Amount:
-        """Return the requests on the node after the decided moves.
+        """Return the requests of the pods on the node, at most its allocatable resources.
 
-        They are limited to the node's allocatable resources.
+        Pods that the plan has moved count on their new nodes.
         """
         return self._used[node]
 
     def requested(self, node: int) -> Amount:
-        """Return all requests on the node after the decided moves, even beyond its allocatable."""
+        """Return the requests of the pods on the node, even beyond its allocatable resources.
+
+        Pods that the plan has moved count on their new nodes.
+        """
         beyond = self._overcommit.get(node)
         return self._used[node].plus(beyond) if beyond else self._used[node]
 
@@ -221,7 +228,11 @@ class UtilizationLedger:
         return self._capacity[node]
 
     def totals_without(self, node: int) -> tuple[Amount, Amount]:
-        """Return requests and capacity of the whole cluster without the node."""
+        """Return first the requests, then the capacity of the whole cluster without the node.
+
+        Its DaemonSet pods leave the requests; its other pods still count, wherever they are
+        placed. An unschedulable node changes nothing.
+        """
         requests, whole = self.total.requests, self.total.capacity
         if not self._is_schedulable[node]:
             return requests, whole
@@ -230,7 +241,11 @@ class UtilizationLedger:
     def removal_effect(
         self, node: int, received: Received, devices: DevicesReceived = NONE_RECEIVED
     ) -> RemovalEffect:
-        """Return the changes if *node* is removed and its pods are *received* by others."""
+        """Return the changes that the removal of *node* would cause, without making them.
+
+        *received*: pairs of the id of a node that receives its pods, and their requests.
+        *devices*: the requests of devices that these nodes receive.
+        """
         moved: dict[_NodeGroup, list[int]] = {}
         group = self._groups[node]
         if group is not None:
@@ -247,7 +262,10 @@ class UtilizationLedger:
                     moved.setdefault(group, [0] * group.columns)[column] += units
 
     def _with_load(self, node: int, amount: Amount, moved: dict[_NodeGroup, list[int]]) -> _After:
-        """Return the node's values with *amount* more load, and update its group's row."""
+        """Return the values of the node with *amount* more requests; add the change to *moved*.
+
+        *moved*: changes of rows, by group of nodes.
+        """
         group, before = self._groups[node], self._usable[node]
         used = self._used[node].plus(amount)
         if group is None:  # no movable pod reaches the node, so the sums do not include it
@@ -267,7 +285,11 @@ class UtilizationLedger:
         return node, used, usable
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
-        """Yield the sums that would exceed their thresholds after the removal (thesis, 4.5)."""
+        """Yield the sums that would exceed their thresholds after the removal *trial*.
+
+        *marked*: whether the node is marked; then the higher `releaseThresholds` apply. Source:
+        thesis 4.5.
+        """
         group = self._groups[trial.node]
         own = group.own if group else frozenset((self.total,))
         for sums, change in trial.changes.items():
@@ -277,8 +299,8 @@ class UtilizationLedger:
     def surely_within(self, pods: int) -> bool:
         """Report whether no threshold would be exceeded, whichever unmarked node is removed.
 
-        The answer is valid for all placements of the node's pods; False also means unknown.
-        *pods*: the largest number of pods on a node.
+        True is valid for all placements of the node's pods; False also means unknown. *pods*: the
+        largest number of pods on a node.
         """
         if self.devices or not self._used:
             return False
@@ -292,7 +314,11 @@ class UtilizationLedger:
         return not any(reach_sums.exceeds((*moved, *lost), marked=False) for reach_sums in sums)
 
     def remove(self, trial: RemovalEffect) -> None:
-        """Remove the node: DaemonSet pods terminate, other pods move to the receivers."""
+        """Carry out the removal *trial*, a result of `removal_effect`.
+
+        DaemonSet pods terminate with the node; the requests of all others are added to the nodes
+        that receive them.
+        """
         self._remove_capacity(trial.node)
         self._apply(trial.after, trial.changes)
         self._add_device_requests(trial.devices)
@@ -324,7 +350,10 @@ class UtilizationLedger:
             sums.capacity = sums.capacity.minus(self._capacity[node])
 
     def add_load(self, received: Received, devices: DevicesReceived = NONE_RECEIVED) -> None:
-        """Add the *received* load and the requests of devices to nodes, and to their sums."""
+        """Add requests to nodes and to the sums of the nodes.
+
+        *received*: pairs of node id and added CPU and memory. *devices*: added units by node id.
+        """
         moved: dict[_NodeGroup, list[int]] = {}
         after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
         self._add_devices(devices, moved)
@@ -332,7 +361,10 @@ class UtilizationLedger:
         self._add_device_requests(devices)
 
     def remove_load(self, node: int, amount: Amount, devices: Devices = NO_DEVICES) -> None:
-        """Subtract the requests of pods that have another node or terminate with the node."""
+        """Subtract requests of pods that leave the node from the node and its sums.
+
+        *amount*: their CPU and memory. *devices*: their units by name of the extended resource.
+        """
         if devices:
             self.add_load((), {node: {name: -units for name, units in devices.items()}})
         self.changed.append(node)
@@ -345,9 +377,10 @@ class UtilizationLedger:
             self._apply((), _by_sums({group: group.without(amount)}))
 
     def assume_removed(self, node: int) -> None:
-        """Remove the node from all sums but place its pods nowhere.
+        """Remove the capacity of a schedulable node from all sums, but place its pods nowhere.
 
-        Their requests are added to `displaced_requests`. For checks that read only sums.
+        Their requests stay in the sums and are added to `displaced_requests`. An unschedulable
+        node changes nothing. This is for checks that read only sums.
         """
         if self._is_schedulable[node]:
             self._remove_capacity(node)

@@ -1,8 +1,8 @@
 """Represent all resources of a pod or node as one integer, so that one subtraction compares all.
 
-Each resource has a lane of 64 bits. The top bit is a guard: `free - request` clears it if the
-resource does not suffice. A lane of an overcommitted node is 0, so that pods that request nothing
-of the resource still fit, as in kube-scheduler.
+The integer is called a vector. Each resource has a lane of 64 bits. The top bit of a lane is its
+guard bit: `free - request` clears it if the resource does not suffice. A lane of an overcommitted
+node is 0, so that pods that request nothing of the resource still fit, as in kube-scheduler.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,17 @@ LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
 
 
 class Vectors:
-    """Lanes of the resources: CPU, memory, pods, ephemeral storage, then extended resources."""
+    """Encode amounts of resources as integers (vectors) with a lane of 64 bits for each resource.
+
+    The lanes are CPU, memory, pods, ephemeral storage, then extended resources. `guard` is the
+    integer with the top bit of each lane set.
+    """
 
     def __init__(self, requests: Iterable[Resources], nodes: Iterable[Node]) -> None:
-        """Assign a lane to each requested resource that a node has, and one lane to the others."""
+        """Assign a lane to each extended resource that both a request and a node contain.
+
+        All other requested extended resources share one lane.
+        """
         requested = {name for request in requests for name, _ in request.extended}
         offered = {name for node in nodes for name, _ in node.allocatable.extended}
         self._extended = sorted(requested & offered)
@@ -31,7 +38,10 @@ class Vectors:
         self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(lanes))
 
     def of(self, amount: Resources) -> int:
-        """Return the vector without guard bits; negative amounts become 0, huge ones LANE_MAX."""
+        """Return the resources as a vector without guard bits.
+
+        Negative amounts become 0, and amounts above LANE_MAX become LANE_MAX.
+        """
         lanes = [amount.cpu_millis, amount.memory_bytes, amount.pods, amount.ephemeral_bytes]
         if self._extended:
             extended = dict(amount.extended)
@@ -46,21 +56,27 @@ class Vectors:
 
     @staticmethod
     def amount(vector: int) -> Amount:
-        """Return CPU and memory of a vector, or of a difference of two guarded vectors."""
+        """Return CPU and memory of a vector; guard bits are ignored."""
         return Amount(vector & LANE_MAX, vector >> LANE_BITS & LANE_MAX)
 
 
 def lane_minimum(first: int, other: int, guard: int) -> int:
-    """Return the minimum of two vectors by lane, with guard bits if *other* has them."""
+    """Return a vector with the smaller value of each lane; guard bits are those of *other*.
+
+    *guard*: the guard bits of all lanes.
+    """
     return other ^ ((first ^ other) & _larger(other, first, guard))
 
 
 def lane_maximum(first: int, other: int, guard: int) -> int:
-    """Return the maximum of two vectors by lane, with guard bits if *other* has them."""
+    """Return a vector with the larger value of each lane; guard bits are those of *other*.
+
+    *guard*: the guard bits of all lanes.
+    """
     return other ^ ((first ^ other) & _larger(first, other, guard))
 
 
 def _larger(first: int, other: int, guard: int) -> int:
-    """Return a vector with all bits set in each lane in which *first* is at least *other*."""
+    """Return a mask of the lanes in which *first* is at least *other*, without guard bits."""
     lanes = (first | guard) - (other & ~guard) & guard
     return lanes - (lanes >> LANE_BITS - 1)

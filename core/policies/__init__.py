@@ -1,1 +1,1 @@
-"""Policies, which nominate nodes for removal; `cluster_threshold` is the default."""
+"""Policies, which propose nodes for removal; `cluster_threshold` is the default."""

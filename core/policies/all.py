@@ -1,4 +1,4 @@
-"""List the policies; the first one is the default."""
+"""List the policies (rules that propose nodes for removal); the first one is the default."""
 
 from collections.abc import Mapping
 from typing import Final

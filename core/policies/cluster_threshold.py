@@ -1,7 +1,8 @@
-"""Nominate nodes while the cluster and every reach stay within their thresholds without them.
+"""Propose nodes for removal while requests stay within thresholds without them.
 
-Source: thesis 4.4 (candidate_check) and 4.5. Unmarked nodes are checked against `thresholds`,
-marked nodes against the higher `releaseThresholds`.
+The thresholds apply to the cluster and to every reach (a set of nodes that some pods can use).
+Unmarked nodes are checked against `thresholds`, marked nodes against `releaseThresholds`, which
+are higher. Source: thesis 4.4 (candidate_check) and 4.5.
 """
 
 from collections.abc import Sequence
@@ -55,7 +56,11 @@ _AT_PEAK: Final = "without it, at the highest requests within stabilizationWindo
 
 
 class ClusterThreshold(Policy):
-    """Prefer nodes that pods reach, then expensive nodes, then nodes that will be empty soon."""
+    """Remove nodes while requests stay within thresholds of the capacity that remains.
+
+    Nodes that movable pods can use come first, then expensive nodes, then nodes that will be empty
+    soon.
+    """
 
     name: ClassVar[str] = "ClusterThreshold"
     thresholds: ClassVar[bool] = True
@@ -64,13 +69,16 @@ class ClusterThreshold(Policy):
         self._input, self._ledger = policy_input, policy_input.ledger
 
     def level(self, node: int) -> Order:
-        """Return a key that sorts nodes in a reach first, then expensive nodes first."""
+        """Return a sort key: nodes that movable pods can use come first, then expensive nodes."""
         return not self._ledger.is_reached(node), -self._input.price(
             self._input.nodes[node].labels
         )
 
     def rank(self, node: int) -> Order:
-        """Return a key that sorts nodes that will be empty soon first."""
+        """Return a sort key: nodes that will be empty soon come first.
+
+        These have few long-lived pods, few pods to move and low requests; the name decides last.
+        """
         name = self._input.nodes[node].name
         long_lived = self._input.long_lived_pods.get(name, 0)
         # Surge moves empty a node at once, except for the pods that they cannot replace.
@@ -84,10 +92,13 @@ class ClusterThreshold(Policy):
         )
 
     def nominates(self, node: int, *, marked: bool) -> bool:
-        """Check the node as in thesis 4.4; nodes that no movable pod reaches are always nominated.
+        """Report whether requests of the cluster stay within the thresholds without the node.
 
-        The check is necessary but not sufficient: usable capacity is at most capacity. The last
-        node fails, because no capacity would remain (thesis repair m).
+        This is the check of thesis 4.4: requests of the cluster against its capacity. True is not
+        enough for a removal: `exceeded` also checks usable capacity and reaches. If no movable pod
+        can use the node, the answer is True, unless no other node would remain. *marked*: whether
+        the higher `releaseThresholds` apply; if not, the recent peak of requests must be within
+        the thresholds too.
         """
         ledger = self._ledger
         if not ledger.is_reached(node):
@@ -98,11 +109,15 @@ class ClusterThreshold(Policy):
         return requests.plus(whole.peak_excess_for(marked=marked)).within(thresholds, capacity)
 
     def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002 it makes no difference
-        """Report whether the node is nominated; it does not matter whether it was a candidate."""
+        """Report whether `nominates` holds for the unmarked node; *was* is ignored."""
         return self.nominates(node, marked=False)
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return the reason with the thresholds that the cluster would exceed without the node."""
+        """Return the reason why `nominates` is False, as a single Blocker.
+
+        It names the thresholds that the cluster would exceed without the node, or says that no
+        other node would remain.
+        """
         if self._ledger.is_last(node):
             return (Blocker(LAST_NODE, "no other node would remain"),)
         whole = self._ledger.total
@@ -111,15 +126,26 @@ class ClusterThreshold(Policy):
         return (_blocker(demand, THRESHOLD, whole.peak_excess),)
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:
-        """Check the cluster and every reach that loses the node or gains pods (thesis 4.5)."""
+        """Return the sums that would exceed a threshold after the removal *trial* (thesis 4.5).
+
+        The sums of the cluster and of every reach that loses the node or receives its pods are
+        checked. An empty result means that the removal is within all thresholds.
+        """
         return tuple(self._ledger.exceeded(trial, marked=marked))
 
     def surely_within(self, pods: int) -> bool:
-        """Check the cluster and every reach against the least usable capacity that may remain."""
+        """Report whether no removal of an unmarked node can exceed a threshold.
+
+        The least usable capacity that may remain is checked, so False also means unknown. *pods*:
+        the largest number of pods on a node.
+        """
         return self._ledger.surely_within(pods)
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
-        """Return the reason with the threshold that would be exceeded."""
+        """Return a Blocker that names the threshold that the sum *found* would exceed.
+
+        *marked*: whether the node is marked, so that the threshold is of `releaseThresholds`.
+        """
         sums, change, _ = found
         if isinstance(sums, DeviceUtilization):
             limit = sums.threshold(marked=marked)
@@ -141,7 +167,7 @@ class ClusterThreshold(Policy):
 
 
 class _Demand(NamedTuple):
-    """Requests without a node, and the capacity and thresholds that they are compared with."""
+    """The requests of the cluster or a reach without a node, with the remaining capacity."""
 
     where: str
     """The cluster, or the reach."""
@@ -152,13 +178,19 @@ class _Demand(NamedTuple):
     """Text about the capacity that follows it in messages."""
 
     def text(self, premise: str) -> str:
-        """Return the message with the thresholds that would be exceeded under the premise."""
+        """Return a message with the thresholds that the requests would exceed.
+
+        *premise*: the beginning of the message, such as "without it".
+        """
         over = excess(self.requests, self.capacity, self.thresholds)
         return f"{premise} {self.where} would have {over}{self.base}"
 
 
 def _blocker(demand: _Demand, reason: Reason, peak_excess: Amount) -> Blocker:
-    """Return the reason, or PEAK_DEMAND if the requests exceed only with the peak excess."""
+    """Return a Blocker with *reason*, if the requests exceed the thresholds.
+
+    If they exceed them only with *peak_excess* added, the reason is PEAK_DEMAND.
+    """
     if not demand.requests.within(demand.thresholds, demand.capacity):
         return Blocker(reason, DeferredText(_Demand.text, demand, "without it"))
     demand = demand._replace(requests=demand.requests.plus(peak_excess))

@@ -1,4 +1,4 @@
-"""Define the interface of policies: settings, and the methods that a plan calls."""
+"""Define the interface of policies, the rules that propose nodes for removal."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Order = tuple[object, ...]
 
 
 class PolicyGauge(NamedTuple):
-    """A metric that a policy exposes."""
+    """The name, help text and label names of a metric that a policy exposes."""
 
     name: str
     help: str
@@ -25,7 +25,7 @@ class PolicyGauge(NamedTuple):
 
 
 class PolicyMetric(NamedTuple):
-    """A value of a metric."""
+    """One value of a policy's metric, for certain values of the metric's labels."""
 
     gauge: str
     """Name of the metric."""
@@ -36,7 +36,10 @@ class PolicyMetric(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInput:
-    """Input of a policy; node ids are those of the NodeOrder, whose nodes have no Ebb taint."""
+    """The data that a policy gets for one plan: nodes, requests, settings, and current marks.
+
+    Node ids are positions in `nodes`, which do not have Ebb's own taint.
+    """
 
     nodes: Sequence[Node]
     ledger: UtilizationLedger
@@ -65,7 +68,7 @@ class PolicyInput:
 
 
 class Policy(Protocol):
-    """A rule that nominates nodes for removal while one plan is made.
+    """A rule that proposes nodes for removal while one plan is made.
 
     Everything else is the same for all policies: filters, packing, eligibility, limits and marks.
     Marked nodes are always tried first, in the order of their marks. The argument *marked* says
@@ -97,18 +100,21 @@ class Policy(Protocol):
 
     @staticmethod
     def node_labels(settings: Any) -> Iterable[str]:  # noqa: ANN401, ARG004 as Settings
-        """Return the node labels that the policy reads with these settings."""
+        """Return the keys of the node labels that the policy reads with these settings."""
         return ()
 
     def __init__(self, policy_input: PolicyInput) -> None:
-        """Store the input, and compute from it what all methods need."""
+        """Store the input, and compute from it the values that all methods need."""
 
     def level(self, node: int) -> Order:  # noqa: ARG002 as the protocol has it
-        """Return the sort key of the node's level; the levels are tried one after the other."""
+        """Return the sort key of the node's level; smaller levels are tried first.
+
+        Nodes of a later level are tried after all nodes of the earlier levels.
+        """
         return ()
 
     def rank(self, node: int) -> Order:
-        """Return the sort key of the node within its level."""
+        """Return the sort key of the node within its level; smaller keys are tried first."""
 
     def nominates(self, node: int, *, marked: bool) -> bool:
         """Report whether an unmarked node may be tried, or a marked node may keep its mark.
@@ -117,46 +123,54 @@ class Policy(Protocol):
         """
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return every reason why the node is not nominated."""
+        """Return every reason why `nominates` is False for the node."""
 
     def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
-        """Report whether an unmarked node is a candidate, so that its unneeded time runs.
+        """Report whether an unmarked node is a candidate for removal.
 
-        *was*: the node was a candidate in the last reconciliation. All marked nodes count as
-        removed here.
+        A node may be removed after it has been a candidate for the time `unneededTime`. *was*: the
+        node was a candidate in the last reconciliation. All marked nodes count as removed here.
         """
         return self.nominates(node, marked=False)
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time (unix seconds) at which a candidate since *since* may be removed.
+        """Return the time (unix seconds) at which the node may be removed.
 
-        It must have been a candidate for longer than the unneeded time (thesis 4.5).
+        *since*: the time (unix seconds) since which the node has been a candidate. By default it
+        must have been a candidate for longer than *unneeded_time_seconds* (thesis 4.5).
         """
         return since + unneeded_time_seconds + 1
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
-        """Return the sums that would exceed a threshold after the removal *trial*."""
+        """Return the sums that would exceed a threshold after the removal *trial*.
+
+        The sums are those of the cluster, a device or a reach (a set of nodes that some pods can
+        use). An empty result means that the policy allows the removal.
+        """
         return ()
 
     def surely_within(self, pods: int) -> bool:  # noqa: ARG002
-        """Report whether `exceeded` is empty for all unmarked nodes and all placements.
+        """Report whether `exceeded` is surely empty for all unmarked nodes and all placements.
 
         *pods*: the largest number of pods on a node. False also means unknown.
         """
         return True
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
-        """Return the Blocker that reports a threshold that would be exceeded.
+        """Return a Blocker that names the threshold that would be exceeded.
 
-        *found*: a result of `exceeded`; *marked*: whether the node has a mark already.
+        *found*: a result of `exceeded`. *marked*: whether the node has a mark already.
         """
         raise AssertionError("a policy without exceeded() has nothing to explain")
 
     def describe(self, node: int) -> str:  # noqa: ARG002
-        """Return a text that describes the node before any removal; empty if there is none."""
+        """Return a text for users about the node, such as its utilization; "" if there is none.
+
+        It is requested before the plan removes any node.
+        """
         return ""
 
     def metrics(self) -> Iterable[PolicyMetric]:
-        """Return the metrics before any removal."""
+        """Return the values of the policy's metrics, before the plan removes any node."""
         return ()

@@ -1,7 +1,8 @@
-"""Annotations for containers of values: sections, lists, mappings by name, dependent fields.
+"""Annotations for settings that contain others: sections, lists, mappings by name.
 
-The annotations tell pydantic how to read a value, and state in JSON Schema what is allowed.
-core.setting_types.value_types has the formats of single values.
+Some annotations make a field depend on other fields. All of them tell pydantic how to read a
+value, and state in JSON Schema which values are allowed. core.setting_types.value_types has the
+formats of single values.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +37,11 @@ FLATTENED: Final = Field(alias=FLATTEN)
 
 
 def is_flattened(alias: str) -> bool:
-    """Return whether the fields of the section with this alias belong to the enclosing mapping."""
+    """Return whether the fields of a section are written in the enclosing mapping.
+
+    *alias*: pydantic's alias of the section. If the result is True, the section has no name of its
+    own in the configuration file.
+    """
     return alias.startswith(FLATTEN)
 
 
@@ -44,7 +49,7 @@ AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
 
 
 class _BeforeValidator(ABC):
-    """Annotation whose `_checked` sees the value of the file before pydantic reads it."""
+    """An annotation whose `_checked` gets the value in the configuration before pydantic."""
 
     __slots__ = ()
 
@@ -55,12 +60,18 @@ class _BeforeValidator(ABC):
 
     @abstractmethod
     def _checked(self, value: object) -> object:
-        """Return the value to read. Raises: ValueError if it is not allowed."""
+        """Return the value that pydantic reads in place of *value*.
+
+        Raises: ValueError if the value is not allowed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedList(_BeforeValidator):
-    """Annotation of a list with a maximum length; longer lists are rejected unread."""
+    """An annotation of a list with at most `most` entries; longer lists are rejected unread.
+
+    `entries` describes the entries in the documentation.
+    """
 
     most: int
     entries: str
@@ -79,7 +90,10 @@ class BoundedList(_BeforeValidator):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Annotation of a mapping of names to sections with a maximum size."""
+    """An annotation of a mapping of at most `most` names to sections.
+
+    `names` is the format of a name; `sections` describes a section in the documentation.
+    """
 
     most: int
     names: ValueFormat
@@ -120,7 +134,10 @@ MISSING: Final = object()
 
 
 class Needs(_BeforeValidator):
-    """Annotation of a section with a flag that, if true, makes other fields required."""
+    """An annotation of a section with a flag that, if true, makes other fields required.
+
+    The arguments are the names of the flag and of these fields in the configuration file.
+    """
 
     def __init__(self, flag: str, *fields: str) -> None:
         self._flag, self._fields = flag, fields
@@ -139,7 +156,7 @@ class Needs(_BeforeValidator):
 
 
 class NeedsOne(_BeforeValidator):
-    """Annotation of a section of which at least one of the named fields must be set."""
+    """An annotation of a section of which at least one of the named fields must not be empty."""
 
     def __init__(self, *fields: str) -> None:
         self._fields = fields
@@ -158,9 +175,9 @@ class NeedsOne(_BeforeValidator):
 
 
 class NeedsWith(_BeforeValidator):
-    """Annotation of a section with a list that certain words in another field require.
+    """An annotation of a section with a list that depends on the value of another field.
 
-    With all other words the list must be empty.
+    The list `listed` must not be empty if `field` has one of `words`, and must be empty otherwise.
     """
 
     def __init__(self, listed: str, field: str, *words: str) -> None:
@@ -183,7 +200,10 @@ class NeedsWith(_BeforeValidator):
 
 
 def name_of(field_name: str) -> str:
-    """Return the name of a setting in the file: without its unit, in camelCase."""
+    """Return the name of a setting in the configuration file: in camelCase, without its unit.
+
+    Example: `unneeded_time_seconds` is `unneededTime`.
+    """
     plain = field_name.removesuffix("_seconds").removesuffix("_millis").removesuffix("_bytes")
     first, *rest = plain.split("_")
     return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
@@ -193,7 +213,11 @@ _ACRONYMS: Final = {"ca": "CA", "cpu": "CPU", "gb": "GB"}
 
 
 def filled(given: object, defaults: "DataclassInstance") -> object:
-    """Set fields that are missing in a mapping of the file to the values of *defaults*."""
+    """Return the mapping *given* with the values of *defaults* for missing fields.
+
+    *given*: a section as read from the configuration file. If it is not a mapping, it is returned
+    unchanged.
+    """
     if not isinstance(given, dict):
         return given
     return {
@@ -202,7 +226,10 @@ def filled(given: object, defaults: "DataclassInstance") -> object:
 
 
 def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
-    """Reject a value that was read but does not satisfy a condition across its fields."""
+    """Return a validator that rejects a value for which *holds* is false, after it was read.
+
+    *allowed*: text for users that says which values are allowed.
+    """
 
     def check(found: Any) -> Any:  # noqa: ANN401 of whatever type it is read as
         if holds(found):
@@ -213,7 +240,10 @@ def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
 
 
 def at_least(name: str) -> AfterValidator:
-    """Reject a share below that of the named field, which must be defined before it."""
+    """Return a validator that rejects a share below the share in the field *name*.
+
+    The field must be defined earlier in the section. A missing share is accepted.
+    """
 
     def check(found: Fraction | None, info: ValidationInfo) -> Fraction | None:
         least = info.data.get(name)
@@ -225,7 +255,10 @@ def at_least(name: str) -> AfterValidator:
 
 
 def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:
-    """Create one error from several faults: field name, value, and allowed values."""
+    """Return a single pydantic error for several invalid settings.
+
+    *faults*: name of the field, its value, and a text that says which values are allowed.
+    """
     details: list[InitErrorDetails] = [
         {"loc": (name,), "input": value, "type": not_allowed(allowed)}
         for name, value, allowed in faults

@@ -1,7 +1,7 @@
-"""Formats of values in the file: durations, shares, numbers, quantities, labels, texts.
+"""Formats of values in the configuration file: durations, shares, numbers, quantities, labels.
 
 A format reads and writes a value, and describes it in JSON Schema: its pattern is the one used for
-reading, its title is for people. Pydantic itself reads words, flags and whole numbers.
+reading, its title is for people. Pydantic itself reads flags and whole numbers.
 """
 
 import re
@@ -34,7 +34,10 @@ SHARE_ALLOWED: Final = 'a percentage above 0% and up to 100%, such as "80%" or "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueFormat:
-    """Annotation of a setting whose type does not determine its format in the file."""
+    """An annotation that says how a setting is read, written and described in JSON Schema.
+
+    It is needed where the type of the setting does not determine its format in the file.
+    """
 
     read: Callable[[Any], object]
     """Convert a value of the file. Raises: ValueError if it is invalid."""
@@ -57,16 +60,17 @@ Flag = Annotated[bool, Strict()]
 
 
 def not_allowed(allowed: str) -> PydanticCustomError:
-    """Create the error for a value that is invalid next to other values."""
+    """Return the pydantic error for an invalid value; *allowed* says which values are allowed."""
     return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
 
 
 def matched(
     pattern: str, value: object, most: int = TEXT_MAX, excluded: str = ""
 ) -> re.Match[str]:
-    """Return the match of the pattern with the whole text.
+    """Return the match of the pattern with the whole text *value*.
 
-    *excluded*: pattern of the beginning of texts that are invalid. Raises: ValueError.
+    *most*: maximum length. *excluded*: pattern; texts that begin with it are invalid. Raises:
+    ValueError if the value is not a text, is too long, is excluded or does not match.
     """
     readable = isinstance(value, str) and len(value) <= most
     match = re.fullmatch(pattern, str(value)) if readable else None
@@ -78,7 +82,7 @@ def matched(
 def texts(pattern: str, *, excluded: str = "", **more: object) -> dict[str, Any]:
     """Return the JSON Schema of a text that must match the pattern as a whole.
 
-    *excluded*: as in `matched`.
+    *excluded*: pattern; texts that begin with it are invalid. *more*: further schema keywords.
     """
     schema = {"type": "string", "pattern": f"^(?:{pattern})$", **more}
     if excluded:
@@ -90,14 +94,18 @@ def texts(pattern: str, *, excluded: str = "", **more: object) -> dict[str, Any]
 def text(pattern: str, allowed: str, most: int = TEXT_MAX, *, excluded: str = "") -> ValueFormat:
     """Return the format of a text that must match the pattern as a whole.
 
-    *excluded*: as in `matched`.
+    *allowed*: description for people. *most*: maximum length. *excluded*: pattern; texts that
+    begin with it are invalid.
     """
     schema = texts(pattern, excluded=excluded, maxLength=most, title=allowed)
     return ValueFormat(lambda value: matched(pattern, value, most, excluded)[0], str, schema)
 
 
 def duration(least: int = 0, *, never: bool = False) -> ValueFormat:
-    """Return the format of a Go duration in whole seconds; *never*: `never` (None) is allowed."""
+    """Return the format of a Go duration such as "1h30m", which is read as a number of seconds.
+
+    *least*: minimum in seconds. *never*: whether "never" is allowed, which is read as None.
+    """
 
     def read(value: object) -> int | None:
         if never and value == "never":
@@ -124,19 +132,25 @@ def _duration(seconds: int | None) -> str:
 
 
 def read_share(value: object) -> Fraction:
-    """Parse a percentage; a Fraction is returned unchanged. Raises: ValueError."""
+    """Parse a percentage such as "62.5%"; a Fraction is returned unchanged.
+
+    Raises: ValueError if it is not above 0% and up to 100%.
+    """
     if isinstance(value, Fraction):
         return value
     return Fraction(matched(_SHARE, value, excluded=_ZERO_SHARE)[0].removesuffix("%")) / 100
 
 
 def percent(share: Fraction) -> str:
-    """Format a share as a percentage."""
+    """Format a share as a percentage: 5/8 is "62.5%"."""
     return f"{_decimal(share * 100)}%"
 
 
 def eased(share: Fraction) -> Fraction:
-    """Return the default release threshold: 5 percentage points above *share*, at most 100%."""
+    """Return the default threshold for marked nodes: 5 percentage points above *share*.
+
+    It is at most 100%.
+    """
     return min(share + SLACK, Fraction(1))
 
 
@@ -148,13 +162,13 @@ SHARE: Final = ValueFormat(
 
 
 def whole_number(least: int, most: int) -> FieldInfo:
-    """Return the format of a whole number within bounds."""
+    """Return the format of a whole number from *least* to *most*."""
     bounds: FieldInfo = Field(strict=True, ge=least, le=most)
     return bounds
 
 
 def words(allowed: Collection[str]) -> ValueFormat:
-    """Return the format of a value that is one of these words."""
+    """Return the format of a text that must be one of the allowed words."""
     return ValueFormat(
         lambda value: matched("|".join(map(re.escape, allowed)), value)[0],
         str,
@@ -163,7 +177,10 @@ def words(allowed: Collection[str]) -> ValueFormat:
 
 
 def number(*, positive: bool) -> ValueFormat:
-    """Return the format of an exact decimal number, written as a number or a text."""
+    """Return the format of a decimal number, which is read as an exact Fraction.
+
+    In the configuration file it is a number or a text. *positive*: whether 0 is not allowed.
+    """
     excluded = "[0.]+$" if positive else ""
     least = {"exclusiveMinimum" if positive else "minimum": 0, "maximum": NUMBER_MAX}
     allowed = f"a decimal number {'above' if positive else 'of at least'} 0"
@@ -177,7 +194,11 @@ def number(*, positive: bool) -> ValueFormat:
 
 
 def quantity(whole: Callable[[str | float], int], unit: str = "") -> ValueFormat:
-    """Return the format of a Kubernetes quantity of at least 0, read in whole *unit*s."""
+    """Return the format of a Kubernetes quantity of at least 0, which is read as an integer.
+
+    *whole*: converts the quantity to the integer. *unit*: suffix of the quantity when the integer
+    is written back, such as "m" for millicores.
+    """
 
     def read(value: object) -> int:
         try:
@@ -192,14 +213,17 @@ def quantity(whole: Callable[[str | float], int], unit: str = "") -> ValueFormat
 
 
 def _written(value: object) -> str:
-    """Return a number as text. Raises: ValueError unless it is a number or a text."""
+    """Return the value as text. Raises: ValueError unless it is a number or a text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError  # noqa: TRY004 what pydantic takes for a fault of the value
     return str(value)
 
 
 def _plain(value: object) -> str:
-    """Return a number as text without an exponent. Raises: ValueError as `_written`."""
+    """Return the value as text, without an exponent.
+
+    Raises: ValueError unless it is a number or a text.
+    """
     return without_exponent(value) if isinstance(value, float) else _written(value)
 
 

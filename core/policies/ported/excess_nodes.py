@@ -1,9 +1,10 @@
 """Remove nodes while the free capacity is worth more than a number of nodes (Node Refiner).
 
 The excess is the free capacity of all counted nodes divided by the capacity of the candidate, for
-CPU or memory, whichever is smaller. A node is counted if it is schedulable, has no taint other
-than Ebb's, and has CPU and memory. Source: Node Refiner's README, and the weights in its code
-(pkg/types). Requests are those of the plan in progress, so moved pods count on their new nodes.
+CPU or memory, whichever is smaller. A node is counted if it is schedulable, has CPU and memory,
+and has no taint except Ebb's and taints such as not-ready that describe a temporary state. Source:
+Node Refiner's README, and the weights in its code (pkg/types). Requests are those of the plan in
+progress, so moved pods count on their new nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,7 +74,10 @@ class Settings:
 
 
 class ExcessNodes(Policy):
-    """Remove the least utilized node while there is more excess than the threshold."""
+    """Remove the least utilized node while the excess is above the threshold.
+
+    The excess is the free capacity of the cluster, in nodes of the size of the candidate.
+    """
 
     name: ClassVar[str] = "ExcessNodes"
     Settings: ClassVar[type[Any] | None] = Settings
@@ -114,7 +118,10 @@ class ExcessNodes(Policy):
         return untainted and cpu > 0 and memory > 0 and self._ledger.is_schedulable(node)
 
     def rank(self, node: int) -> Order:
-        """Return the node's current score, then its name."""
+        """Return a sort key, the weighted requested share of the node, then its name.
+
+        Nodes with low utilization come first.
+        """
         return self._score(node), self._input.nodes[node].name
 
     def _score(self, node: int) -> int:
@@ -130,10 +137,12 @@ class ExcessNodes(Policy):
         return known[1]
 
     def nominates(self, node: int, *, marked: bool) -> bool:
-        """Report whether the excess exceeds the threshold with the node as the candidate.
+        """Report whether the free capacity is worth more nodes like this one than the threshold.
 
-        It must also exceed the threshold for each earlier node that nothing else blocks, because
-        these are candidates first. A marked node is checked as if it were not removed.
+        The free capacity must also be above the threshold for each removable node that ranks
+        earlier, because the policy removes these first. For a marked node, which counts as not
+        removed, it may be SLACK nodes below the threshold. A node that is not counted is never
+        proposed.
         """
         if node not in self._counted_set:
             return False
@@ -143,7 +152,10 @@ class ExcessNodes(Policy):
         return self._first_without_excess is None or self.rank(node) < self._first_without_excess
 
     def _update(self) -> None:
-        """Update the values for changed nodes; nodes with equal capacity have the same excess."""
+        """Recompute the free capacity and the first node without excess, if nodes have changed.
+
+        Nodes with equal capacity have the same excess.
+        """
         changed = self._ledger.changed
         if self._changes_seen == len(changed):
             return
@@ -172,7 +184,10 @@ class ExcessNodes(Policy):
         return self._nodes_worth(self._ledger.capacity(node))
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return the excess, or the reason why the node is not counted."""
+        """Return the reason why `nominates` is False, as a single Blocker.
+
+        It names the excess, or says why the node is not counted.
+        """
         if node not in self._counted_set:
             key = others_taint(self._input.nodes[node])
             why = (
@@ -193,7 +208,7 @@ class ExcessNodes(Policy):
         return (Blocker(NO_EXCESS, f"{message}, not above {_decimal(least)}"),)
 
     def describe(self, node: int) -> str:
-        """Return the requests on the node, and the excess with the node as the candidate."""
+        """Return a text with the requests on the node, and the excess in nodes like this one."""
         message = requested(self._ledger.used(node), self._ledger.capacity(node))
         if node not in self._counted_set:
             return f"{message} requested; it is not counted"
@@ -202,11 +217,19 @@ class ExcessNodes(Policy):
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time at which the unneeded time ends, unix seconds."""
+        """Return the time (unix seconds) at which the node may be removed.
+
+        *since*: the time (unix seconds) since which it has been a candidate. It must have been a
+        candidate for *unneeded_time_seconds*.
+        """
         return since + unneeded_time_seconds
 
     def metrics(self) -> Iterable[PolicyMetric]:
-        """Return the excess of the unmarked nodes, in nodes like the next one to be removed."""
+        """Yield the excess: the free capacity of the unmarked nodes, as a number of nodes.
+
+        It counts nodes of the size of the node that the policy would remove next. Yield nothing if
+        there is no such node.
+        """
         nodes = [
             node
             for node in self._counted
@@ -219,10 +242,13 @@ class ExcessNodes(Policy):
 
 
 def _worth(free: Amount, whole: Amount) -> Fraction:
-    """Return how many nodes with capacity *whole* the free capacity is worth."""
+    """Return how many nodes of capacity *whole* the free capacity is worth, in CPU or memory.
+
+    The smaller of the two numbers counts.
+    """
     return min(Fraction(part, total) for part, total in zip(free, whole, strict=True))
 
 
 def _decimal(value: Fraction) -> str:
-    """Format a number of nodes, rounded to 0.01."""
+    """Format a number of nodes as text, rounded to 0.01."""
     return f"{float(round(value, 2)):g}"

@@ -67,20 +67,26 @@ class Settings:
     node."""
 
     def limit(self, *, marked: bool) -> Fraction:
-        """Return the share that the requests must be below."""
+        """Return the share of CPU and of memory that the requests on a node must be below.
+
+        *marked*: whether the node is marked; then the share is higher.
+        """
         if not marked:
             return self.utilization
         return eased(self.utilization) if self.leave is None else self.leave
 
     def keeping(self) -> frozenset[Reason]:
-        """Return the reasons for which a pod prevents the removal of its node."""
+        """Return the reasons for which a pod prevents its node's removal under these settings."""
         flags = ((BARE, self.keep_standalone), (SYSTEM, self.keep_system),
                  (LOCAL_STORAGE, self.keep_local_storage), (NOT_SAFE_TO_EVICT, True))  # fmt: skip
         return frozenset(reason for reason, keep in flags if keep)
 
 
 class NodeUtilization(Policy):
-    """Remove nodes with few requests, first those that will be empty soon."""
+    """Remove nodes whose CPU and memory requests are both below a share of their allocatable.
+
+    Nodes that will be empty soon come first.
+    """
 
     name: ClassVar[str] = "NodeUtilization"
     Settings: ClassVar[type[Any] | None] = Settings
@@ -102,7 +108,10 @@ class NodeUtilization(Policy):
         """Blockers by node, one for each bound pod that prevents its removal."""
 
     def rank(self, node: int) -> Order:
-        """Return a key that sorts nodes that will be empty soon first."""
+        """Return a sort key: nodes that will be empty soon come first.
+
+        These have few long-lived pods, few pods to move and low requests; the name decides last.
+        """
         policy_input, name = self._input, self._input.nodes[node].name
         return (
             policy_input.long_lived_pods.get(name, 0),
@@ -112,13 +121,19 @@ class NodeUtilization(Policy):
         )
 
     def nominates(self, node: int, *, marked: bool) -> bool:
-        """Report whether the utilization is low, and no pod prevents the removal of the node."""
+        """Report whether CPU and memory requests are low, and no pod prevents the node's removal.
+
+        *marked*: whether the node is marked; then the requests may be higher.
+        """
         limit = self._limits[marked]
         parts = zip(self._ledger.used(node), self._ledger.capacity(node), strict=True)
         return all(_is_under(*part, limit) for part in parts) and not self._keeping_pods(node)
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return the resources over the limit, and the pods that prevent the node's removal."""
+        """Return the reasons why `nominates` is False, as Blockers.
+
+        At most one is about the requests; all others are about pods that prevent the removal.
+        """
         blockers, limit = [], self._limits[marked]
         used, whole = self._ledger.used(node), self._ledger.capacity(node)
         over = [
@@ -135,7 +150,7 @@ class NodeUtilization(Policy):
         return blockers
 
     def describe(self, node: int) -> str:
-        """Return the requests on the node, and the number of pods that would move."""
+        """Return a text with the requests on the node, and the number of pods that would move."""
         message = requested(self._ledger.used(node), self._ledger.capacity(node))
         moves = self._input.count_to_move(node)
         return f"{message} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
@@ -152,7 +167,10 @@ class NodeUtilization(Policy):
 
 
 def keeps(pod: Pod, keeping: Collection[Reason]) -> Blocker | None:
-    """Return the reason in *keeping* for which the pod prevents its node's removal, or None."""
+    """Return the finding that the pod prevents the removal of its node, for a reason in *keeping*.
+
+    Return None if the pod does not prevent it.
+    """
     # The rules are in Cluster Autoscaler's order. The first one that applies decides.
     for _, finding in findings(pod):
         if finding.reason is SAFE:
@@ -164,5 +182,5 @@ def keeps(pod: Pod, keeping: Collection[Reason]) -> Blocker | None:
 
 
 def _is_under(part: int, whole: int, limit: Fraction) -> bool:
-    """Report whether the part is less than the share; False without capacity."""
+    """Report whether *part* is less than the share *limit* of *whole*; False if *whole* is 0."""
     return part * limit.denominator < limit.numerator * whole

@@ -1,9 +1,9 @@
 """Remove the least utilized node of a pool with enough underutilized nodes (estafette).
 
 A pool is the set of nodes with the same value of a label. The settings of a pool contain a limit
-on CPU requests over allocatable, and the number of nodes that must be under it (`required`). If
-all these nodes are as full as the limit, the pods of one of them fit on the others if
-`required >= 1 / (1 - limit)`.
+on CPU requests over allocatable, and `required`, the number of nodes that must be under the limit.
+If these nodes are all as full as the limit, the pods of one of them fit on the others if
+`required` is at least 1 / (1 - `limit`).
 
 A kubelet may write the labels of its Node, including the pool, and the allocatable resources. At
 worst this one node counts in a pool although it should not, or does not count although it should.
@@ -88,7 +88,7 @@ class CountedPools:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """A pool of the settings, with the ids of its nodes; virtual nodes are not listed."""
+    """A pool in the settings, with the ids of its nodes, except nodes of virtual kubelets."""
 
     name: str
     settings: CountedPool
@@ -98,7 +98,7 @@ class _Pool:
 
     @property
     def limit(self) -> Fraction:
-        """Return the limit, or 0 if there is none, so that no node is under it."""
+        """Return the limit on CPU requests over allocatable; 0 if the settings have none."""
         return self.settings.limit or Fraction(0)
 
 
@@ -144,7 +144,7 @@ class UnderutilizedCount(Policy):
 
     @staticmethod
     def node_labels(settings: CountedPools) -> Iterable[str]:
-        """Return the pool label, or nothing if there are no pools."""
+        """Return the key of the pool label, or nothing if the settings contain no pools."""
         return (settings.pool_label,) if settings.pools else ()
 
     def __init__(self, policy_input: PolicyInput) -> None:
@@ -170,7 +170,10 @@ class UnderutilizedCount(Policy):
         return self._input.nodes[node].labels.get(self._label, "")
 
     def rank(self, node: int) -> Order:
-        """Return the requested share of CPU, in units of 1 / SHARE_SCALE, then the node's name."""
+        """Return a sort key: nodes with a small requested share of CPU come first, then by name.
+
+        The share is in units of 1 / SHARE_SCALE.
+        """
         used, whole = (
             self._ledger.requested(node).cpu_millis,
             self._ledger.capacity(node).cpu_millis,
@@ -190,13 +193,19 @@ class UnderutilizedCount(Policy):
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time at which the unneeded time ends, unix seconds."""
+        """Return the time (unix seconds) at which the node may be removed.
+
+        *since*: the time (unix seconds) since which it has been a candidate. It must have been a
+        candidate for *unneeded_time_seconds*.
+        """
         return since + unneeded_time_seconds
 
     def nominates(self, node: int, *, marked: bool) -> bool:
-        """Report whether the node may be removed.
+        """Report whether the unmarked node may be removed, or the marked node may keep its mark.
 
-        A marked node is checked with its current pods, an unmarked one after the planned moves.
+        A marked node keeps its mark while its current CPU requests are at most the limit of its
+        pool. An unmarked node may be removed if it and enough nodes of the pool are under the
+        limit, after the moves that the plan has decided. Without an enabled pool, return False.
         """
         pool = self._pool_of[node]
         if pool is None or not pool.settings.enabled:
@@ -216,14 +225,21 @@ class UnderutilizedCount(Policy):
         return self.is_candidate(node, was=False) if known is None else node in known
 
     def _compare(self, pool: _Pool, node: int, used: Amount) -> int:
-        """Return a number below 0 under the limit, above 0 over the limit or without CPU."""
+        """Compare the requests *used* on the node with the limit of the pool, in CPU.
+
+        Return a number below 0 if they are under the limit, 0 if they are exactly at the limit,
+        and above 0 if they are over it or the node has no CPU.
+        """
         whole, limit = self._ledger.capacity(node).cpu_millis, pool.limit
         if whole <= 0:
             return 1
         return used.cpu_millis * limit.denominator - limit.numerator * whole
 
     def _count_under(self, pool: _Pool) -> int:
-        """Return the number of nodes under the limit after the planned moves."""
+        """Return the number of unmarked schedulable nodes of the pool that are under the limit.
+
+        Pods that the plan has moved count on their new nodes.
+        """
         changed = self._ledger.changed
         for node in changed[self._changes_seen :]:
             self._update(node)
@@ -240,7 +256,10 @@ class UnderutilizedCount(Policy):
             pool.under.discard(node)
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return the reason why the node, or its pool, does not qualify."""
+        """Return the reason why `nominates` is False, as a single Blocker.
+
+        It is about the node's pool, its CPU requests, or the number of nodes under the limit.
+        """
         pool, label = self._pool_of[node], f"label {self._label}"
         if pool is None:
             name = self._pool_name(node)
@@ -267,7 +286,7 @@ class UnderutilizedCount(Policy):
         return f"its pods request {percent(used.cpu_millis, whole)} of its CPU"
 
     def metrics(self) -> Iterator[PolicyMetric]:
-        """Return the current values of each configured pool."""
+        """Yield the values of the metrics in `gauges`, for each pool in the settings."""
         nodes, marked, underutilized, candidates, ratio = (gauge.name for gauge in self.gauges)
         for pool in self._pools.values():
             unmarked = [node for node in pool.nodes if node not in self._input.marked]
