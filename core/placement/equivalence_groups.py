@@ -25,7 +25,7 @@ AdmittingNodes = Callable[[NodeConstraints], list[int]]
 
 
 class NodesForConstraints:
-    """The nodes that may receive the pods with certain node constraints, as node ids."""
+    """The ids of the nodes that may receive the pods with certain node constraints."""
 
     def __init__(self, admitting: list[int], candidates: list[int]) -> None:
         """Store two lists of node ids, both ascending, which is first-fit order.
@@ -57,11 +57,11 @@ class EquivalenceGroup:
 
 
 def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
-    """Return lists of the pods that share their objects for requests and node constraints.
+    """Group the pods whose `requests` and `node_constraints` are the same objects.
 
-    Lists and pods are in the order of *pods*. Two lists may have equal values: only the identity
-    of the objects is compared, which is fast. Thousands of placeholders (imaginary pods for which
-    room is kept) share these objects.
+    The groups, and the pods in a group, are in the order of *pods*. Two groups may have equal
+    values: only the identity of the objects is compared, which is fast. Thousands of placeholders
+    (imaginary pods for which room is kept) share these objects.
     """
     groups: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
     for pod in pods:

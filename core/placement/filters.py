@@ -87,9 +87,10 @@ class Filter(ABC):
 
     @abstractmethod
     def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
-        """Return the nodes of the index that `admits` accepts, one bit for each (see bits).
+        """Return the nodes of the index that `admits` accepts: bit n stands for node n.
 
-        The cost must not grow with nodes times requirements: a pod may have a thousand of them.
+        The running time must not grow with nodes times requirements: a pod may have a thousand
+        requirements.
         """
 
     @abstractmethod
@@ -116,11 +117,11 @@ class VolumeFilter(Filter):
 
     @abstractmethod
     def volume_reads(self, volume: VolumeTopology) -> Iterable[NodeField]:
-        """Return the node fields that decide whether a node can use this volume."""
+        """Return the node fields, such as labels, that decide if a node can use the volume."""
 
     @abstractmethod
     def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:
-        """Return the nodes of the index that can use the volume, one bit for each."""
+        """Return the nodes of the index that can use the volume: bit n stands for node n."""
 
     def admits(self, node: Node, node_constraints: NodeConstraints) -> bool:
         """Report whether the node can use all volumes of the pod."""
@@ -131,7 +132,7 @@ class VolumeFilter(Filter):
         return chain.from_iterable(map(self.volume_reads, node_constraints.volumes))
 
     def feasible_nodes(self, index: NodeIndex, node_constraints: NodeConstraints) -> int:
-        """Return the nodes of the index that can use all volumes of the pod, one bit for each."""
+        """Return the nodes that can use all volumes of the pod: bit n stands for node n."""
         nodes = index.all
         for volume in node_constraints.volumes:
             nodes &= self.nodes_of_volume(index, volume)

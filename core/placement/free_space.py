@@ -52,9 +52,9 @@ class FreeSpace:
 
     @staticmethod
     def of(vectors: Vectors, node_order: NodeOrder) -> "FreeSpace":
-        """Return the allocatable resources of the nodes minus the requests on them.
+        """Return the free space of the nodes: allocatable minus the requests of their pods.
 
-        Unschedulable nodes have no free space.
+        Nodes that *node_order* lists as unschedulable have no free space.
         """
         free = [
             vectors.guard
@@ -68,14 +68,14 @@ class FreeSpace:
         return FreeSpace(free, vectors.guard)
 
     def fork(self) -> "FreeSpace":
-        """Return a copy that changes independently."""
+        """Return a copy; changes to the copy or the original do not affect the other."""
         fork = copy(self)
         fork.free = fork._free = [*self._free]  # noqa: SLF001 of this class
         fork._max_free, fork._misses = [*self._max_free], [*self._misses]  # noqa: SLF001
         return fork
 
     def take(self, free_after: Mapping[int, int]) -> None:
-        """Reduce the free space of nodes to the given vectors."""
+        """Replace free vectors of nodes by smaller ones; *free_after*: vector by node id."""
         self.changes += 1
         for node, vector in free_after.items():
             self._free[node] = vector

@@ -83,7 +83,10 @@ class PodTopology:
                 self._try(self._groups[pod], self._node_of[pod], -1)
 
     def try_with(self, pod: int, node: int) -> None:
-        """Place a removed or pending pod on the node until `undo`."""
+        """Count the pod on the node until `undo`.
+
+        The pod is pending, or was passed to `try_without`.
+        """
         if pod in self._groups:
             self._try(self._groups[pod], node, 1)
 
@@ -106,7 +109,7 @@ class PodTopology:
                 _count(self._groups[pod], node, 1)
 
     def remove(self, placements: Iterable[tuple[int, int]]) -> None:
-        """Remove pods from their nodes; *placements*: pairs of pod id and current node."""
+        """Remove pods permanently; *placements*: pairs of pod id and id of the current node."""
         for pod, node in placements:
             if self._node_of.pop(pod, None) is not None:
                 _count(self._groups[pod], node, -1)

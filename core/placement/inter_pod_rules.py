@@ -121,7 +121,7 @@ class InterPodRules:
             )
 
     def adds(self, group: Group) -> tuple[DomainCount, ...]:
-        """Return the counts that change when a pod of the group is placed or removed."""
+        """Return the pod counts that change by 1 when a pod of the group is placed or removed."""
         if group.adds is None:
             pod = group.like
             tallies = self._counted.matching(pod)

@@ -91,7 +91,10 @@ class ValueIndex:
 
     @cached_property
     def _ordered(self) -> tuple[list[int], list[int]]:
-        """Return the numeric values, ascending, and the nodes with each value or a larger one."""
+        """Return the integer values, ascending, and the nodes with each or a larger value.
+
+        The nodes are bit sets; a 0 follows the last of them.
+        """
         read = ((number_in(text), places) for text, places in self._places.items())
         found = sorted((number, places) for number, places in read if number is not None)
         upward = [0]
@@ -146,7 +149,10 @@ class _TaintIndex:
         self._tolerated: dict[tuple[Toleration, ...], int] = {}
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> int:
-        """Return the nodes whose blocking taints are all tolerated, as a bit set."""
+        """Return the nodes whose NoSchedule and NoExecute taints are all tolerated.
+
+        The result is a bit set.
+        """
         nodes = self._tolerated.get(tolerations)
         if nodes is None:
             covered = frozenset(self._blocking.covered(tolerations))
@@ -174,7 +180,10 @@ class NodeIndex:
         self._by_function: dict[Callable[[Node], Iterable[str]], ValueIndex] = {}
 
     def label(self, key: str) -> ValueIndex:
-        """Return the index of the nodes by their value of the label."""
+        """Return the index of the nodes by their value of the label *key*.
+
+        If no node has the label, the index is empty.
+        """
         found = self._labels.get(key)
         if found is not None:
             return found

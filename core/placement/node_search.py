@@ -1,12 +1,10 @@
-"""Find nodes with room for the pods of each equivalence group.
+"""Find nodes with room for pods with equal requests and node constraints.
 
-All pods of a group share one search. While free space only shrinks, the search never checks a full
-node again. There are two ways to search:
-
-- for pods without inter-pod rules: a list of nodes with room in first-fit order, which is extended
-  on demand;
-- for pods with inter-pod rules: a bit set of nodes (core.placement.bits), because the rules may
-  admit only one of thousands of nodes.
+All pods of such an equivalence group share one search. While free space only shrinks, the search
+never checks a full node again. There are two ways to search. For pods without inter-pod rules
+(such as pod affinity) it is a list of nodes with room in first-fit order, which is extended on
+demand. For pods with inter-pod rules it is a bit set of nodes (core.placement.bits), because the
+rules may admit only one of thousands of nodes.
 """
 
 from bisect import bisect_left
@@ -63,7 +61,10 @@ class NodeSearch:
         counting stopped, and the number of nodes found."""
 
     def skip_full(self) -> int:
-        """Set `first` to the position of the first node that has room now, and return it."""
+        """Set `first` to the position of the first node that still has room, and return it.
+
+        The position is in `feasible`; if no node there has room, it is the length of `feasible`.
+        """
         feasible, first, request = self.feasible, self.first, self.group.request
         free, guard = self._space.free, self._space.guard
         while first < len(feasible) and (free[feasible[first]] - request) & guard != guard:

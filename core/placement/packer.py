@@ -86,8 +86,8 @@ class _PlacementState:
     def remaining(self, node: int, request: int) -> int:
         """Return the free vector of the node after the pods of the attempt and one more.
 
-        *request*: vector of the additional pod. If it has no room, a guard bit of the result is
-        not set.
+        *request*: vector of the additional pod. If the node has no room for it, the top bit of a
+        resource in the result is not set.
         """
         return (self.result.free_after.get(node) or self.space.free[node]) - request
 
@@ -195,7 +195,7 @@ class Packer:
         return self._place([*pods], excluded, preferred)
 
     def surely_fit(self, pods: Collection[int]) -> bool:
-        """Report whether `try_place` places all *pods*, the pods of one node.
+        """Report whether `try_place` surely places all *pods*, the pods of one node.
 
         False also means unknown. The node itself receives no pod, and each of the other pods can
         fill at most one node. So a pod has a place if the number of nodes with room for it is
@@ -257,7 +257,7 @@ class Packer:
     def _place_preferred(
         self, state: _PlacementState, pods: Iterable[int], preferred: Iterable[tuple[int, int]]
     ) -> list[int]:
-        """Place pods on their preferred nodes where these are feasible; return the other pods."""
+        """Place pods on their preferred nodes where feasible; return the ids of the others."""
         for pod, node in preferred:
             group, inter_pod = self._group_of[pod], self._topology.group(pod)
             if (
@@ -329,8 +329,8 @@ class Packer:
     ) -> set[str]:
         """Return the names of the inter-pod rules that refuse nodes with room for the pod.
 
-        The set is empty if trying the pod again later cannot succeed. For permanent placements, a
-        set that is not empty contains a placeholder instead of names.
+        The set is empty if trying the pod again later cannot succeed. For permanent placements,
+        only whether the set is empty matters: it contains no names of rules.
         """
         # Committed pods never leave, so a monotone rule cannot start to admit later.
         if state.permanent:
@@ -388,14 +388,14 @@ class Packer:
         return back
 
     def fork(self) -> "Packer":
-        """Return a copy with its own free space, in which `reserve` takes room."""
+        """Return a copy with a free space of its own; `reserve` on it changes only the copy."""
         fork = copy(self)
         fork.space = self.space.fork()
         fork._reserved = set()  # noqa: SLF001 of this class
         return fork
 
     def reserve(self, attempt: Attempt, of: "Packer") -> None:
-        """Reserve the room that the attempt needs.
+        """Take the room that the attempt needs out of the free space.
 
         *of*: the packer that made the attempt: this packer, or the packer that it was forked from.
         The first attempt that uses a node takes no room there, so two attempts may rely on the
@@ -409,7 +409,10 @@ class Packer:
             self._reserved.add(node)
 
     def load_added(self, attempt: Attempt) -> list[tuple[int, Amount]]:
-        """Return the load that the attempt adds, by node id; placeholders add none."""
+        """Return pairs of node id and the CPU and memory requests that the attempt adds to it.
+
+        Placeholders (imaginary pods for which room is kept) add none.
+        """
         return self._load_added(attempt, self.space.free)
 
     def _load_added(self, attempt: Attempt, free: Sequence[int]) -> list[tuple[int, Amount]]:
@@ -436,7 +439,11 @@ class Packer:
         return added
 
     def displaced_by_placeholder(self, pod: int, leaving: int) -> int | None:
-        """Return a placeholder without which the pod would have found room, or None."""
+        """Return the id of a placeholder in whose place the pod would fit, or None.
+
+        A placeholder is an imaginary pod for which room is kept. Placeholders on the node
+        *leaving* are ignored.
+        """
         if not self.placeholder_nodes:
             return None
         group, inter_pod = self._group_of[pod], self._topology.group(pod)
@@ -456,7 +463,10 @@ class Packer:
         )
 
     def _displacing_placeholders(self, group: EquivalenceGroup) -> Iterator[tuple[int, int]]:
-        """Yield (node, placeholder) if the group has room on the node without the placeholder."""
+        """Yield pairs of node id and placeholder id.
+
+        Without the placeholder, the node would have room for a pod of the group.
+        """
         for placeholder, node in self.placeholder_nodes.items():
             missing = group.request - self._group_of[placeholder].request
             if self.space.fits(node, missing) and group.nodes.admits(node):
@@ -474,10 +484,11 @@ class Packer:
         return not self._searches[group].may_fit_beside(leaving)
 
     def is_repeatable(self, leaving: int) -> bool:
-        """Report whether the node's pods get the same places until an involved node changes.
+        """Report whether the pods of *leaving* get the same places until an involved node changes.
 
-        The involved nodes are the node itself and those that would receive its pods. Rules that
-        count the pods of several nodes, such as a zone, depend on other nodes too.
+        The involved nodes are the node *leaving* and those that would receive its pods. False if
+        an inter-pod rule counts the pods of several nodes, such as a zone: then other nodes matter
+        too.
         """
         inter_pod_groups = map(self._topology.group, self.on[leaving])
         return all(inter_pod is None or inter_pod.by_node for inter_pod in inter_pod_groups)

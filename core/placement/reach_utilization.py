@@ -32,8 +32,8 @@ Requests are within the limit if `(used + extra) * denominator <= numerator * ca
 class ReachUtilization:
     """Requests and usable capacity of one reach, or of the whole cluster.
 
-    They are checked for every node of every plan, so `row` contains plain integers: CPU and memory
-    requested, CPU and memory usable.
+    A reach is a set of nodes that some pods can use. Plans check these amounts for every node, so
+    `row` contains plain integers: CPU and memory requested, then CPU and memory usable.
     """
 
     reach: Reach | None
@@ -128,7 +128,8 @@ class DeviceUtilization:
     def exceeds(self, change: Sequence[int], *, marked: bool) -> bool:
         """Report whether requests would exceed the threshold after the removal of a node.
 
-        *change*: how the removal would change `row`. *marked*: whether the node is marked.
+        *change*: how the removal would change `row`. *marked*: whether the node is marked; then a
+        higher threshold applies.
         """
         requested, offered = self.row[0] + change[0], self.row[1] + change[1]
         share = self.threshold(marked=marked)
@@ -216,9 +217,10 @@ def pool_totals(
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
-    """Return a message that names CPU or memory if its share exceeds its threshold, else "".
+    """Return a message that names each of CPU and memory whose share exceeds its threshold.
 
-    *used*: requests. *whole*: capacity. Example: "cpu at 91.2%, over 90%".
+    *used*: requests. *whole*: capacity. Example: "cpu at 91.2%, over 90%". It is "" if no share
+    exceeds its threshold.
     """
     parts = []
     for name, have, total, share in zip(RESOURCE_NAMES, used, whole, thresholds, strict=True):
@@ -228,7 +230,10 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
 
 
 def share_over(name: str, used: int, whole: int, limit: Fraction) -> str:
-    """Return a message such as "cpu at 91.2%, over 90%", for *used* of *whole*."""
+    """Return a message such as "cpu at 91.2%, over 90%", for *used* of *whole*.
+
+    *limit*: the 90%. If *whole* is 0, the message is "cpu without capacity".
+    """
     if whole <= 0:
         return f"{name} without capacity"
     return f"{name} at {beside(used, whole, limit)}, over {limit_text(limit)}"
@@ -244,7 +249,10 @@ def requested(used: Amount, whole: Amount) -> str:
 
 
 def beside(part: int, whole: int, limit: Fraction) -> str:
-    """Format a share with the decimals of its limit, so that a value over the limit looks so."""
+    """Format *part* of *whole* as a percentage with the decimals of *limit*, at least one.
+
+    It is rounded up, so that a value over the limit never looks equal to the limit.
+    """
     _, _, decimals = limit_text(limit).rstrip("%").partition(".")
     return percent(part, whole, max(1, min(len(decimals), DECIMALS_MAX)))
 

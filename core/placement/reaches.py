@@ -1,11 +1,11 @@
 """Compute the reaches of a cluster: the sets of nodes that its pods can use.
 
-A reach is the set of nodes that the hard constraints of a movable pod admit: selectors, required
-node affinity, taints, declared features and the extended resources that a node must offer.
-Amounts of resources, other pods and volumes do not matter. Transient node properties are ignored:
-cordons, transient taints, and Ebb's own taint. Pods with the same set of nodes have the same
-reach. Free capacity on a node helps only the pods that can use the node, so thresholds apply to
-each reach.
+A reach is the set of nodes that the node constraints of a movable pod admit: selectors, required
+node affinity, taints, declared features and the extended resources that a node must offer. Amounts
+of resources, other pods and volumes do not matter. Temporary states of nodes are ignored: cordons,
+taints such as not-ready, and Ebb's own taint. Pods with the same set of nodes have the same reach.
+Free capacity on a node helps only the pods that can use the node, so thresholds apply to each
+reach.
 """
 
 from collections import Counter
@@ -136,17 +136,20 @@ class Reaches:
     def reach_of(self, node_constraints: NodeConstraints) -> Reach | None:
         """Return the reach of pods with these constraints.
 
-        Return None if the constraints admit fewer than two nodes, or the reach is beyond
-        REACHES_MAX.
+        Return None if the constraints admit fewer than two nodes, or if the reach is not among the
+        REACHES_MAX reaches that are tracked.
         """
         return self._by_nodes.get(self.members(node_constraints))
 
     def templates_of(self, number: int) -> Sequence[NodeConstraints]:
-        """Return the node constraints that define the reach."""
+        """Return the node constraints of the pods whose reach is `all[number]`."""
         return self._asking[number]
 
     def admitting(self, node_constraints: NodeConstraints) -> list[int]:
-        """Return the nodes that the constraints admit now, apart from cordons; ascending."""
+        """Return the ids of the nodes that the constraints admit now, ascending.
+
+        Current taints matter, but cordons are ignored.
+        """
         ids = self._classes.allowing(node_constraints)
         if not self._virtual and not self._passing:
             return ids
@@ -160,7 +163,10 @@ class Reaches:
         ]
 
     def unreached_nodes_for(self, all_constraints: Iterable[NodeConstraints]) -> frozenset[int]:
-        """Return the nodes that one of the constraints admits but that no movable pod reaches."""
+        """Return the ids of nodes that these constraints admit, but no movable pod can use.
+
+        It is enough that one of the constraints admits the node.
+        """
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
         asked = (
@@ -176,7 +182,10 @@ class Reaches:
         by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
         asked: Mapping[NodeConstraints, Groups],
     ) -> tuple[tuple[Reach, ...], frozenset[NodeConstraints]]:
-        """Return the tracked reaches, and the node constraints of the untracked ones."""
+        """Choose at most REACHES_MAX reaches.
+
+        Return these reaches, and the node constraints of all other reaches.
+        """
         found: list[_Set] = []
         for nodes, all_constraints in by_nodes.items():
             if len(nodes) > 1:
@@ -195,9 +204,9 @@ class Reaches:
 
 
 def _by_node(reaches: Sequence[Reach], nodes: int) -> list[tuple[int, ...]]:
-    """Return by node id the positions in *reaches* of the reaches that contain the node.
+    """Return for each node the positions in *reaches* of the reaches that contain it.
 
-    *nodes*: number of nodes.
+    *nodes*: number of nodes; their ids are the positions in the result.
     """
     of: list[list[int]] = [[] for _ in range(nodes)]
     for number, reach in enumerate(reaches):
@@ -247,7 +256,7 @@ def bare(node: Node) -> Node:
 
 
 class _Shown:
-    """Describe node constraints; those that every node of this cluster satisfies are omitted."""
+    """Describe node constraints as texts, except constraints that every real node satisfies."""
 
     def __init__(self, bare: Sequence[Node], classes: NodeClasses) -> None:
         real = [node for node in bare if not node.virtual]
@@ -257,7 +266,10 @@ class _Shown:
         self._real = classes.classes_of(n for n, node in enumerate(bare) if not node.virtual)
 
     def parts(self, node_constraints: NodeConstraints) -> list[str]:
-        """Return a text for each excluding constraint, and for each tolerated taint of a node."""
+        """Return a text for each constraint that excludes a node, then for each tolerated taint.
+
+        Only taints that a node of the cluster has are included.
+        """
         parts = [
             text
             for one in FILTERS
@@ -273,7 +285,10 @@ def _taint(taint: Taint) -> str:
 
 
 def _short(key: str) -> str:
-    """Shorten the key for people; the domain of labels like kubernetes.io/os is dropped."""
+    """Shorten the key of a reach to a name for people, of at most NAME_CHARACTERS_MAX characters.
+
+    The domain of labels such as kubernetes.io/os is dropped.
+    """
     name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
     return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 3]}..."
 

@@ -47,7 +47,10 @@ class Domains:
         return not self._shared
 
     def beside(self, node: int) -> int:
-        """Return the nodes in the domain of the node, including the node, as a bit set."""
+        """Return all nodes in the domain of the node, as a bit set.
+
+        The node is included. Without a domain, it is the only one.
+        """
         domain = self.of[node]
         nodes = self._shared.get(domain) if domain is not None else None
         return 1 << node if nodes is None else nodes
@@ -177,7 +180,7 @@ class AntiAffinityRule(NamedTuple):
 
 
 class AffinityRule(NamedTuple):
-    """For every term of the pod's affinity, a counted pod must be in the domain of the node."""
+    """A rule that refuses a node if its domain has no counted pod for a term of a pod affinity."""
 
     name: str
     tallies: tuple[DomainCount, ...]
@@ -217,7 +220,10 @@ class TopologySpreadRule(NamedTuple):
 
 
 class VolumeLimitRule(NamedTuple):
-    """A node may not have more attached volumes of a driver than its limit."""
+    """A rule that refuses a node if the pod's volumes would exceed an attach limit.
+
+    The limit is that of the node for one CSI driver.
+    """
 
     name: str
     attached: DomainCount
@@ -277,7 +283,10 @@ class Attachments:
         return Domains(range(len(self._limits)))
 
     def rules(self, pod_constraints: PodConstraints) -> Iterator[Rule]:
-        """Yield the rules of a pod, and create the counts that they read."""
+        """Yield the rules for the volumes and ReadWriteOncePod claims of a pod.
+
+        The counts that the rules read are created.
+        """
         for claim in pod_constraints.sole:
             tally = self._sole.setdefault(claim, DomainCount(self._cluster))
             yield AntiAffinityRule(f"ReadWriteOncePod claim {claim}", tally)
@@ -344,7 +353,7 @@ class Group:
 
     @property
     def monotone(self) -> bool:
-        """Report whether more pods can never make a rule admit a node that it has refused."""
+        """Report whether a refused node stays refused, however many pods are placed."""
         return all(isinstance(rule, AntiAffinityRule | VolumeLimitRule) for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:

@@ -137,9 +137,9 @@ class UsabilityEvaluator:
         """Free capacity below this is unusable with every setting."""
 
     def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
-        """Return the usable capacity of a node with each setting, in their order.
+        """Return the usable capacity of a node for each of the settings, in their order.
 
-        *whole*, *used*: allocatable resources and requests, as for `usable_capacity`.
+        *whole*: allocatable resources. *used*: requested CPU in millicores and memory in bytes.
         """
         cpu, memory = whole[0] - used[0], whole[1] - used[1]
         if cpu < self._least[0] or memory < self._least[1]:

@@ -48,7 +48,7 @@ _After = tuple[int, Amount, tuple[Amount, ...]]
 
 @dataclass(frozen=True, slots=True)
 class RemovalEffect:
-    """Changes that the removal of a node would cause; nothing has changed yet."""
+    """Changes that the removal of a node would cause to nodes and sums; they are not made yet."""
 
     node: int
     after: Sequence[_After]
@@ -201,7 +201,7 @@ class UtilizationLedger:
         return self._groups[node] is not None
 
     def is_schedulable(self, node: int) -> bool:
-        """Report whether the node is schedulable and not removed."""
+        """Report whether the node is schedulable and the plan has not removed it."""
         return self._is_schedulable[node] and node not in self._removed
 
     def is_removed(self, node: int) -> bool:
@@ -285,7 +285,11 @@ class UtilizationLedger:
         return node, used, usable
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
-        """Yield the sums that would exceed their thresholds after the removal (thesis, 4.5)."""
+        """Yield the sums that would exceed their thresholds after the removal *trial*.
+
+        *marked*: whether the node is marked; then the higher `releaseThresholds` apply. Source:
+        thesis 4.5.
+        """
         group = self._groups[trial.node]
         own = group.own if group else frozenset((self.total,))
         for sums, change in trial.changes.items():

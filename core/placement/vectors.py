@@ -77,6 +77,6 @@ def lane_maximum(first: int, other: int, guard: int) -> int:
 
 
 def _larger(first: int, other: int, guard: int) -> int:
-    """Return a vector with all bits set in each lane in which *first* is at least *other*."""
+    """Return a mask of the lanes in which *first* is at least *other*, without guard bits."""
     lanes = (first | guard) - (other & ~guard) & guard
     return lanes - (lanes >> LANE_BITS - 1)

@@ -95,9 +95,10 @@ class ClusterThreshold(Policy):
         """Report whether requests of the cluster stay within the thresholds without the node.
 
         This is the check of thesis 4.4: requests of the cluster against its capacity. True is not
-        enough for a removal: `exceeded` also checks usable capacity and reaches. For a node that
-        no movable pod can use the answer is always True, unless no node would remain. *marked*:
-        whether the higher `releaseThresholds` apply.
+        enough for a removal: `exceeded` also checks usable capacity and reaches. If no movable pod
+        can use the node, the answer is True, unless no other node would remain. *marked*: whether
+        the higher `releaseThresholds` apply; if not, the recent peak of requests must be within
+        the thresholds too.
         """
         ledger = self._ledger
         if not ledger.is_reached(node):
@@ -125,7 +126,11 @@ class ClusterThreshold(Policy):
         return (_blocker(demand, THRESHOLD, whole.peak_excess),)
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:
-        """Check the cluster and every reach that loses the node or gains pods (thesis 4.5)."""
+        """Return the sums that would exceed a threshold after the removal *trial* (thesis 4.5).
+
+        The sums of the cluster and of every reach that loses the node or receives its pods are
+        checked. An empty result means that the removal is within all thresholds.
+        """
         return tuple(self._ledger.exceeded(trial, marked=marked))
 
     def surely_within(self, pods: int) -> bool:
@@ -137,7 +142,10 @@ class ClusterThreshold(Policy):
         return self._ledger.surely_within(pods)
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
-        """Return a Blocker that names the threshold that the sum *found* would exceed."""
+        """Return a Blocker that names the threshold that the sum *found* would exceed.
+
+        *marked*: whether the node is marked, so that the threshold is of `releaseThresholds`.
+        """
         sums, change, _ = found
         if isinstance(sums, DeviceUtilization):
             limit = sums.threshold(marked=marked)

@@ -1,1 +1,4 @@
-"""Types of settings: `structure` for sections, lists and mappings, `value_types` for values."""
+"""Types of settings in the configuration file.
+
+`structure` has those of sections, lists and mappings; `value_types` has those of values.
+"""

@@ -37,9 +37,10 @@ FLATTENED: Final = Field(alias=FLATTEN)
 
 
 def is_flattened(alias: str) -> bool:
-    """Return whether the fields of a section are written in the enclosing mapping of the file.
+    """Return whether the fields of a section are written in the enclosing mapping.
 
-    *alias*: pydantic's alias of the section.
+    *alias*: pydantic's alias of the section. If the result is True, the section has no name of its
+    own in the configuration file.
     """
     return alias.startswith(FLATTEN)
 
@@ -48,7 +49,7 @@ AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
 
 
 class _BeforeValidator(ABC):
-    """Annotation whose `_checked` sees the value of the file before pydantic reads it."""
+    """An annotation whose `_checked` gets the value in the configuration before pydantic."""
 
     __slots__ = ()
 
@@ -135,7 +136,7 @@ MISSING: Final = object()
 class Needs(_BeforeValidator):
     """An annotation of a section with a flag that, if true, makes other fields required.
 
-    The arguments are the names of the flag and of these fields in the file.
+    The arguments are the names of the flag and of these fields in the configuration file.
     """
 
     def __init__(self, flag: str, *fields: str) -> None:
@@ -199,7 +200,7 @@ class NeedsWith(_BeforeValidator):
 
 
 def name_of(field_name: str) -> str:
-    """Return the name of a setting in the file: without its unit, in camelCase.
+    """Return the name of a setting in the configuration file: in camelCase, without its unit.
 
     Example: `unneeded_time_seconds` is `unneededTime`.
     """
@@ -212,9 +213,10 @@ _ACRONYMS: Final = {"ca": "CA", "cpu": "CPU", "gb": "GB"}
 
 
 def filled(given: object, defaults: "DataclassInstance") -> object:
-    """Return a mapping of the file, completed with the values of *defaults* for missing fields.
+    """Return the mapping *given* with the values of *defaults* for missing fields.
 
-    If *given* is not a mapping, it is returned unchanged.
+    *given*: a section as read from the configuration file. If it is not a mapping, it is returned
+    unchanged.
     """
     if not isinstance(given, dict):
         return given
@@ -226,7 +228,7 @@ def filled(given: object, defaults: "DataclassInstance") -> object:
 def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
     """Return a validator that rejects a value for which *holds* is false, after it was read.
 
-    *allowed*: text for people that says which values are allowed.
+    *allowed*: text for users that says which values are allowed.
     """
 
     def check(found: Any) -> Any:  # noqa: ANN401 of whatever type it is read as
@@ -253,7 +255,10 @@ def at_least(name: str) -> AfterValidator:
 
 
 def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:
-    """Return one pydantic error for several faults: field name, value, and allowed values."""
+    """Return a single pydantic error for several invalid settings.
+
+    *faults*: name of the field, its value, and a text that says which values are allowed.
+    """
     details: list[InitErrorDetails] = [
         {"loc": (name,), "input": value, "type": not_allowed(allowed)}
         for name, value, allowed in faults

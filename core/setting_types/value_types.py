@@ -1,7 +1,7 @@
-"""Formats of values in the file: durations, shares, numbers, quantities, labels, texts.
+"""Formats of values in the configuration file: durations, shares, numbers, quantities, labels.
 
 A format reads and writes a value, and describes it in JSON Schema: its pattern is the one used for
-reading, its title is for people. Pydantic itself reads words, flags and whole numbers.
+reading, its title is for people. Pydantic itself reads flags and whole numbers.
 """
 
 import re
@@ -147,7 +147,10 @@ def percent(share: Fraction) -> str:
 
 
 def eased(share: Fraction) -> Fraction:
-    """Return the default release threshold: 5 percentage points above *share*, at most 100%."""
+    """Return the default threshold for marked nodes: 5 percentage points above *share*.
+
+    It is at most 100%.
+    """
     return min(share + SLACK, Fraction(1))
 
 
@@ -176,7 +179,7 @@ def words(allowed: Collection[str]) -> ValueFormat:
 def number(*, positive: bool) -> ValueFormat:
     """Return the format of a decimal number, which is read as an exact Fraction.
 
-    In the file it is a number or a text. *positive*: it must be above 0; otherwise 0 is allowed.
+    In the configuration file it is a number or a text. *positive*: whether 0 is not allowed.
     """
     excluded = "[0.]+$" if positive else ""
     least = {"exclusiveMinimum" if positive else "minimum": 0, "maximum": NUMBER_MAX}
@@ -193,7 +196,8 @@ def number(*, positive: bool) -> ValueFormat:
 def quantity(whole: Callable[[str | float], int], unit: str = "") -> ValueFormat:
     """Return the format of a Kubernetes quantity of at least 0, which is read as an integer.
 
-    *whole*: converts the quantity to the integer. *unit*: suffix with which it is written: "m".
+    *whole*: converts the quantity to the integer. *unit*: suffix of the quantity when the integer
+    is written back, such as "m" for millicores.
     """
 
     def read(value: object) -> int:
@@ -216,7 +220,10 @@ def _written(value: object) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return the value as text, without an exponent. Raises: ValueError as `_written`."""
+    """Return the value as text, without an exponent.
+
+    Raises: ValueError unless it is a number or a text.
+    """
     return without_exponent(value) if isinstance(value, float) else _written(value)
 
 

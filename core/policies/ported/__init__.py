@@ -1,1 +1,1 @@
-"""Policies of other tools, each in one file with its settings."""
+"""Policies that work like those of other tools; each file contains a policy and its settings."""

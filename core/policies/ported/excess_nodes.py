@@ -1,9 +1,10 @@
 """Remove nodes while the free capacity is worth more than a number of nodes (Node Refiner).
 
 The excess is the free capacity of all counted nodes divided by the capacity of the candidate, for
-CPU or memory, whichever is smaller. A node is counted if it is schedulable, has no taint other
-than Ebb's, and has CPU and memory. Source: Node Refiner's README, and the weights in its code
-(pkg/types). Requests are those of the plan in progress, so moved pods count on their new nodes.
+CPU or memory, whichever is smaller. A node is counted if it is schedulable, has CPU and memory,
+and has no taint except Ebb's and taints such as not-ready that describe a temporary state. Source:
+Node Refiner's README, and the weights in its code (pkg/types). Requests are those of the plan in
+progress, so moved pods count on their new nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -216,14 +217,19 @@ class ExcessNodes(Policy):
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time (unix seconds) at which the unneeded time of a candidate ends.
+        """Return the time (unix seconds) at which the node may be removed.
 
-        *since*: the time (unix seconds) since which the node has been a candidate.
+        *since*: the time (unix seconds) since which it has been a candidate. It must have been a
+        candidate for *unneeded_time_seconds*.
         """
         return since + unneeded_time_seconds
 
     def metrics(self) -> Iterable[PolicyMetric]:
-        """Return the excess of the unmarked nodes, in nodes like the next one to be removed."""
+        """Yield the excess: the free capacity of the unmarked nodes, as a number of nodes.
+
+        It counts nodes of the size of the node that the policy would remove next. Yield nothing if
+        there is no such node.
+        """
         nodes = [
             node
             for node in self._counted

@@ -76,7 +76,7 @@ class Settings:
         return eased(self.utilization) if self.leave is None else self.leave
 
     def keeping(self) -> frozenset[Reason]:
-        """Return the reasons for which a pod prevents the removal of its node."""
+        """Return the reasons for which a pod prevents its node's removal under these settings."""
         flags = ((BARE, self.keep_standalone), (SYSTEM, self.keep_system),
                  (LOCAL_STORAGE, self.keep_local_storage), (NOT_SAFE_TO_EVICT, True))  # fmt: skip
         return frozenset(reason for reason, keep in flags if keep)
@@ -130,7 +130,10 @@ class NodeUtilization(Policy):
         return all(_is_under(*part, limit) for part in parts) and not self._keeping_pods(node)
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return the resources over the limit, and the pods that prevent the node's removal."""
+        """Return the reasons why `nominates` is False, as Blockers.
+
+        At most one is about the requests; all others are about pods that prevent the removal.
+        """
         blockers, limit = [], self._limits[marked]
         used, whole = self._ledger.used(node), self._ledger.capacity(node)
         over = [

@@ -1,9 +1,9 @@
 """Remove the least utilized node of a pool with enough underutilized nodes (estafette).
 
 A pool is the set of nodes with the same value of a label. The settings of a pool contain a limit
-on CPU requests over allocatable, and the number of nodes that must be under it (`required`). If
-these nodes are all as full as the limit, the pods of one of them fit on the others if `required >=
-1 / (1 - limit)`.
+on CPU requests over allocatable, and `required`, the number of nodes that must be under the limit.
+If these nodes are all as full as the limit, the pods of one of them fit on the others if
+`required` is at least 1 / (1 - `limit`).
 
 A kubelet may write the labels of its Node, including the pool, and the allocatable resources. At
 worst this one node counts in a pool although it should not, or does not count although it should.
@@ -98,7 +98,7 @@ class _Pool:
 
     @property
     def limit(self) -> Fraction:
-        """Return the limit, or 0 if there is none, so that no node is under it."""
+        """Return the limit on CPU requests over allocatable; 0 if the settings have none."""
         return self.settings.limit or Fraction(0)
 
 
@@ -193,9 +193,10 @@ class UnderutilizedCount(Policy):
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time (unix seconds) at which the unneeded time of a candidate ends.
+        """Return the time (unix seconds) at which the node may be removed.
 
-        *since*: the time (unix seconds) since which the node has been a candidate.
+        *since*: the time (unix seconds) since which it has been a candidate. It must have been a
+        candidate for *unneeded_time_seconds*.
         """
         return since + unneeded_time_seconds
 
