@@ -55,7 +55,11 @@ log = logging.getLogger("ebb.controller")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the controller until SIGTERM. Returns: 0, or 2 after an error in the configuration."""
+    """Run the controller until SIGTERM, and return its exit code.
+
+    The code is 0, or 2 after an error in the configuration. *argv*: None means the arguments of
+    the process.
+    """
     description = "Watches the cluster; the elected leader marks and unmarks Nodes."
     return program.run("ebb-controller", description, _serve, argv)
 
@@ -191,7 +195,7 @@ class _Controller:
         return Mover(self._reconciler, self._view, stores, clock, self._metrics, dependencies)
 
     def _why_surge_unknown(self) -> str | None:
-        """Return why the objects that surge moves depend on are unknown, or None."""
+        """Return why the objects that surge moves depend on are unknown or outdated, or None."""
         for kind in SURGE_KINDS:
             if kind not in self._watches or not self._watches[kind].following:
                 return f"{kind.resource} are not watched"
@@ -209,7 +213,7 @@ class _Controller:
         )
 
     async def run(self) -> None:
-        """Run until SIGTERM; then fail readiness, stop leading and release the Lease."""
+        """Run until SIGTERM; then fail readiness, stop leading and give up the Lease."""
         plain = http.Server(
             http.base_app(self._health, self._clock, self._metrics),
             self._config.controller.metrics_listen,

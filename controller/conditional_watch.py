@@ -1,4 +1,4 @@
-"""Watch a kind only while the configuration needs it and RBAC allows it.
+"""Watch a kind of objects only while the configuration needs it and RBAC allows it.
 
 PodDisruptionBudgets are needed only for evictions, Deployments and three other kinds only for
 surge moves.
@@ -28,16 +28,16 @@ log = logging.getLogger("ebb.conditional-watch")
 
 
 def forbidden_note(kind: AnyKind) -> str:
-    """Return the log message for a kind that is needed, but that RBAC does not allow to list."""
+    """Return the log message for a needed kind of objects that RBAC does not allow to list."""
     if kind is BUDGETS:
         return FORBIDDEN_BUDGETS
     return FORBIDDEN_SURGE.format(resource=kind.resource)
 
 
 class ConditionalWatch:
-    """Watch a kind while the configuration needs it and RBAC allows listing it.
+    """Watch a kind of objects while the configuration needs it and RBAC allows listing it.
 
-    While the kind is not needed, the sink has no objects of it, and counts as up to date.
+    While the configuration does not need the kind, it counts as up to date and without objects.
     """
 
     def __init__(
@@ -50,17 +50,19 @@ class ConditionalWatch:
         forbidden: str,
         empty_if_forbidden: bool = False,
     ) -> None:
-        """*follow* watches the kind until cancelled; *needed* returns whether the kind is needed.
+        """Take the function *follow*, which watches the kind until cancelled.
 
-        *forbidden*: log message if RBAC does not allow listing. *empty_if_forbidden*: the kind
-        counts as up to date then; otherwise as unknown.
+        *needed* returns whether the configuration needs the kind. *access*: review of the
+        permission to list it. *forbidden*: log message if RBAC does not allow listing.
+        *empty_if_forbidden*: whether the kind then counts as up to date, without objects, or as
+        unknown.
         """
         self._sink, self._follow, self._needed, self._access = sink, follow, needed, access
         self._forbidden, self._empty_if_forbidden = forbidden, empty_if_forbidden
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Start and stop the watch until cancelled."""
+        """Start and stop the watch, as the configuration and RBAC require, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._step(tasks)

@@ -1,4 +1,4 @@
-"""Reload a changed configuration file: replace the whole configuration, or nothing."""
+"""Reload the configuration file after a change: use the whole new configuration, or nothing."""
 
 import asyncio
 import logging
@@ -45,9 +45,10 @@ class ConfigReload:
         self._record_success()
 
     async def reload(self) -> bool:
-        """Use the file if it is valid; otherwise keep the previous configuration.
+        """Use the changed file if it is valid; otherwise keep the previous configuration.
 
-        Returns: True, because the content of the file has been handled and reported.
+        Either way, log the result and write an Event. Returns True always, because the content of
+        the file has been handled.
         """
         try:
             note = await self._replace()

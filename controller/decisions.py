@@ -1,4 +1,4 @@
-"""Keep the last decisions of this replica in memory, for the report of the leader."""
+"""Keep the last decisions of this replica about objects in memory, for the leader's report."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ REASON_CHARACTERS_MAX: Final = 300
 
 
 class Decision(NamedTuple):
-    """One decision about an object."""
+    """A decision about an object, such as to mark a Node: when, what and why."""
 
     at: int
     """Unix second of the decision."""
@@ -28,7 +28,7 @@ class Decision(NamedTuple):
 
 
 class DecisionLog:
-    """The last DECISIONS_MAX decisions."""
+    """The last decisions of this replica, at most DECISIONS_MAX."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,13 +42,17 @@ class DecisionLog:
         return tuple(self._entries)
 
     def record(self, kind: str, name: str, action: str, reason: str) -> None:
-        """Add a decision after its write; *kind* and *name*: the object. See Decision."""
+        """Add a decision that Ebb has written to the object.
+
+        *kind* and *name*: the object. *action*: reason of the Event, such as NodeMarked.
+        """
         self._add(kind, name, action, reason, written=True)
 
     def observe(self, writes: Iterable[tuple[str, str, str]]) -> None:
-        """Add writes on Nodes (name, action, reason) that a reconciliation only reported.
+        """Add decisions about Nodes that a reconciliation only reported, in mode observe.
 
-        Every reconciliation reports them again, so only new ones are added.
+        *writes*: name of the Node, reason of the Event, and note. Every reconciliation reports
+        them all again, so only new ones are added.
         """
         reported = list(writes)
         for name, action, reason in reported:

@@ -38,17 +38,21 @@ log = logging.getLogger("ebb.deletion-costs")
 
 
 class DeletionCosts:
-    """Write the pod deletion costs of each reconciliation."""
+    """Write the pod deletion costs of each reconciliation, if RBAC allows patching pods."""
 
     def __init__(self, pods: Objects[Pod], metrics: Metrics, access: AccessReview) -> None:
-        """*access*: review of the access to patch pods."""
+        """Take the store of pods; *access*: review of the permission to patch pods."""
         self._pods, self._metrics, self._access = pods, metrics, access
         self._refused: set[str] = set()
         """Pods whose last write failed, as namespace/name. Pods that need no write any more are
         removed from the set, so it is never larger than the number of pods."""
 
     def enabled(self, order: PodDeletionCost) -> bool | None:
-        """Return whether pods on marked nodes should have costs; None if Ebb may write none."""
+        """Return True to set pod deletion costs, False to remove them, None to write nothing.
+
+        *order*: the setting `podDeletionCost`. With AUTO, the result is None unless RBAC is known
+        to allow patching pods.
+        """
         if order is not PodDeletionCost.AUTO:
             return order is PodDeletionCost.ENABLED
         # Without permission, costs can neither be set nor removed. Without an answer yet, costs of
@@ -56,7 +60,10 @@ class DeletionCosts:
         return True if self._access.allowed else None
 
     async def refresh_access(self, order: PodDeletionCost) -> None:
-        """Review the access to pods if the setting depends on it, and log a changed answer."""
+        """Review the permission to patch pods if *order* is AUTO, and log a changed answer.
+
+        *order*: the setting `podDeletionCost`.
+        """
         if order is not PodDeletionCost.AUTO:
             self._access.forget()
         elif await self._access.refresh():
@@ -68,10 +75,10 @@ class DeletionCosts:
         mode: Mode,
         halted: Callable[[], str | None] = lambda: None,
     ) -> int:
-        """Write the costs of up to WRITES_MAX pods, and return the number of failed writes.
+        """Write the pod deletion costs of up to WRITES_MAX pods, and return the number of errors.
 
-        The batch ends early if *halted* returns a reason, or if the next write would most likely
-        fail too.
+        In mode observe, new costs are only logged. The batch ends early if *halted* returns a
+        reason, or if the next write would most likely fail too.
         """
         wanted, reported = split(writes, mode)
         _log("would write deletion costs", reported)
@@ -94,7 +101,10 @@ class DeletionCosts:
         return failed
 
     async def _write(self, write: Write[Pod]) -> UnavailableError | None:
-        """Patch one pod; return the error, or None."""
+        """Patch one pod; return the error, or None if there was none.
+
+        A pod that has changed since the decision is skipped without an error.
+        """
         try:
             done = await write_as_decided(self._pods, write.key, write.if_unchanged)
         except UnavailableError as fault:

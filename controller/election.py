@@ -23,7 +23,7 @@ log = logging.getLogger("ebb.election")
 
 
 class Leases(Protocol):
-    """The store of the Lease."""
+    """Reads and writes the Lease by which replicas elect their leader."""
 
     async def read(self) -> Lease | None:
         """Return the Lease, or None if it does not exist. Raises: UnavailableError."""
@@ -37,7 +37,10 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Periods of an election, seconds; client-go requires duration > deadline > jitter x retry."""
+    """The periods of an election in seconds.
+
+    client-go requires duration > deadline > jitter x retry.
+    """
 
     duration: int
     """Time after the last renewal after which other replicas may take the Lease."""
@@ -48,12 +51,15 @@ class Timing:
 
     @classmethod
     def of(cls, duration: int) -> "Timing":
-        """Return the periods in the proportions of Kubernetes' components: 15 s, 10 s, 2 s."""
+        """Return the periods for a Lease of *duration* seconds, in the usual proportions.
+
+        Components of Kubernetes use 15 s, 10 s and 2 s for duration, deadline and retry.
+        """
         return cls(duration, duration * 2 / 3, duration * 2 / 15)
 
     @property
     def call(self) -> float:
-        """Return the timeout of one call, so that a deadline has room for two calls."""
+        """Return the timeout of a call to the API server, in seconds: half of the deadline."""
         return self.deadline / 2
 
 
@@ -86,19 +92,20 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """Return whether this replica may write now."""
+        """Return whether this replica leads, and may therefore write now."""
         # A process that was suspended may still run the work of the leader after its deadline.
         return self._working and self._left() > 0
 
     @property
     def holder(self) -> str:
-        """Return the identity of the leader as last read or written; empty if there is none."""
+        """Return the identity of the leader as last read or written; empty if none is known."""
         return self._observed.holder if self._observed is not None else ""
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Run *lead* while this replica holds the Lease, until cancelled; then release the Lease.
+        """Run *lead* whenever this replica holds the Lease, until cancelled; then give it up.
 
-        Raises: any exception of *lead*, after the Lease has been released.
+        When the Lease is lost, *lead* is cancelled. Raises: any exception of *lead*, after the
+        Lease has been given up.
         """
         while True:
             await self._acquire()
@@ -205,7 +212,7 @@ class Elector:
         self._observed_at, self._leads_until = now, now + self._timing.deadline
 
     async def _release(self) -> None:
-        """Remove the holder from the Lease, so that another replica can take it at once."""
+        """Remove this replica as the holder of the Lease, so that another can take it at once."""
         for _ in range(RELEASE_TRIES_MAX):
             try:
                 lease = await self._leases.read()

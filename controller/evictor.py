@@ -35,7 +35,7 @@ log = logging.getLogger("ebb.evictor")
 
 
 class PlannedEvictions(NamedTuple):
-    """A decision about evictions, with the state that it is based on."""
+    """A decision about evictions, and the state on which it is based (core.eviction.state)."""
 
     before: EvictionState
     decision: EvictionDecision
@@ -44,7 +44,7 @@ class PlannedEvictions(NamedTuple):
 
 
 class Evictor:
-    """Evict pods while this replica leads."""
+    """Evict the pods that core.eviction chooses, while this replica leads."""
 
     def __init__(
         self,
@@ -56,7 +56,11 @@ class Evictor:
         jitter: Callable[[], float],
         report_forbidden: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        """*jitter*: returns 0 to 1. *report_forbidden*: writes an Event with a reason and note."""
+        """Take the clients and callbacks.
+
+        *own_namespace*: Ebb's namespace, whose pods are never evicted. *jitter*: returns 0 to 1.
+        *report_forbidden*: writes an Event with a reason and a note.
+        """
         self._evictions, self._clock, self._metrics = evictions, clock, metrics
         self._jitter, self._report_forbidden = jitter, report_forbidden
         self.own_namespace = own_namespace
@@ -72,11 +76,17 @@ class Evictor:
         self._state, self._busy = EvictionState(), False
 
     def restart_evictions(self) -> None:
-        """Begin anew with a node, because new pods may have been scheduled to the current one."""
+        """Stop the evictions on the current node; the next decision chooses a node anew.
+
+        New pods may have been scheduled to the current node.
+        """
         self._state = self._state.stopped(self._state.failed)
 
     def plan(self, eviction_input: EvictionInput) -> PlannedEvictions:
-        """Return the pods to evict now, without evicting them. Any thread may call this."""
+        """Choose the pods to evict now, without evicting them. Any thread may call this.
+
+        While the permission to evict is not known, no pod is chosen, and NoSchedule marks stay.
+        """
         before, decision, allowed = self._state, NOTHING, self._access.allowed
         if allowed:
             decision = plan_evictions(eviction_input, before)
@@ -98,6 +108,7 @@ class Evictor:
         """Evict the planned pods until *halted* returns a reason to stop.
 
         No pod is evicted if the state has changed since the plan, or without permission.
+        *record_event*: writes an Event about the Node of a pod.
         """
         if not config.evicts:
             self._state = EvictionState()
@@ -152,7 +163,7 @@ class Evictor:
         self._state = self._state.refusing(eviction.pod, answer.why, until=until)
 
     def _report_failed(self, planned: PlannedEvictions) -> None:
-        """Count and log the nodes whose evictions have just failed."""
+        """Count and log the nodes on which evictions have failed since the previous decision."""
         # The Event about the failure is written when Ebb unmarks the node.
         for name, why in planned.decision.state.failed.items():
             if name not in planned.before.failed:

@@ -1,6 +1,7 @@
-"""Define the report of the facts that only the leader knows, and build it from its state.
+"""Define the report with the state that only the leader has in memory, and build it.
 
-Times are in Unix seconds. docs/support-policy.md says when a field may change.
+`ebb` reads the report from a replica. Times are in Unix seconds. docs/support-policy.md says when
+a field may change.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +32,7 @@ class _Part(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class Delay(_Part):
-    """A candidate for removal that is not marked before its unneeded time ends."""
+    """A candidate node that Ebb does not mark yet, because `unneededTime` has not passed."""
 
     node: str
     since_seconds: int
@@ -41,7 +42,11 @@ class Delay(_Part):
 
 
 class PeakDemand(_Part):
-    """Requests of a reach that were higher within `stabilizationWindow` than they are now."""
+    """How much higher the requests of pods of one reach recently were than they are now.
+
+    A reach is a set of nodes that some pods can use. Ebb keeps room for the highest requests
+    within `stabilizationWindow`.
+    """
 
     reach: str
     """Name of the reach."""
@@ -53,7 +58,7 @@ class PeakDemand(_Part):
 
 
 class Cooldown(_Part):
-    """A time without new marks."""
+    """A setting that lets Ebb set no new marks before a certain time."""
 
     setting: str
     """Path of the setting that causes it."""
@@ -61,14 +66,14 @@ class Cooldown(_Part):
 
 
 class SkippedNode(_Part):
-    """A node that is skipped, because its mark could not be written."""
+    """A node that plans leave out until a certain time, because its mark could not be written."""
 
     node: str
     until_seconds: int
 
 
 class Move(_Part):
-    """A surge move in progress."""
+    """A surge move in progress: a pod on a marked node, and the Deployment that replaces it."""
 
     deployment: str
     """Namespace and name."""
@@ -80,7 +85,7 @@ class Move(_Part):
 
 
 class Decision(_Part):
-    """A decision; see controller.decisions."""
+    """A decision about an object, such as to mark a Node; see controller.decisions."""
 
     at_seconds: int
     kind: str
@@ -91,7 +96,7 @@ class Decision(_Part):
 
 
 class Savings(_Part):
-    """Savings that this replica has counted while it led; see controller.figures.savings."""
+    """The savings that this replica has counted while it led; see controller.figures.savings."""
 
     expected_node_seconds: int
     """Time of the nodes that plans could remove, summed over nodes."""
@@ -104,7 +109,7 @@ class Savings(_Part):
 
 
 class PendingPods(_Part):
-    """Pods that kube-scheduler could not place for one cause; see controller.figures.pending."""
+    """The pods that kube-scheduler could not place for one cause (controller.figures.pending)."""
 
     cause: str
     """mark, room or other."""
@@ -115,7 +120,10 @@ class PendingPods(_Part):
 
 
 class Unknown(_Part):
-    """A fact that a new leader does not know completely yet."""
+    """A setting whose time span is longer than the leader has observed the cluster.
+
+    What this setting needs, such as the number of pods created, is incomplete until then.
+    """
 
     setting: str
     """Path of the setting whose time span the fact needs."""
@@ -124,7 +132,7 @@ class Unknown(_Part):
 
 
 class LeaderFacts(_Part):
-    """Observations and decisions of the leader since it started leading."""
+    """What the leader has observed and decided since it started leading."""
 
     leading_since_seconds: int | None = None
     """Time of the first reconciliation; None before it."""
@@ -145,7 +153,7 @@ class LeaderFacts(_Part):
 
 
 class Report(_Part):
-    """The answer of one replica; only the leader has facts."""
+    """The report of one replica of ebb-controller; `facts` is None unless the replica leads."""
 
     api_version: str = API_VERSION
     kind: str = KIND
@@ -171,9 +179,11 @@ def facts_of(
     now_seconds: int,
     delays_max: int = DELAYS_MAX,
 ) -> LeaderFacts:
-    """Return the facts of a leader; *last*: its last reconciliation, or None before the first one.
+    """Return what the leader has observed and decided, without savings and Pending pods.
 
-    *delays_max*: maximum number of delays; `delays_omitted` counts the others.
+    *last*: its last reconciliation, or None before the first one. *moves*: surge moves in
+    progress. *stale_because*: why the cluster is too outdated to reconcile, or None. *delays_max*:
+    maximum number of delays; `delays_omitted` counts the others.
     """
     facts = LeaderFacts(
         stale_because=stale_because,
@@ -203,7 +213,7 @@ def facts_of(
 
 
 def with_figures(facts: LeaderFacts, figures: Figures) -> LeaderFacts:
-    """Return *facts* with the savings and the Pending pods of *figures*."""
+    """Return *facts* with the fields `savings` and `pending` set from the statistics *figures*."""
     saved, pending = figures.savings, figures.pending
     return msgspec.structs.replace(
         facts,
@@ -225,7 +235,7 @@ def with_figures(facts: LeaderFacts, figures: Figures) -> LeaderFacts:
 
 
 def _delays(last: ReconcileResult, now_seconds: int) -> Iterator[Delay]:
-    """Yield the candidates with pods whose unneeded time has not passed."""
+    """Yield the non-empty candidate nodes for which `unneededTime` has not passed yet."""
     seconds, snapshot = last.snapshot.config.unneeded_time_seconds, last.snapshot
     for node, since in last.state.candidates.items():
         until = snapshot.policy_type.due_at(since, seconds)
@@ -247,7 +257,11 @@ def _peaks(last: ReconcileResult) -> Iterator[PeakDemand]:
 
 
 def _last_above(samples: Sequence[tuple[int, Amount]]) -> int:
-    """Return the time of the last sample above the current requests."""
+    """Return the time of the last earlier sample, or of the current one if there is no other.
+
+    *samples*: time and requests, oldest first; the last is the current one. Earlier samples are
+    above the current requests.
+    """
     *earlier, current = samples
     return max((at for at, _ in earlier), default=current[0])
 
@@ -264,7 +278,10 @@ def _cooldowns(last: ReconcileResult, now_seconds: int) -> Iterator[Cooldown]:
 
 
 def _not_yet_known(state: LeaderState, config: Config, now_seconds: int) -> Iterator[Unknown]:
-    """Yield the settings whose time span is longer than this leader has observed the cluster."""
+    """Yield each setting whose time span is longer than this leader has observed the cluster.
+
+    Yields nothing before the first reconciliation.
+    """
     since, budgets = state.first_reconciliation_at, config.budgets
     if since is None:
         return

@@ -45,7 +45,7 @@ log = logging.getLogger("ebb.loop")
 
 
 class Loop:
-    """Reconcile the cluster in the view while this replica leads."""
+    """Reconcile the cluster repeatedly, as the watches report it, while this replica leads."""
 
     def __init__(
         self,
@@ -56,9 +56,10 @@ class Loop:
         leading: Callable[[], bool] = lambda: True,
         capture_moves: Callable[[], AddMoves] = lambda: lambda cluster: cluster,
     ) -> None:
-        """*leading* returns whether this replica leads, even if the process was suspended before.
+        """Take the parts that a reconciliation needs.
 
-        *capture_moves* returns a function that adds the facts of surge moves to a cluster.
+        *leading* returns whether this replica leads, even if the process was suspended before.
+        *capture_moves* returns a function that adds the state of surge moves to a cluster.
         """
         self._capture_moves = capture_moves
         self._view, self._reconciler = view, reconciler
@@ -71,7 +72,7 @@ class Loop:
         """Monotonic time since which the view has been too old to reconcile; None if it is not."""
 
     def why_stale(self) -> str | None:
-        """Return why the view of the cluster is too old to reconcile, or None."""
+        """Return why the information about the cluster is too old to reconcile, or None."""
         return self._view.freshness.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
 
     async def run(self) -> None:
@@ -90,7 +91,10 @@ class Loop:
             await asyncio.gather(checks, *self._writing, return_exceptions=True)
 
     async def step(self) -> None:
-        """Reconcile once, unless the view is too old."""
+        """Reconcile once, unless the information about the cluster is too old.
+
+        Exceptions are logged and lead to a longer pause before the next reconciliation.
+        """
         why = self.why_stale()
         if why is not None:
             log.warning(
@@ -118,7 +122,11 @@ class Loop:
             self._metrics.last_reconcile.set(self._clock.unix_seconds())
 
     async def _handle_stale_view(self) -> None:
-        """Remove NoSchedule marks after STALE_SECONDS of a stale view, if the nodes are known."""
+        """Change NoSchedule marks to PreferNoSchedule if Ebb cannot reconcile for STALE_SECONDS.
+
+        Called while the information about the cluster is too old. It does so only if the Nodes are
+        up to date.
+        """
         # One kind that cannot be listed may stop reconciliations for weeks, while the Nodes are up
         # to date: an RBAC permission may be missing, or an aggregated API server may be down.
         now = self._clock.monotonic_seconds()
@@ -231,7 +239,7 @@ class Loop:
             await asyncio.sleep(max(PAUSE_SECONDS, (CHECK_SHARE - 1) * took))
 
     async def _until_due(self) -> None:
-        """Wait until the interval has passed, a window opens, or a change cannot wait."""
+        """Wait until the interval has passed, marks may begin again, or a change cannot wait."""
         seconds = self._reconciler.config.controller.interval_seconds
         if (opens := self._reconciler.opens_at) is not None:
             seconds = min(seconds, max(opens - self._clock.unix_seconds(), 0))
@@ -246,7 +254,7 @@ class Loop:
 
 
 class Notices:
-    """Warnings about the cluster and the configuration; each is logged when it first applies."""
+    """Log each warning about the cluster and the configuration once, when it first applies."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -260,7 +268,10 @@ class Notices:
 
 
 def _notices(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
-    """Yield the subject and the message of each warning; the configuration bounds their number."""
+    """Yield the warnings that apply to this snapshot, each as its subject and its message.
+
+    The configuration bounds their number.
+    """
     config = snapshot.config
     if not snapshot.autoscalers.found:
         subject = f"ConfigMap {config.cluster_autoscaler.status_key}, NodePools"

@@ -28,7 +28,7 @@ from runtime.metrics import MetricCollector, ReportedGauge, Samples
 
 
 class WriteResult(StrEnum):
-    """The result of a write to a Node or Pod; a metric label."""
+    """The result of a write to a Node or Pod; a value of a metric label."""
 
     SUCCESS = "success"
     CONFLICT = "conflict"
@@ -41,7 +41,7 @@ class WriteResult(StrEnum):
 
     @classmethod
     def of(cls, fault: Exception) -> "WriteResult":
-        """Return the result of a write that raised an exception."""
+        """Return CONFLICT or ERROR for a write that raised the exception *fault*."""
         return cls.CONFLICT if isinstance(fault, ConflictError) else cls.ERROR
 
 
@@ -144,7 +144,10 @@ def _ratios(totals: PoolTotals) -> Iterable[tuple[str, float]]:
 
 
 def _policy_values(gauge: str) -> Callable[[ReconcileResult], Samples]:
-    """Return the values of a policy's gauge; there are none while another policy is in use."""
+    """Return a function that reads the values of a policy's *gauge* from a reconciliation.
+
+    The function returns no values while another policy is in use.
+    """
     return lambda result: {
         value.labels: float(value.value) for value in result.plan.figures if value.gauge == gauge
     }
@@ -422,7 +425,10 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
     """The metrics of the controller."""
 
     def __init__(self, namespace: str = "") -> None:
-        """*namespace*: where Ebb publishes CapacityBuffers; empty if it publishes none."""
+        """Create the metrics.
+
+        *namespace*: where Ebb publishes CapacityBuffers; empty if it publishes none.
+        """
         super().__init__()
         self.is_leading: Callable[[], bool] = lambda: True
         """Returns whether this replica leads."""
@@ -584,9 +590,10 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
 
     def report_figures(self, before: Figures, after: Figures, *, changed: bool) -> None:
-        """Export the figures of this leader; *before*: the figures that were exported last.
+        """Export the statistics of this leader as metrics.
 
-        *changed*: False if only the time has changed.
+        *before*: the statistics that were exported last. *after*: the current ones. *changed*:
+        False if a reconciliation was skipped, so that only counters of time grow.
         """
         if changed:
             self.figure_gauges.report(after)

@@ -1,6 +1,7 @@
-"""Keep the records of surge moves: in memory, and before each change takes effect in a ConfigMap.
+"""Keep the records of surge moves in memory, and in a ConfigMap before each change takes effect.
 
-Only the leader writes. A conflict is a late write of the previous leader, or a change by hand: the
+A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node. Only
+the leader writes. A conflict is a late write of the previous leader, or a change by hand: the
 records are read again, and the change is decided again.
 """
 
@@ -22,17 +23,20 @@ log = logging.getLogger("ebb.moves")
 
 
 class RecordStore(Protocol):
-    """The ConfigMap with the records."""
+    """Reads and writes the ConfigMap with the records of surge moves."""
 
     async def read(self) -> StoredRecords | None:
-        """Return the ConfigMap; None if it does not exist. Raises: UnavailableError."""
+        """Return the ConfigMap, or None if it does not exist. Raises: UnavailableError."""
 
     async def write(self, before: StoredRecords, data: dict[str, str]) -> StoredRecords:
-        """Replace the data of a version. Raises: ConflictError, UnavailableError."""
+        """Replace the data of the ConfigMap, unless it has changed since *before*.
+
+        Returns the ConfigMap as stored. Raises: ConflictError if it has changed, UnavailableError.
+        """
 
 
 class MoveRecordCache:
-    """The records of all moves, as this leader knows them."""
+    """The records of all surge moves, as this leader knows them."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
@@ -50,11 +54,11 @@ class MoveRecordCache:
 
     @property
     def exists(self) -> bool:
-        """Return whether the ConfigMap exists, so that moves can begin."""
+        """Return whether the ConfigMap of the records exists; without it no surge move begins."""
         return self._stored is not None
 
     async def load(self) -> None:
-        """Read the records. Raises: UnavailableError."""
+        """Read the records from the ConfigMap, if it exists. Raises: UnavailableError."""
         async with self._lock:
             await self._load()
 
@@ -86,11 +90,11 @@ class MoveRecordCache:
         self.changed(records)
 
     async def change(self, decide: Callable[[MoveRecords], MoveRecords | None]) -> bool:
-        """Store the records that *decide* returns for the present ones; return whether it did.
+        """Store the records that *decide* returns for the present records; return whether it did.
 
-        *decide* returns None if the change does not apply any more. If the ConfigMap does not
-        exist, the change remains in memory, so that moves can end. Raises: UnavailableError;
-        ConflictError if others wrote during each attempt.
+        *decide* returns None if the change does not apply any more; nothing is stored then. If the
+        ConfigMap does not exist, the change remains in memory, so that moves can end. Raises:
+        UnavailableError; ConflictError if others wrote during each attempt.
         """
         async with self._lock:
             for _ in range(TRIES_MAX):

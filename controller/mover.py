@@ -1,6 +1,7 @@
 """Carry out surge moves: write the steps that core.moves decides on, while this replica leads.
 
-A turn continues the moves in progress, as soon as an object changes or a step is due. After each
+A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node. A
+turn continues the moves in progress, as soon as an object changes or a step is due. After each
 reconciliation it also begins new moves. Each write is followed by the next decision. A failed
 write delays only its own move.
 """
@@ -92,22 +93,23 @@ class Reconciliations(Protocol):
 
     @property
     def last(self) -> ReconcileResult | None:
-        """Return the last result since this replica started leading, or None."""
+        """Return the result of the last reconciliation since this replica leads, or None."""
 
 
 class Scales(Protocol):
-    """The scales of Deployments."""
+    """Writes the subresource `scale` of Deployments."""
 
     async def write(self, namespace: str, name: str, version: str, replicas: int) -> Scale:
         """Set the replicas of a Deployment, unless it has changed since *version*.
 
-        Raises: ConflictError if it has changed, UnavailableError.
+        *version*: its resourceVersion. Returns the scale as stored. Raises: ConflictError if it
+        has changed, UnavailableError.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class MoveStores:
-    """Where moves are written."""
+    """The stores to which surge moves write: their records, scales of Deployments, and pods."""
 
     book: MoveRecordCache
     scales: Scales
@@ -137,7 +139,7 @@ class MoverDependencies:
 
 
 class _Live(NamedTuple):
-    """The objects of the moves in progress, as the watches report them."""
+    """The objects of the surge moves in progress, as the watches report them."""
 
     objects: SurgeObjects
     pods: Mapping[str, Sequence[Pod]]
@@ -147,7 +149,7 @@ class _Live(NamedTuple):
 
 @dataclass(slots=True)
 class _Written:
-    """Results of writes that the watches may not have reported yet."""
+    """What this replica has written for surge moves, and the watches may not have reported yet."""
 
     deployments: dict[str, tuple[str, ObservedDeployment]] = field(default_factory=dict)
     """The resourceVersion of each Deployment that Ebb changed, and the result, by UID."""
@@ -157,7 +159,7 @@ class _Written:
     """UIDs of Deployments whose new pod could not get its deletion cost."""
 
     def retain(self, deployments: Collection[str], pods: Collection[str]) -> None:
-        """Forget the results for all other Deployments and pods, given by UID."""
+        """Forget what was written for all Deployments and pods except those with these UIDs."""
         for uid in self.deployments.keys() - deployments:
             del self.deployments[uid]
         for uid in self.pods.keys() - pods:
@@ -166,7 +168,7 @@ class _Written:
 
 
 class Mover:
-    """Move pods by surge moves while this replica leads."""
+    """Replace pods on marked nodes by surge moves while this replica leads."""
 
     def __init__(
         self,
@@ -208,16 +210,16 @@ class Mover:
 
     @property
     def moves(self) -> Collection[MoveRecord]:
-        """Return the moves in progress."""
+        """Return the records of the surge moves in progress."""
         return self._book.records.moves.values()
 
     @property
     def needs_objects(self) -> bool:
-        """Return whether the kinds that only moves need are to be watched."""
+        """Return whether to watch the kinds that only surge moves need, such as Deployments."""
         return self._source.config.surges or bool(self._book.records.moves)
 
     def note_records(self, records: MoveRecords) -> None:
-        """Pass on to the reconciler and the view which pods are being moved."""
+        """Tell the reconciler and the view which pods the surge moves in *records* replace."""
         pods = frozenset(one.pod_uid for one in records.moves.values())
         self._source.moving_pods = pods
         self._written.retain(records.moves.keys(), pods)
@@ -226,7 +228,10 @@ class Mover:
         )
 
     async def run(self, why_stale: Callable[[], str | None]) -> None:
-        """Carry out moves until cancelled; *why_stale*: why the view is outdated, or None."""
+        """Carry out surge moves until cancelled.
+
+        *why_stale*: returns why the information about the cluster is outdated, or None.
+        """
         self._begin_leading()
         while True:
             self._view.surge_changed.clear()
@@ -260,7 +265,11 @@ class Mover:
             await asyncio.gather(*waits, return_exceptions=True)
 
     def capture(self) -> AddMoves:
-        """Return a function that adds to a cluster what the next plan needs to know of moves."""
+        """Return a function that adds the state of surge moves, which plans need, to a Cluster.
+
+        The function may run in any thread. It uses the objects and records at the time of this
+        call.
+        """
         config = self._source.config
         if not config.surges:
             self._facts = NO_SURGE
@@ -280,9 +289,10 @@ class Mover:
     # A turn
 
     async def turn(self, why_stale: Callable[[], str | None] = lambda: None) -> None:
-        """Continue the moves in progress, and begin new ones after a reconciliation.
+        """Continue the surge moves in progress, and begin new ones after a reconciliation.
 
-        Raises: UnavailableError if the records cannot be read.
+        *why_stale*: returns why the information about the cluster is outdated, or None; no move
+        continues then. Raises: UnavailableError if the records cannot be read.
         """
         now = self._clock.unix_seconds()
         self._due = now + 3600
@@ -306,7 +316,10 @@ class Mover:
             await self._begin_moves(config, last)
 
     async def _load(self, config: Config, now: int) -> None:
-        """Read the records of the previous leader, and again while there is no ConfigMap."""
+        """Read the records of the previous leader once, and again while the ConfigMap is missing.
+
+        *now*: Unix seconds.
+        """
         missing = config.surges and not self._book.exists
         if self._loaded and not (missing and now >= self._load_at):
             return
@@ -325,7 +338,7 @@ class Mover:
             self._complain(NO_RECORDS)
 
     async def _read_records(self) -> None:
-        """Read the records; without permission there are none. Raises: UnavailableError."""
+        """Read the records; ignore a missing permission. Raises: UnavailableError."""
         try:
             await self._book.load()
         except ApiError as fault:
@@ -375,7 +388,10 @@ class Mover:
             self._note_failure(fault, move.deployment_key)
 
     def _note_failure(self, fault: UnavailableError, key: str) -> None:
-        """Count and log a failed write of the move of the Deployment with this key."""
+        """Count and log a failed write of a surge move, and retry soon.
+
+        *key*: namespace/name of the Deployment or pod, for the log.
+        """
         self._retry()
         self._metrics.surge_write_errors.labels(WriteResult.of(fault)).inc()
         log.warning(
@@ -387,7 +403,7 @@ class Mover:
         self._due = min(self._due, self._clock.unix_seconds() + RETRY_SECONDS)
 
     async def _steps(self, live: _Live, config: Config, move: MoveRecord) -> None:
-        """Carry out steps until one must wait. Raises: UnavailableError."""
+        """Carry out the steps of a move until one must wait. Raises: UnavailableError."""
         for _ in range(STEPS_MAX):
             if not self._its.leading():
                 return
@@ -424,7 +440,10 @@ class Mover:
         )
 
     def _latest_deployment(self, found: ObservedDeployment | None) -> ObservedDeployment | None:
-        """Return the Deployment as this replica has written it, until the watch reports it."""
+        """Return the Deployment as this replica has written it, or *found* if it is newer.
+
+        *found*: the Deployment as the watch reports it; None if it does not exist.
+        """
         if found is None or found.uid not in self._written.deployments:
             return found
         before, after = self._written.deployments[found.uid]
@@ -434,7 +453,10 @@ class Mover:
         return found
 
     def _latest_pod(self, found: Pod) -> Pod:
-        """Return the pod as this replica has written it, until the watch reports it."""
+        """Return *found* with the deletion cost that this replica has written to the pod.
+
+        Once the watch has reported a change of the pod, returns *found* unchanged.
+        """
         if found.uid not in self._written.pods:
             return found
         before, after = self._written.pods[found.uid]
@@ -448,7 +470,10 @@ class Mover:
         return found
 
     async def _put(self, before: MoveRecord, record: MoveRecord) -> bool:
-        """Store a changed record, unless another writer has changed it."""
+        """Store the changed record of a move, and return whether it was stored.
+
+        It is not stored if another writer has changed or removed the record *before*.
+        """
 
         def decide(records: MoveRecords) -> MoveRecords | None:
             same = records.moves.get(before.uid) == before
@@ -457,9 +482,10 @@ class Mover:
         return await self._book.change(decide)
 
     async def _set_cost(self, move: MoveRecord, pod: Pod, cost: int) -> bool:
-        """Write a deletion cost; return whether the move may continue.
+        """Write a pod deletion cost for a surge move; return whether the move may continue.
 
-        A move is undone in any case. Raises: UnavailableError, unless the move is being undone.
+        If the move is being undone, the result is always True. Raises: UnavailableError, unless
+        the move is being undone.
         """
         write = cost_write(pod, cost)
         try:
@@ -481,7 +507,7 @@ class Mover:
         return True
 
     async def _set_replicas(self, deployment: ObservedDeployment, replicas: int) -> None:
-        """Write the replicas of the version that was read. Raises: UnavailableError."""
+        """Write the replicas of a Deployment, unless it has changed. Raises: UnavailableError."""
         log.info(
             "writing the replicas of a Deployment",
             extra=fields(deployment=deployment.key, replicas=replicas),
@@ -535,7 +561,10 @@ class Mover:
     # New moves
 
     async def _begin_moves(self, config: Config, last: ReconcileResult) -> None:
-        """Choose new moves, store their records, and carry out their first steps."""
+        """Choose new surge moves, store their records, and carry out their first steps.
+
+        *last*: the last reconciliation, whose plan says where the moved pods find room.
+        """
         cluster = self._view.snapshot(config.read_options)
         objects, records = self._view.surge_snapshot(), self._book.records
         now = self._clock.unix_seconds()

@@ -34,13 +34,13 @@ log = logging.getLogger("ebb.publisher")
 
 
 class PublishedObjects(Protocol):
-    """The store of Ebb's CapacityBuffers and PodTemplates."""
+    """Reads and writes Ebb's CapacityBuffers and PodTemplates."""
 
     async def found(self) -> Found:
-        """Return the objects that Ebb has written. Raises: UnavailableError."""
+        """Return the CapacityBuffers and PodTemplates of Ebb. Raises: UnavailableError."""
 
     async def carry_out(self, change: BufferChange) -> None:
-        """Write one change. Raises: ConflictError, UnavailableError."""
+        """Create, resize or delete one object. Raises: ConflictError, UnavailableError."""
 
 
 class ReconcileSource(Protocol):
@@ -52,7 +52,7 @@ class ReconcileSource(Protocol):
 
     @property
     def last(self) -> ReconcileResult | None:
-        """Return the last result since this replica started leading; None before the first one."""
+        """Return the result of the last reconciliation since this replica leads, or None."""
 
 
 class _LastReconciliation(NamedTuple):
@@ -79,7 +79,10 @@ class Publisher:
         """Pods in the buffers that existed when this leader started to count."""
 
     async def run(self, why_stale: Callable[[], str | None]) -> None:
-        """Update the buffers until cancelled; *why_stale*: why the view is outdated, or None."""
+        """Update the buffers after each reconciliation, until cancelled.
+
+        *why_stale*: returns why the information about the cluster is outdated, or None.
+        """
         self._cleared = False
         while True:
             self._source.evaluated.clear()
@@ -97,7 +100,11 @@ class Publisher:
                 )
 
     async def turn(self, why_stale: Callable[[], str | None] = lambda: None) -> None:
-        """Update the buffers once. Raises: EbbError if a write failed; the next call retries."""
+        """Update the buffers once, unless the information about the cluster is outdated.
+
+        *why_stale*: returns why it is, or None. Raises: EbbError if a write failed; the next call
+        retries.
+        """
         config = self._source.config
         if not config.publishes:
             await self._clear()
@@ -135,7 +142,7 @@ class Publisher:
         return any(buffer.published is not None for buffer in buffers)
 
     async def _write(self, existing: Found, buffers: dict[str, Wanted]) -> None:
-        """Replace the *existing* objects by these *buffers*.
+        """Replace the *existing* objects by these *buffers*, which are given by name.
 
         Raises: UnavailableError, after all writes if the API server refused some of them, at once
         if it does not answer.

@@ -1,4 +1,4 @@
-"""Reconcile once: evaluate the cluster, then write; keep the leader's state in between."""
+"""Reconcile once: make a plan for the cluster, then write; keep the leader's state in between."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ log = logging.getLogger("ebb.reconciler")
 
 @dataclass(frozen=True, slots=True)
 class ReconcileReport:
-    """The decisions of one reconciliation, and the result of its writes."""
+    """The plan and all writes of one reconciliation, and the number of writes that failed."""
 
     config: Config
     """Configuration of the decisions; a reload may replace it before they are carried out."""
@@ -59,7 +59,7 @@ class ReconcileReport:
 
 
 class Reconciler:
-    """Evaluate the cluster and write the changes.
+    """Make a plan for the cluster and write the changes to Nodes and pods.
 
     The state of the leader is in memory. All other state is on the Nodes.
     """
@@ -75,7 +75,11 @@ class Reconciler:
         deletion_costs: DeletionCosts | None = None,
         evictor: Evictor | None = None,
     ) -> None:
-        """*deletion_costs*, *evictor*: None if Ebb writes no deletion costs, or evicts no pods."""
+        """Take the configuration and the parts that write.
+
+        *owner*: name of this replica, which the details of a mark contain. *deletion_costs*: None
+        if Ebb writes no pod deletion costs. *evictor*: None if Ebb evicts no pods.
+        """
         self.config = config
         """Configuration for the next reconciliation."""
         self.moving_pods: frozenset[str] | None = frozenset()
@@ -108,7 +112,7 @@ class Reconciler:
 
     @property
     def last(self) -> ReconcileResult | None:
-        """Return the last result since this replica started leading; None before the first one."""
+        """Return the result of the last reconciliation since this replica leads, or None."""
         return self._last
 
     @property
@@ -121,7 +125,10 @@ class Reconciler:
         return beginning.until if isinstance(beginning, Refusal) else None
 
     async def reconcile(self, cluster: Cluster, now_seconds: int) -> ReconcileReport:
-        """Evaluate the cluster at *now_seconds* (Unix time), and write the changes."""
+        """Make a plan for the cluster, write the changes, and return a report of both.
+
+        *now_seconds*: Unix time.
+        """
         return await self.carry_out(self.evaluate(cluster, now_seconds))
 
     def evaluate(
@@ -129,7 +136,8 @@ class Reconciler:
     ) -> ReconcileReport:
         """Make a plan and decide on all writes, without I/O, so that it can run in another thread.
 
-        *in_time*: returns whether the plan may evaluate another node.
+        `carry_out` makes the writes of the returned report. *now_seconds*: Unix time. *in_time*:
+        returns whether there is time to evaluate another node.
         """
         config = self.config
         failed_writes, self._failed_writes = self._failed_writes, set()
@@ -174,7 +182,11 @@ class Reconciler:
     def _costs(
         self, cluster: Cluster, config: Config, targets: Mapping[str, int]
     ) -> tuple[Write[Pod], ...]:
-        """Decide on the pod deletion costs; *targets*: rank of each scale-in target, by node."""
+        """Return the writes of pod deletion costs; empty if Ebb must not write any now.
+
+        *targets*: rank of each scale-in target, by node. These are unmarked nodes that scale-ins
+        should empty after the marked ones.
+        """
         enabled = (
             self._deletion_costs.enabled(config.pod_deletion_cost)
             if self._deletion_costs
@@ -205,10 +217,10 @@ class Reconciler:
     async def carry_out(
         self, report: ReconcileReport, live_view: LiveView = NO_LIVE_VIEW
     ) -> ReconcileReport:
-        """Write the changes of the report, then evict pods; return the report with `failed`.
+        """Write the changes of the report, then evict pods; return the report with `failed` set.
 
-        In mode observe, new marks are only logged. All other writes then remove what mode enforce
-        has left.
+        `failed` is the number of failed writes. In mode observe, new marks are only logged. All
+        other writes then remove what mode enforce has left.
         """
         self.evaluated.set()
         mode = report.config.mode

@@ -27,7 +27,7 @@ LIMITS: Final = PortLimits(connections=8, crowd=8, held_bytes=16 * 1024**2)
 
 
 class ReportServer:
-    """Answer requests with the report of this replica."""
+    """Answer HTTP requests with the report of this replica; see controller.leader_report."""
 
     def __init__(
         self,
@@ -38,9 +38,11 @@ class ReportServer:
         config: Callable[[], Config],
         facts: Callable[[], LeaderFacts | None],
     ) -> None:
-        """*leader* returns the identity of the leader, *config* the configuration in force.
+        """Take the functions that provide the content of the report.
 
-        *facts* returns the leader's facts, or None while this replica does not lead.
+        *identity*: this replica. *leader* returns the identity of the leader, *config* the
+        configuration in force. *facts* returns what only the leader knows, or None while this
+        replica does not lead.
         """
         self._clock, self._identity, self._leader = clock, identity, leader
         self._config, self._facts = config, facts
@@ -49,7 +51,7 @@ class ReportServer:
         """A configuration, and its settings that differ from the defaults."""
 
     def app(self) -> web.Application:
-        """Return the application with the report as its only resource."""
+        """Return the HTTP application, whose only resource is the report."""
         app = web.Application()
         app.router.add_get(leader_report.PATH, self._answer)
         return app

@@ -1,4 +1,4 @@
-"""Record the taint key in use in an annotation of the Lease, and refuse to run with another.
+"""Record the key of Ebb's taint in an annotation of the Lease, and refuse to run with another.
 
 Ebb finds its taints by their key. A controller with another `taintKey` would never remove the
 taints with the previous key. So it does not run until `ebb cleanup` has removed these taints and
@@ -29,14 +29,17 @@ log = logging.getLogger("ebb.taint-key")
 
 
 class TaintKey:
-    """Compare the configured taint key with the recorded key, and record it."""
+    """Compare the configured key of Ebb's taint with the recorded key, and record it."""
 
     def __init__(self, leases: Leases, key: str, namespace: str) -> None:
-        """*namespace*: the namespace of the Lease, for the error message."""
+        """Take the store of the Lease and the configured *key*.
+
+        *namespace*: the namespace of the Lease, for the error message.
+        """
         self._leases, self._key, self._namespace = leases, key, namespace
 
     async def check(self) -> None:
-        """Compare the keys when the program starts.
+        """Compare the configured with the recorded taint key when the program starts.
 
         If the Lease cannot be read, `record` compares them when this replica leads.
 
@@ -51,7 +54,7 @@ class TaintKey:
             )
 
     async def record(self) -> None:
-        """Wait until the key is recorded.
+        """Record the configured taint key if none is recorded; retry until it is recorded.
 
         Raises: InvalidInputError if another key is recorded.
         """
@@ -62,7 +65,7 @@ class TaintKey:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def run(self) -> None:
-        """Record the key again if the record has been removed, until cancelled.
+        """Record the taint key again whenever somebody has removed the record, until cancelled.
 
         Raises: InvalidInputError if another key is recorded.
         """
@@ -71,7 +74,10 @@ class TaintKey:
             await self._is_now_recorded()
 
     async def _is_now_recorded(self) -> bool:
-        """Record the key if no key is recorded; return whether it is recorded now."""
+        """Record the taint key if no key is recorded; return whether it is recorded now.
+
+        False: the Lease does not exist yet, or could not be read or written.
+        """
         try:
             lease = await self._leases.read()
             if self._is_recorded(lease):

@@ -38,7 +38,10 @@ change."""
 
 
 class ClusterView(Inventory):
-    """The cluster as the watches report it, the age of this information, and urgent changes."""
+    """The cluster as the watches report it, the age of this information, and urgent changes.
+
+    A change is urgent if the loop must reconcile at once instead of at the next interval.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,11 +77,14 @@ class ClusterView(Inventory):
         """Node names and pod UIDs that have woken the loop since `idle_reconciliation_started`."""
 
     def idle_reconciliation_started(self) -> None:
-        """Record that a reconciliation starts only because the interval has passed."""
+        """Record that a reconciliation starts only because the interval has passed.
+
+        Afterwards each node and pod may wake the loop again; otherwise each wakes it only once.
+        """
         self._woke_for.clear()
 
     def occupied(self, name: str) -> bool:
-        """Return whether a pod that is not terminating keeps the node from being empty.
+        """Return whether a pod that is not terminating keeps the node *name* from being empty.
 
         Whether a terminating pod counts depends on the time; the plan decides that.
         """
@@ -91,7 +97,7 @@ class ClusterView(Inventory):
         return node is not None and any(holds(pod, node, now) for pod in others.values())
 
     def freshness_of(self, kind: AnyKind) -> Freshness:
-        """Return the freshness that the watch of a kind reports to."""
+        """Return the record in which the watch of a kind notes how current its objects are."""
         return self.surge_freshness if kind in SURGE_KINDS else self.freshness
 
     def surge_objects_of(self, deployments: frozenset[tuple[str, str]]) -> SurgeObjects:
@@ -122,7 +128,7 @@ class ClusterView(Inventory):
 
     @property
     def moving_pods(self) -> Iterable[Pod]:
-        """Return the pods of the Deployments in the last result of `surge_objects_of`."""
+        """Return the pods of the Deployments for which `surge_objects_of` was last called."""
         return self._moving_pods.values()
 
     def _find_moving_pods(self) -> None:
@@ -134,7 +140,7 @@ class ClusterView(Inventory):
         )
 
     def relisted(self, kind: AnyKind) -> None:
-        """Handle all objects of a new list as if they had just been added."""
+        """Handle all objects of a kind, after a new list, as if they had just been added."""
         if kind in SURGE_KINDS:
             self.surge_changed.set()
         if kind is PODS:
@@ -146,7 +152,10 @@ class ClusterView(Inventory):
                 self.became(kind, key, None, current)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
-        """Update the occupants of nodes, and wake the loop for changes that cannot wait."""
+        """Handle a change of an object: count the pods on nodes, and wake the loop if necessary.
+
+        *before*, *after*: the decoded object; None if it did not exist or does not exist any more.
+        """
         if self.moving_deployments and self._is_of_move(kind, after or before):
             self.surge_changed.set()
         if kind is PODS:
@@ -165,7 +174,7 @@ class ClusterView(Inventory):
             self._moving_pods.pop(key, None)
 
     def _is_of_move(self, kind: AnyKind, listed: Any) -> bool:  # noqa: ANN401 by kind
-        """Return whether an object belongs to a Deployment with a surge move."""
+        """Return whether the object *listed* belongs to a Deployment with a surge move."""
         if kind is PODS:
             return (listed.namespace, listed.owner_name) in self._moving_owners
         if kind is DEPLOYMENTS:
@@ -175,9 +184,9 @@ class ClusterView(Inventory):
         return False
 
     def _count_occupant(self, pod: Pod | None, before: str | None, after: str | None) -> None:
-        """Move a pod from node *before* to node *after* in the numbers of pods by node.
+        """Count a pod on the node *after* instead of *before*, and wake the loop if necessary.
 
-        None: the pod was on no node, or is on none that counts.
+        Counted are pods that keep the node from being empty. None: the pod counts on no node.
         """
         if before == after:
             return
@@ -201,9 +210,10 @@ class ClusterView(Inventory):
                 self._wake_once(after.uid or after.key, name)
 
     def _wake_once(self, cause: str, name: str) -> None:
-        """Wake the loop if a node whose scale-down is allowed has pods.
+        """Wake the loop if the scale-down of the node *name* is allowed although it has pods.
 
-        The next reconciliation protects the node again. *cause*: name of a node or UID of a pod.
+        The next reconciliation protects the node again. *cause*: name of a node or UID of a pod,
+        each of which wakes the loop only once.
         """
         node = self.nodes.get(name)
         occupied = node is not None and _may_be_removed(node) and self.occupied(name)
@@ -223,7 +233,7 @@ class ClusterView(Inventory):
         """Return a function that checks the pods that became unschedulable since the last call.
 
         The function may run in any thread. It returns whether a pod cannot wait for the interval,
-        because Ebb may have to unmark a node for it. *options*: see `snapshot`.
+        because Ebb may have to unmark a node for it. *options*: how pods are decoded.
         """
         keys, self._unchecked = self._unchecked, set()
         self.became_unschedulable.clear()
@@ -244,7 +254,7 @@ def _occupied_by(pod: Pod | None) -> str | None:
 
 
 def _karpenter_node(pod: Pod) -> str | None:
-    """Return the node that only Karpenter counts as not empty because of the pod, or None."""
+    """Return the node that the pod keeps from being empty for Karpenter only, or None."""
     return pod.node if not pod.terminating and holds_karpenters_alone(pod) else None
 
 

@@ -63,7 +63,7 @@ log = logging.getLogger("ebb.writers")
 
 
 class LiveView(NamedTuple):
-    """The cluster as the watches report it while a batch is being written."""
+    """Functions that tell the current state of the cluster while a batch of writes is sent."""
 
     halted: Callable[[], str | None]
     """Returns why no new write may start now unless it is urgent, or None."""
@@ -81,7 +81,7 @@ NO_LIVE_VIEW: Final = LiveView(lambda: None, lambda _: None, lambda _: False, la
 
 @dataclass(slots=True, eq=False)
 class WriteBatch:
-    """The writes of one reconciliation while they are sent."""
+    """The writes to Nodes of one reconciliation while they are sent, and their results."""
 
     taint_key: str
     live_view: LiveView
@@ -101,13 +101,13 @@ class WriteBatch:
     """Reason for the last dropped write."""
 
     def why_dropped(self) -> str | None:
-        """Return why no write may start now unless it is urgent, or None."""
+        """Return why no write that is not urgent may start now, or None if it may."""
         return "a write failed" if self.broken else self.why_halted()
 
     def why_halted(self) -> str | None:
-        """Return why no action that does not depend on these writes may start now, or None.
+        """Return why no eviction or write of a pod deletion cost may start now, or None if it may.
 
-        Such actions are evictions and writes of pod deletion costs.
+        They do not depend on the writes of this batch, so a failed write is no reason.
         """
         # The writes that an earlier batch is still making were unknown when this one was decided.
         return (
@@ -117,9 +117,10 @@ class WriteBatch:
         )
 
     def why_still_protected(self, write: Write[Node]) -> str | None:
-        """Return why to drop a write that allows the scale-down of a marked node, or None.
+        """Return why to drop a write that allows the scale-down of a marked node; None to send it.
 
-        Such a write is dropped if a pod has arrived on the node since the decision.
+        The reason is a pod that has arrived on the node since the decision. None also for a write
+        that does something else.
         """
         # The protection of an unmarked node ends for any reason, not because the node is empty.
         marked = mark_of(write.before.labels) is not None
@@ -128,9 +129,10 @@ class WriteBatch:
         return "a pod is now on the node" if occupied else None
 
     def why_not_begun(self, write: Write[Node]) -> str | None:
-        """Return why to drop a write that sets a mark or makes it NoSchedule, or None.
+        """Return why to drop a write that sets a mark or makes it NoSchedule, or None to send it.
 
-        Such a write is dropped once `schedule` or `pauseUntil` lets no mark begin any more.
+        It is dropped once `schedule` or `pauseUntil` lets no mark begin any more. None also for a
+        write that does something else.
         """
         new = write.kind is WriteKind.SET_NO_SCHEDULE or is_new_mark(write)
         return None if not new or self.live_view.permitted() else "nothing may begin any more"
@@ -142,7 +144,7 @@ def is_new_mark(write: Write[Node]) -> bool:
 
 
 def makes_schedulable(write: Write[Node]) -> bool:
-    """Return whether the write lets kube-scheduler place pods on the node again."""
+    """Return whether the write ends a NoSchedule mark, so that pods may be placed on the node."""
     opens = write.kind in (WriteKind.UNMARK, WriteKind.SET_PREFER_NO_SCHEDULE)
     return opens and mark_of(write.before.labels) is Mark.NO_SCHEDULE
 
@@ -183,9 +185,10 @@ class Writers:
         live_view: LiveView,
         unschedulable: Container[str] = (),
     ) -> WriteBatch:
-        """Send the writes, and return them with their results. *unschedulable*: see WriteBatch.
+        """Send the writes, the urgent ones first, and return the batch with their results.
 
-        If an earlier batch is still being written, only urgent writes are sent.
+        If an earlier batch is still being written, only urgent writes are sent. *unschedulable*:
+        nodes on which the plan places no pod.
         """
         overtaking = bool(self._in_flight)
         batch = WriteBatch(taint_key, live_view, unschedulable, overtaking=overtaking)
@@ -275,7 +278,11 @@ class Writers:
             self._refused.add(write.key)
 
     def _is_plan_valid_without(self, batch: WriteBatch, write: Write[Node]) -> bool:
-        """Return whether the rest of the plan is valid although this write failed."""
+        """Return whether the rest of the plan is valid although this write failed.
+
+        True only if the write is urgent, the previous write to its Node was refused too, and the
+        plan places no pods on the node because of the write.
+        """
         # A policy may refuse an urgent write forever, or the kubelet may have filled the
         # annotations of its Node. Such a write must not block the other nodes, unless the plan may
         # place pods on a node that stays NoSchedule without the write.
@@ -285,7 +292,10 @@ class Writers:
     async def _write_if_unchanged(
         self, batch: WriteBatch, write: Write[Node]
     ) -> Written[Node] | None:
-        """Write the Node unless it has changed since the decision; None if nothing was written."""
+        """Write the Node unless it has changed since the decision; return what was written.
+
+        None if nothing was written.
+        """
 
         def decide(current: Node) -> Write[Node] | None:
             if write.if_unchanged(current) is None:

@@ -1,1 +1,1 @@
-"""Derive figures for operators from reconciliations: savings, pending pods, states of nodes."""
+"""Derive statistics for operators from reconciliations: savings, Pending pods, states of nodes."""

@@ -1,4 +1,7 @@
-"""Keep the figures of a leader: savings, Pending pods, marks, and the states of nodes by pool."""
+"""Keep the statistics of a leader, which are exported as metrics and in its report.
+
+They are about savings, Pending pods, repeated marks, and the states of nodes by pool.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +20,7 @@ process, it is unknown how long pods were Pending and which nodes were missing."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Figures of the reconciliations of this process while it leads."""
+    """The statistics of this replica about the reconciliations that it has made as the leader."""
 
     at: int | None = None
     """Time of the last reconciliation, unix seconds; None before the first one."""
@@ -27,7 +30,7 @@ class Figures:
     marks: MarkFigures = field(default_factory=MarkFigures)
 
     def observe(self, result: ReconcileResult) -> "Figures":
-        """Return the figures after a reconciliation with this result."""
+        """Return the statistics after a further reconciliation, which has this result."""
         seconds = 0 if self.at is None else min(max(0, result.at - self.at), GAP_SECONDS_MAX)
         figures = replace(
             self,
@@ -40,7 +43,7 @@ class Figures:
         return replace(figures, pools=pool_figures(result), marks=self.marks.observe(result))
 
     def restarted(self) -> "Figures":
-        """Return the figures of a replica that starts leading again: only its totals remain."""
+        """Return the statistics of a replica that starts leading again: only its totals remain."""
         # Another leader may have counted what happened in between.
         return Figures(
             pending=PendingFigures(pod_seconds=self.pending.pod_seconds),

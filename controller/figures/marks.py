@@ -1,4 +1,4 @@
-"""Count the nodes that Ebb marks again soon after it unmarked them."""
+"""Count the nodes that Ebb marks again within an hour after they were unmarked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,10 @@ AGAIN_SECONDS: Final = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkFigures:
-    """The marked nodes of the last reconciliation, and the nodes that lost a mark recently."""
+    """The number of repeated marks, and the nodes from which it is computed.
+
+    These are the nodes that were marked in the last reconciliation, or lost their mark recently.
+    """
 
     repeated: int = 0
     """Number of marks on nodes whose previous mark was removed at most AGAIN_SECONDS before."""
@@ -26,7 +29,7 @@ class MarkFigures:
     there is none."""
 
     def observe(self, result: ReconcileResult) -> "MarkFigures":
-        """Return the figures after a reconciliation with this result."""
+        """Return the statistics after a further reconciliation, which has this result."""
         snapshot, at = result.snapshot, result.at
         marked = frozenset(snapshot.marks)
         recent = {

@@ -1,4 +1,4 @@
-"""Attribute each unschedulable pod to a cause: Ebb's marks, missing room, or anything else.
+"""Attribute each unschedulable pod to a cause: a mark of Ebb, missing room, or anything else.
 
 The answer is for operators; no decision depends on it. In doubt a mark is the cause: constraints
 that Ebb cannot evaluate count as satisfied on nodes with a NoSchedule mark.
@@ -26,7 +26,7 @@ Pods of further shapes count as not blocked by a mark."""
 
 
 class Cause(StrEnum):
-    """Why a pod is Pending; a metric label."""
+    """Why a pod is Pending; a value of a metric label."""
 
     MARK = "mark"
     """A node with a NoSchedule mark has room for the pod."""
@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingFigures:
-    """Unschedulable pods by cause, and the seconds that such pods have been Pending."""
+    """The number of unschedulable pods by cause, and the sum of the times they were Pending."""
 
     pods: Counter[Cause] = field(default_factory=Counter)
     """Number of pods in the last reconciliation."""
@@ -47,7 +47,7 @@ class PendingFigures:
     """Seconds times pods, since this replica first led."""
 
     def observe(self, result: ReconcileResult, seconds: int) -> "PendingFigures":
-        """Return the figures after a reconciliation, *seconds* after the previous one."""
+        """Return the statistics after a reconciliation, *seconds* after the previous one."""
         passed = Counter({cause: pods * seconds for cause, pods in self.pods.items()})
         pods = self.pods if result.skipped else pending_pods(result)
         return PendingFigures(pods, self.pod_seconds + passed)
@@ -74,7 +74,10 @@ def pending_pods(result: ReconcileResult) -> Counter[Cause]:
 def _blocked_by_mark(
     snapshot: ClusterSnapshot, pods: Sequence[Pod]
 ) -> frozenset[tuple[NodeConstraints, Resources]]:
-    """Return the shapes of the *pods* for which a node with a NoSchedule mark has room."""
+    """Return the node constraints and requests of the *pods* that a NoSchedule mark may block.
+
+    That is, for which a node with a NoSchedule mark has room.
+    """
     marks, closed = snapshot.marks, snapshot.unschedulable_nodes
     nodes = [
         without_our_taint(node, snapshot.config.taint_key)

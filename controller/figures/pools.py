@@ -13,7 +13,10 @@ from core.placement.usable_capacity import Amount, usable_capacity
 
 
 class PlannedNodeState(StrEnum):
-    """The state of a node in the latest plan; each node is in one state. A metric label."""
+    """The state of a node in the latest plan; a value of a metric label.
+
+    Each node is in exactly one state.
+    """
 
     LEAVING = "leaving"
     """Another program is deleting or draining the node."""
@@ -33,7 +36,10 @@ class PlannedNodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """Figures of one pool, without virtual nodes."""
+    """The number of nodes of one pool by state, and the sums of their resources.
+
+    Virtual nodes do not count.
+    """
 
     states: Counter[PlannedNodeState]
     """Number of nodes by state."""
@@ -46,7 +52,11 @@ class PoolFigures:
 
 
 def pool_figures(result: ReconcileResult) -> dict[str, PoolFigures]:
-    """Return the figures by pool: NO_POOL for the nodes in no pool, then all configured pools."""
+    """Return the statistics of each pool, by its name.
+
+    First comes NO_POOL with the nodes that are in no pool, then come all configured pools, also
+    empty ones.
+    """
     snapshot = result.snapshot
     pools: dict[str, list[Node]] = {NO_POOL: []}
     pools.update((pool.name, []) for pool in snapshot.config.budgets.pools)

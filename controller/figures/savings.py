@@ -28,21 +28,24 @@ NO_COST: Final = Fraction()
 
 
 class Saved(NamedTuple):
-    """An amount of savings."""
+    """An amount of savings: node-seconds, and the price of the nodes for this time."""
 
     node_seconds: int = 0
     cost: Fraction = NO_COST
     """Price of the nodes times hours, in the unit of `prices`."""
 
     def plus(self, prices: Iterable[Fraction], seconds: int) -> "Saved":
-        """Return the amount after nodes with these prices were saved for some seconds."""
+        """Return the amount after further nodes were saved for *seconds*.
+
+        *prices*: price of each of these nodes for an hour.
+        """
         listed = list(prices)
         cost = sum(listed, NO_COST) * seconds / HOUR_SECONDS
         return Saved(self.node_seconds + len(listed) * seconds, self.cost + cost)
 
 
 class AllowedScaleDown(NamedTuple):
-    """A node whose scale-down Ebb has allowed."""
+    """A node whose scale-down Ebb has allowed: since when, its pool, and its price."""
 
     since: int
     """Time of the first reconciliation after Ebb allowed the scale-down, unix seconds."""
@@ -52,7 +55,7 @@ class AllowedScaleDown(NamedTuple):
 
 
 class CountedSaving(NamedTuple):
-    """A removed node that counts as saved."""
+    """A removed node that counts as saved until its pool has as many nodes again."""
 
     pool: str
     nodes_before: int
@@ -64,7 +67,7 @@ class CountedSaving(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingsFigures:
-    """The savings so far, and the nodes that count from now on."""
+    """The savings so far, and the nodes for which savings are counted from now on."""
 
     expected: Saved = field(default_factory=Saved)
     real: Saved = field(default_factory=Saved)
@@ -79,14 +82,14 @@ class SavingsFigures:
 
     @property
     def oldest_allowed(self) -> int | None:
-        """Return when Ebb first allowed the scale-down of a node that still exists.
+        """Return the earliest time at which the scale-down of an existing node became allowed.
 
         In Unix seconds; None if there is no such node.
         """
         return min((node.since for node in self.allowed.values()), default=None)
 
     def observe(self, result: ReconcileResult, seconds: int) -> "SavingsFigures":
-        """Return the figures after a reconciliation, *seconds* after the previous one."""
+        """Return the savings after a reconciliation, *seconds* after the previous one."""
         prices = [credit.price for credit in self.credits]
         figures = replace(
             self,
@@ -107,7 +110,10 @@ class SavingsFigures:
         )
 
     def _new_credits(self, snapshot: ClusterSnapshot, at: int) -> Iterable[CountedSaving]:
-        """Yield a saving for each node of `allowed` that no longer exists."""
+        """Yield a saving for each node that was removed after Ebb had allowed its scale-down.
+
+        *at*: time of the reconciliation in Unix seconds.
+        """
         left, existing = Counter(self.nodes), snapshot.node_order.ids
         for name, node in sorted(self.allowed.items()):
             if name not in existing:
@@ -119,7 +125,11 @@ class SavingsFigures:
 def _current(
     savings: Iterable[CountedSaving], nodes: Mapping[str, int], at: int
 ) -> tuple[CountedSaving, ...]:
-    """Return the savings that still count; *nodes*: current number of nodes by pool."""
+    """Return the savings that still count at the Unix second *at*.
+
+    A saving ends when its pool has as many nodes as before the removal. *nodes*: current number of
+    nodes by pool.
+    """
     return tuple(
         saving
         for saving in savings
@@ -146,7 +156,10 @@ def _removable(result: ReconcileResult) -> tuple[Fraction, ...]:
 def _allowed(
     before: Mapping[str, AllowedScaleDown], snapshot: ClusterSnapshot, at: int
 ) -> Mapping[str, AllowedScaleDown]:
-    """Return the nodes whose scale-down is allowed, each with the time since which it is."""
+    """Return the nodes whose scale-down is allowed, by name, with the time since when it is.
+
+    *before*: the result of the previous reconciliation. *at*: Unix second of this one.
+    """
     allowed = {}
     for node in snapshot.cluster.nodes:
         name, known = node.name, before.get(node.name)

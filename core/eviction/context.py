@@ -1,4 +1,4 @@
-"""Collect the facts on which the choice of the pods to evict depends.
+"""Determine whether and in which order pods of marked nodes may be evicted now.
 
 `Allowances` computes which evictions PodDisruptionBudgets allow now; the API server decides in the
 end. Source: the eviction subresource of kube-apiserver, and k8s.io/api policy/v1.
@@ -42,7 +42,7 @@ BUDGETS_NAMED_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionInput:
-    """The input of the choice: the facts of one reconciliation and of the leader that makes it."""
+    """The input of a choice of pods to evict: the cluster, its plan, the settings and the time."""
 
     cluster: Cluster
     plan: Plan
@@ -58,7 +58,10 @@ class EvictionInput:
 
 
 class TerminatingPods(NamedTuple):
-    """Numbers of terminating pods on marked nodes whose grace period has not ended."""
+    """The numbers of terminating pods on marked nodes: by node, by namespace, and in the cluster.
+
+    A pod counts until its grace period has ended.
+    """
 
     on_node: Counter[str]
     in_namespace: Counter[str]
@@ -66,7 +69,10 @@ class TerminatingPods(NamedTuple):
 
 
 class Allowances:
-    """The disruptions that PodDisruptionBudgets still allow; each planned eviction uses one up."""
+    """The numbers of disruptions that PodDisruptionBudgets still allow in a reconciliation.
+
+    Planned evictions reduce these numbers (`take`).
+    """
 
     def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
         self._by_selector: Finder[DisruptionBudget] = Finder()
@@ -79,7 +85,7 @@ class Allowances:
             self._left[budget.key] = budget.disruptions_allowed
 
     def why_never(self, pod: Pod) -> Blocker | None:
-        """Return why the budgets can never allow an eviction of the pod, or None."""
+        """Return why PodDisruptionBudgets never allow an eviction of the pod; None if they can."""
         budgets = self._budgets(pod)
         for budget in budgets:
             if budget.too_much:
@@ -96,9 +102,9 @@ class Allowances:
         return None
 
     def why_not(self, pod: Pod) -> Blocker | None:
-        """Return why the budgets allow no eviction of the pod now, or None.
+        """Return why PodDisruptionBudgets allow no eviction of the pod now; None if they allow it.
 
-        The evictions planned before in this reconciliation count.
+        Evictions that are already planned in this reconciliation count as disruptions.
         """
         if (never := self.why_never(pod)) is not None:
             return never
@@ -113,7 +119,7 @@ class Allowances:
         return None
 
     def take(self, pod: Pod) -> None:
-        """Count the planned eviction of a pod."""
+        """Subtract a planned eviction of the pod from the disruptions that its budgets allow."""
         for budget in self._budgets(pod):
             if not _is_free(budget, pod):
                 self._left[budget.key] -= 1
@@ -126,7 +132,10 @@ class Allowances:
 
 
 def _is_free(budget: DisruptionBudget, pod: Pod) -> bool:
-    """Return whether the pod is not Ready, and its eviction uses up none of the budget."""
+    """Return whether an eviction of the pod needs no disruption of the budget.
+
+    Only pods that are not Ready can need none (unhealthyPodEvictionPolicy).
+    """
     if pod.ready:
         return False
     return budget.unhealthy_free or 0 < budget.healthy_min <= budget.healthy
@@ -140,10 +149,16 @@ def _counts(budget: DisruptionBudget) -> str:
 
 
 class EvictionContext:
-    """The marked nodes, the pods on them, and all pods of these pods' controllers."""
+    """Answer questions about evictions in one reconciliation.
+
+    It has the marked nodes, the pods on them, and all pods of these pods' controllers.
+    """
 
     def __init__(self, eviction_input: EvictionInput, owners: Iterable[Owner]) -> None:
-        """*owners*: controllers whose pods matter even without a pod on a marked node."""
+        """Collect the pods on marked nodes, and all pods of their controllers.
+
+        *owners*: further controllers whose pods are needed, even without a pod on a marked node.
+        """
         self.eviction_input, self.now = eviction_input, Now(eviction_input.now_seconds)
         cluster = eviction_input.cluster
         self.marked = {
@@ -164,15 +179,18 @@ class EvictionContext:
 
     @cached_property
     def beginning(self) -> Beginning:
-        """Return whether `schedule` and `pauseUntil` let an eviction begin now."""
+        """Return the permission to evict now, or why `schedule` or `pauseUntil` forbid it.
+
+        The result is MayBegin or Refusal.
+        """
         return may_begin(self.eviction_input.config, self.now)
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
-        """Return the pods of each marked node that the plan removes, in the order of removals.
+        """Return the order in which the plan places the pods of each marked node that it removes.
 
-        The value of a pod is its position in the order in which the plan places the pods of the
-        node on other nodes. Pods are evicted in the same order.
+        The keys are names of nodes, in the order of the removals. Each value has the position of
+        every pod (namespace/name). Pods with the same disruption cost are evicted in this order.
         """
         return {
             removal.node: {placed.pod: turn for turn, placed in enumerate(removal.placements)}
@@ -183,9 +201,10 @@ class EvictionContext:
         }
 
     def in_order(self, name: str) -> Sequence[Pod]:
-        """Return the pods of a node in the order of evictions, by disruption cost first.
+        """Return the pods of the node in the order of evictions: the lowest disruption cost first.
 
-        If the evictions have to stop, the pods with the highest disruption cost still run.
+        If the evictions have to stop, the pods with the highest disruption cost still run. *name*:
+        a marked node that the plan removes.
         """
         places = self.places[name]
         return sorted(
@@ -194,7 +213,10 @@ class EvictionContext:
         )
 
     def why_not_no_schedule(self, name: str) -> Blocker | None:
-        """Return why kube-scheduler may still place pods on the marked node, or None."""
+        """Return why kube-scheduler may still place pods on the marked node *name*, or None.
+
+        None: the node has a NoSchedule mark and the taint that belongs to it.
+        """
         node = self.marked[name]
         if mark_of(node.labels) is not Mark.NO_SCHEDULE:
             return Blocker(NOT_NO_SCHEDULE, "the mark of the node is PreferNoSchedule")
@@ -203,13 +225,14 @@ class EvictionContext:
         return None
 
     def allows_no_schedule(self, name: str) -> bool:
-        """Return whether no reason speaks against a NoSchedule mark on the node."""
+        """Return whether the marked node *name* may have a NoSchedule mark."""
         return not self.eviction_input.no_schedule_blockers.get(name)
 
     def was_interrupted(self, name: str) -> bool:
-        """Return whether the plan no longer removes the marked node, and the node still has pods.
+        """Return whether the cluster needs the marked node *name* again before it is empty.
 
-        A node that another program is removing does not count.
+        That is so if the plan no longer removes it, and it still has pods. False if the node is
+        not marked, or if another program is removing it.
         """
         node = self.marked.get(name)
         if node is None or name in self.places or why_leaving(node) is not None:
@@ -217,19 +240,24 @@ class EvictionContext:
         return bool(self.on[name])
 
     def prefer_no_schedule_period_over(self, name: str) -> bool:
-        """Return whether the node has been marked for at least `drain.after`."""
+        """Return whether the node *name* has been marked for at least `drain.after`."""
         since = marked_since(self.marked[name], self.eviction_input.config.taint_key)
         return self.now.seconds - since >= self.eviction_input.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
-        """Return why a pod of the node can never be evicted, for the first such pod, or None."""
+        """Return why the first unevictable pod of the node *name* can never be evicted, or None.
+
+        None: the node has no pod that can never be evicted. Pods that are terminating within their
+        grace period do not count.
+        """
         blockers = (self._never(pod) for pod in self.on[name] if not leaves(pod, self.now))
         return next((why for why in blockers if why is not None), None)
 
     def why_not_now(self, pod: Pod) -> Blocker | None:
-        """Return why a pod, on any node, could not be evicted now, or None.
+        """Return why a pod, on any node, could not be evicted now; None if it could.
 
-        The eviction limits do not count. `of_owner` must contain the controller of the pod.
+        None also if the pod is terminating, or does not keep its node from being empty. The
+        eviction limits do not count. `of_owner` must contain the controller of the pod.
         """
         if not pod.occupies or pod.terminating:
             return None
@@ -238,7 +266,10 @@ class EvictionContext:
         return self._never(pod) or self.why_not_yet(pod)
 
     def why_not_yet(self, pod: Pod) -> Blocker | None:
-        """Return why a pod that may be evicted at other times must not be evicted now, or None."""
+        """Return why a pod must not be evicted now, but perhaps later; None if it may be now.
+
+        The reason is another pod of its controller that is not Ready, or a PodDisruptionBudget.
+        """
         # A Ready pod is evicted only while all other pods of its controller are Ready. Without a
         # PodDisruptionBudget, nothing else limits the disruptions of a workload.
         siblings = self.of_owner[owner_of(pod)] if pod.ready else ()
@@ -267,7 +298,7 @@ class EvictionContext:
     def returned_pod(
         self, name: str, initial_pods: Collection[str], evicted_owners: Collection[Owner]
     ) -> Blocker | None:
-        """Return the blocker of a pod that was evicted and recreated on the same node, or None.
+        """Return a Blocker for an evicted pod that was recreated on the node *name*, or None.
 
         *initial_pods*: UIDs of the pods that were on the node before. *evicted_owners*: the
         controllers of the pods that were evicted from the node.
@@ -283,7 +314,7 @@ class EvictionContext:
         return None
 
     def ends_by_itself(self, name: str) -> bool:
-        """Return whether Ebb waits until a pod of the node completes without an eviction."""
+        """Return whether Ebb waits until a pod of the node *name* terminates by itself."""
         return any(why_waited_for(pod, self.now) for pod in self.on[name])
 
     def terminating_pods(self) -> TerminatingPods:

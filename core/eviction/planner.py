@@ -31,7 +31,7 @@ from core.model.reason import Blocker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionDecision:
-    """The evictions of one reconciliation, and the state of the leader after it."""
+    """The pods to evict in one reconciliation, and what the leader remembers afterwards."""
 
     state: EvictionState
     """State after the decision."""
@@ -47,7 +47,10 @@ NOTHING: Final = EvictionDecision(state=EvictionState())
 
 
 def keep_marks(eviction_input: EvictionInput, state: EvictionState) -> EvictionDecision:
-    """Return the decision to evict no pod and to leave NoSchedule marks as they are."""
+    """Return the decision to evict no pod and to leave NoSchedule marks as they are.
+
+    If evictions are disabled, the decision is NOTHING, which keeps no NoSchedule mark.
+    """
     if not eviction_input.config.evicts:
         return NOTHING
     nodes = eviction_input.cluster.nodes
@@ -56,7 +59,10 @@ def keep_marks(eviction_input: EvictionInput, state: EvictionState) -> EvictionD
 
 
 def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> EvictionDecision:
-    """Return the pods to evict now, and the new state; *state*: state after the last decision."""
+    """Choose the pods to evict now, and update what the leader remembers of its evictions.
+
+    *state*: the state after the last decision.
+    """
     if not eviction_input.config.evicts:
         return NOTHING
     past = bool(state.evicted or state.missed)
@@ -83,7 +89,11 @@ def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> Evict
 
 
 def _after_replacements(context: EvictionContext, state: EvictionState) -> EvictionState:
-    """Return the state without evictions that were replaced or that exceed `drain.timeout`."""
+    """Return the state without evictions whose pod was replaced or that exceed `drain.timeout`.
+
+    A pod is replaced once its controller has as many Ready pods as before the eviction. If an
+    eviction exceeds the timeout, the evictions on the current node fail.
+    """
     pending = [
         eviction
         for eviction in (_unreplaced(context, state, eviction) for eviction in state.evicted)
@@ -107,7 +117,11 @@ def _after_replacements(context: EvictionContext, state: EvictionState) -> Evict
 def _missed(
     context: EvictionContext, state: EvictionState, late: Sequence[Evicted]
 ) -> Mapping[Owner, Evicted]:
-    """Return the controllers that did not replace a pod in time, most recent first."""
+    """Return the controllers that did not replace a pod in time, with the eviction of this pod.
+
+    The most recent ones come first. A controller is left out once it has enough Ready pods, or
+    after `backoff.max`. *late*: evictions whose `drain.timeout` passes now.
+    """
     seconds = context.eviction_input.config.budgets.backoff.max_seconds
     new = {eviction.owner: eviction._replace(at=context.now.seconds) for eviction in late}
     before = [eviction for eviction in state.missed.values() if eviction.owner not in new]
@@ -130,7 +144,12 @@ def _why_missed(context: EvictionContext, state: EvictionState, name: str) -> Bl
 def _unreplaced(
     context: EvictionContext, state: EvictionState, eviction: Evicted
 ) -> Evicted | None:
-    """Return the eviction; None once its pod is replaced or its controller wants fewer pods."""
+    """Return *eviction* while its pod has no replacement, or None if it has one or needs none.
+
+    The pod has one once its controller has as many Ready pods as before. It needs none if the
+    controller wants fewer pods. While the pod still terminates, the time of the eviction is set to
+    now.
+    """
     pods = [pod for pod in context.of_owner[eviction.owner] if not pod.overdue(context.now)]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (eviction.key, eviction.uid)), None)
     if same is not None:
@@ -158,7 +177,7 @@ def _not_replaced(eviction: Evicted) -> Blocker:
 
 
 def _with_node(context: EvictionContext, state: EvictionState) -> EvictionState:
-    """Return the state with the node whose pods are evicted now.
+    """Return the state with the node whose pods are to be evicted now; `node` is empty if none is.
 
     Another node is chosen only after the evictions of the previous one have ended.
     """
@@ -186,9 +205,9 @@ def _with_node(context: EvictionContext, state: EvictionState) -> EvictionState:
 
 
 def _why_waited(context: EvictionContext, state: EvictionState) -> Blocker | None:
-    """Return why the evictions fail if a replacement is unschedulable, or None.
+    """Return why evictions fail because a replacement is unschedulable, or None if they do not.
 
-    Such a replacement forbids the NoSchedule mark of the node.
+    An unschedulable replacement forbids the NoSchedule mark of the node.
     """
     # Without a failure, the replacement would be scheduled to the node once its mark is
     # PreferNoSchedule, and be evicted again after the next NoSchedule mark.
@@ -222,7 +241,10 @@ def _emptying(
 
 
 def _progress(context: EvictionContext, before: EvictionState, current: EvictionState) -> int:
-    """Return the Unix second of the last progress of the evictions on the node."""
+    """Return the Unix second of the last progress of the evictions on the current node.
+
+    *before*: the state after the last decision. *current*: the state with the node chosen now.
+    """
     # Terminating pods have a grace period of their own, so they count as progress. On a node
     # without a NoSchedule mark they do not: new pods can arrive and terminate there forever.
     progressed = (
@@ -240,12 +262,12 @@ def _progress(context: EvictionContext, before: EvictionState, current: Eviction
 
 
 def _observes(context: EvictionContext) -> bool:
-    """Return whether the leader does not know yet which pods the previous leader evicted."""
+    """Return whether the leader is too new to know which pods the previous leader evicted."""
     return context.eviction_input.watched_seconds < OBSERVE_SECONDS
 
 
 def _failed(decision: EvictionDecision) -> EvictionDecision:
-    """Return the decision after evictions made no progress within `drain.timeout`."""
+    """Return the decision in which the evictions on the node have failed for lack of progress."""
     state = decision.state
     why = _refused(state, decision.evict[0].pod) if decision.evict else decision.waits[0]
     return replace(decision, state=state.stopped({**state.failed, state.node: why}), evict=())
@@ -279,7 +301,10 @@ def _batch(context: EvictionContext, state: EvictionState) -> EvictionDecision:
 def _chosen(
     context: EvictionContext, state: EvictionState, pods: Sequence[Pod], permit: MayBegin
 ) -> tuple[list[PlannedEviction], list[Blocker]]:
-    """Return as many pods as the eviction limits allow now, and why each other pod must wait."""
+    """Choose as many of the *pods* as the eviction limits allow now.
+
+    Returns the evictions, and the reason why each other pod must wait.
+    """
     limits = context.eviction_input.config.drain
     on_node, in_namespace, in_cluster = context.terminating_pods()
     room = min(limits.max_on_node - on_node[state.node], limits.max_in_cluster - in_cluster)

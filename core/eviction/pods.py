@@ -1,4 +1,4 @@
-"""Find pods that must not be evicted or terminate by themselves, and the controllers of pods."""
+"""Find pods that Ebb never evicts, pods whose end it waits for, and the controllers of pods."""
 
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ AWAITED: Final = drainability.UNKNOWN_OWNER | {drainability.GANG}
 
 
 class Owner(NamedTuple):
-    """The controller that replaces a pod."""
+    """The controller that owns a pod, such as a ReplicaSet, and creates its replacement."""
 
     namespace: str
     kind: str
@@ -39,15 +39,16 @@ class Owner(NamedTuple):
 
 
 def owner_of(pod: Pod) -> Owner:
-    """Return the controller of the pod."""
+    """Return the controller of the pod; kind and name are empty if it has none."""
     return Owner(pod.namespace, pod.owner_kind, pod.owner_name)
 
 
 def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
-    """Return why the pod must never be evicted, or None.
+    """Return why Ebb must never evict the pod; None if it may at some time.
 
-    Pods that terminate, or whose completion Ebb waits for, are not evicted anyway. Users can set
-    annotations that protect a pod and thereby its node, but no other node.
+    None also for some pods that `why_waited_for` covers, because Ebb does not evict them anyway.
+    Users can set annotations that protect a pod and thereby its node, but no other node.
+    *own_namespace*: Ebb's namespace, whose pods are never evicted.
     """
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"runs in Ebb's own namespace, {own_namespace}", pod.key)
@@ -57,7 +58,7 @@ def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
 
 
 def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
-    """Return why Ebb waits for the pod to terminate by itself, or None."""
+    """Return why Ebb waits until the pod terminates by itself; None if it does not wait."""
     blockers = [blocker for _, blocker in drainability.findings(pod, now)]
     reasons = [blocker.reason for blocker in blockers]
     if drainability.ON_COMPLETION in reasons:

@@ -1,4 +1,7 @@
-"""Reasons why a pod is not evicted, in addition to those of core.eligibility.drainability."""
+"""Define reasons why Ebb does not evict a pod.
+
+Further reasons are in core.eligibility.drainability.
+"""
 
 from typing import Final
 

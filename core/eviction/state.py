@@ -1,4 +1,7 @@
-"""Define what a leader remembers of its evictions; a new leader remembers none, so it observes."""
+"""Define what a leader remembers of its evictions.
+
+A new leader remembers none, so it observes the cluster for OBSERVE_SECONDS before it evicts pods.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +27,7 @@ MISSED_MAX: Final = 1000
 
 
 class PlannedEviction(NamedTuple):
-    """A pod to evict."""
+    """A pod to evict, its controller, and the permission to evict it."""
 
     pod: Pod
     owner: Owner
@@ -35,7 +38,7 @@ class PlannedEviction(NamedTuple):
 
 
 class Evicted(NamedTuple):
-    """An evicted pod, until its replacement is Ready."""
+    """An evicted pod, which the leader remembers until its replacement is Ready."""
 
     key: str
     uid: str
@@ -48,7 +51,7 @@ class Evicted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A pod whose eviction the API server rejected."""
+    """The API server's rejections of a pod's eviction: their number and reason, and the retry."""
 
     times: int
     until: int
@@ -58,7 +61,7 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionState:
-    """The evictions of this leader."""
+    """What this leader remembers of its evictions; it is replaced, never changed."""
 
     node: str = ""
     """Name of the node whose pods are evicted; empty if there is none."""
@@ -81,7 +84,7 @@ class EvictionState:
     until `backoff.max` has passed."""
 
     def after(self, eviction: PlannedEviction, now_seconds: int) -> "EvictionState":
-        """Return the state after the API server accepted an eviction."""
+        """Return the state after the API server accepted an eviction; *now_seconds*: Unix time."""
         pod = eviction.pod
         new = Evicted(pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds)
         return replace(
@@ -92,7 +95,7 @@ class EvictionState:
         )
 
     def stopped(self, failed: Mapping[str, Blocker]) -> "EvictionState":
-        """Return the state in which pods of no node are being evicted.
+        """Return the state in which Ebb evicts pods of no node.
 
         *failed*: why evictions failed, by node; Ebb unmarks these nodes.
         """
@@ -106,7 +109,7 @@ class EvictionState:
 
     @property
     def began(self) -> bool:
-        """Return whether this leader has evicted a pod of `node`."""
+        """Return whether this leader has evicted a pod of the current node, `node`."""
         return bool(self.evicted_owners)
 
     def refusing(self, pod: Pod, why: str, *, until: int) -> "EvictionState":
@@ -120,7 +123,10 @@ class EvictionState:
         return replace(self, refused={uid: self.refused[uid] for uid in others} | new)
 
     def pause_seconds(self, pod: Pod) -> int:
-        """Return the minimum pause in seconds after another rejection of the pod's eviction."""
+        """Return the minimum pause in seconds that follows another rejection of the eviction.
+
+        It doubles with each rejection of the pod's eviction by the API server.
+        """
         before = self.refused.get(pod.uid)
         return min(
             REFUSED_SECONDS_MIN << min(before.times if before else 0, 16), REFUSED_SECONDS_MAX

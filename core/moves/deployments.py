@@ -1,4 +1,8 @@
-"""Rules for Deployments: whether one may get an additional pod now."""
+"""Decide whether a Deployment may get an additional pod now.
+
+A surge move needs an additional pod: it replaces a pod on a marked node before that pod is
+deleted.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,7 +31,11 @@ def deployment_blockers(
     pauses: Mapping[str, Pause],
     now: Now,
 ) -> Iterator[Blocker]:
-    """Yield every reason why the Deployment must not get an additional pod like *pod* now."""
+    """Yield every reason why Ebb must not add a pod like *pod* to the Deployment now.
+
+    Yields nothing if Ebb may add it. *objects* has the HorizontalPodAutoscalers and
+    ResourceQuotas. *pauses*: times without surge moves, by UID of the Deployment.
+    """
     name, key = deployment.name, pod.key
     if deployment.strategy != ROLLING_UPDATE:
         message = f"Deployment {name} has the strategy {deployment.strategy}"
@@ -51,7 +59,7 @@ def deployment_blockers(
 
 
 def why_unsettled(deployment: ObservedDeployment) -> Blocker | None:
-    """Return why the pods of the Deployment are not as its spec wants them, or None."""
+    """Return why the Deployment is paused, rolling out or lacks available pods; otherwise None."""
     name, wanted = deployment.name, deployment.replicas
     if deployment.paused:
         return Blocker(PAUSED, f"Deployment {name} is paused", about=name)

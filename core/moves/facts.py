@@ -1,4 +1,7 @@
-"""Add to the cluster what plans need to know about surge moves."""
+"""Add the state of surge moves, on which plans depend, to a Cluster.
+
+A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,10 +22,14 @@ def with_moves(
     before: MoveRecords,
     own_namespace: str,
 ) -> Cluster:
-    """Return the cluster with the facts for a plan; *before*: the records at the plan before it.
+    """Return the cluster with its field `surge` set, which tells the next plan about surge moves.
 
-    The cluster does not have new pods of moves that are unschedulable, because these moves are
-    undone. So such a pod affects neither a mark nor other moves.
+    The field has the ReplicaSets whose Deployments allow moves, the ReplicaSets with a move, and
+    the pods that moves replace. A new pod of a move that is unschedulable is left out of the
+    cluster. Ebb undoes its move, so the pod must affect neither marks nor other moves.
+
+    *records*: the moves now. *before*: the moves at the previous plan. *own_namespace*: Ebb's
+    namespace, in which Ebb moves no pods.
     """
     moves = records.moves
     undone = unschedulable_new_pods(cluster.pods, objects, moves.values())

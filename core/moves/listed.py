@@ -1,7 +1,7 @@
-"""Combine the objects that surge moves depend on, as the API server lists them.
+"""Combine the Deployments, ReplicaSets, HPAs and ResourceQuotas that surge moves depend on.
 
-A Deployment does not name its current ReplicaSet: both have the same revision. Source:
-deployment.kubernetes.io/revision of the Deployment controller.
+The API server lists them separately. A Deployment does not name its current ReplicaSet: both have
+the same revision. Source: deployment.kubernetes.io/revision of the Deployment controller.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from core.moves.objects import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDeployment:
-    """A Deployment without its current ReplicaSet."""
+    """A Deployment as listed, with the revision by which Ebb finds its current ReplicaSet."""
 
     observed: ObservedDeployment
     """Its `replica_set` is empty."""
@@ -26,18 +26,22 @@ class ListedDeployment:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace."""
+        """Return the namespace of the Deployment."""
         return self.observed.namespace
 
     @property
     def name(self) -> str:
-        """Return the name."""
+        """Return the name of the Deployment."""
         return self.observed.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedReplicaSet:
-    """A ReplicaSet of a Deployment."""
+    """A ReplicaSet with its revision and its Deployment.
+
+    `surge_objects` uses it to find the Deployment of each pod and the current ReplicaSet of each
+    Deployment.
+    """
 
     namespace: str
     name: str
@@ -53,10 +57,11 @@ def surge_objects(
     autoscalers: Iterable[HorizontalAutoscaler] = (),
     quotas: Iterable[ResourceQuota] = (),
 ) -> SurgeObjects:
-    """Return the objects, each Deployment with its current ReplicaSet.
+    """Combine the listed objects, so that each Deployment has the name of its current ReplicaSet.
 
-    If several HorizontalPodAutoscalers scale a Deployment, the strictest maximum and the longest
-    window apply.
+    The name is empty if no ReplicaSet has the revision of the Deployment. If several
+    HorizontalPodAutoscalers scale a Deployment, the lowest maximum of replicas and the longest
+    stabilization window apply.
     """
     by_key = {one.observed.key: one for one in deployments}
     owners: dict[tuple[str, str], str] = {}

@@ -1,4 +1,8 @@
-"""Find the pods that surge moves have added: nothing else decides which pod is one."""
+"""Find the pods that surge moves have added.
+
+A surge move raises the replicas of a Deployment by one; the new pod replaces a pod on a marked
+node. No other module decides which pod is the new one.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,9 +13,10 @@ from core.moves.records import MoveRecord
 
 
 def new_pod(record: MoveRecord, pods: Sequence[Pod]) -> Pod | None:
-    """Return the pod that the move has added, or None; *pods*: all pods of the Deployment.
+    """Return the pod that a surge move has added: the newest pod of its Deployment.
 
-    It is the newest one, if the Deployment has more pods than before the move.
+    None if the Deployment has no more pods than before the move; terminating pods do not count.
+    *record*: the move. *pods*: all pods of the Deployment.
     """
     left = [pod for pod in pods if not pod.terminating]
     if len(left) <= record.original:
@@ -23,9 +28,10 @@ def new_pod(record: MoveRecord, pods: Sequence[Pod]) -> Pod | None:
 def unschedulable_new_pods(
     pods: Sequence[Pod], objects: SurgeObjects, moves: Iterable[MoveRecord]
 ) -> dict[str, Pod]:
-    """Return the new pods that are unschedulable, by the UID of their Deployment.
+    """Return the unschedulable pods that surge moves have added, by the UID of their Deployment.
 
-    Their moves are undone at once, so these pods need no room; *pods*: all pods of the cluster.
+    Ebb undoes their moves at once, so these pods need no room. *pods*: all pods of the cluster.
+    *moves*: the moves in progress.
     """
     by_key = {move.deployment_key: move for move in moves}
     if not by_key:
@@ -42,6 +48,6 @@ def unschedulable_new_pods(
 
 
 def _key(pod: Pod, objects: SurgeObjects) -> str:
-    """Return the key of the pod's Deployment, or an empty text."""
+    """Return namespace/name of the pod's Deployment, or an empty string if it has none."""
     deployment = objects.deployment_of(pod)
     return "" if deployment is None else deployment.key

@@ -1,4 +1,4 @@
-"""The Deployments, HorizontalPodAutoscalers and ResourceQuotas that surge moves depend on.
+"""Define the Deployments, HorizontalPodAutoscalers and ResourceQuotas that surge moves depend on.
 
 Source: k8s.io/api apps/v1, autoscaling/v2 and core/v1.
 """
@@ -21,7 +21,7 @@ HPA_WINDOW_SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedDeployment:
-    """A Deployment with its status and its current ReplicaSet."""
+    """The spec and status of a Deployment, and the name of its current ReplicaSet."""
 
     namespace: str
     name: str
@@ -56,24 +56,24 @@ class ObservedDeployment:
 
     @property
     def key(self) -> str:
-        """Return namespace/name."""
+        """Return namespace/name of the Deployment."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def unavailable(self) -> int:
-        """Return the number of pods or missing pods that are not available."""
+        """Return the number of unavailable pods; a pod that is missing counts too."""
         return max(self.pods, self.replicas) - self.available
 
     @property
     def outdated(self) -> bool:
-        """Return whether the status describes an earlier spec."""
+        """Return whether the status of the Deployment describes an earlier generation of it."""
         return self.observed_generation < self.generation
 
 
 def resolved_surge(max_surge: int | str, replicas: int) -> int:
-    """Return maxSurge as a number of pods; a percentage is rounded up, as Kubernetes does.
+    """Return maxSurge as a number of pods.
 
-    An invalid value allows no pod.
+    A percentage of *replicas* is rounded up, as Kubernetes does. An invalid value gives 0.
     """
     if isinstance(max_surge, int):
         return max(max_surge, 0)
@@ -85,7 +85,7 @@ def resolved_surge(max_surge: int | str, replicas: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizontalAutoscaler:
-    """A HorizontalPodAutoscaler."""
+    """The Deployment, the replica limits and the scale-in window of a HorizontalPodAutoscaler."""
 
     namespace: str
     name: str
@@ -99,7 +99,10 @@ class HorizontalAutoscaler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceQuota:
-    """A ResourceQuota; amounts are in millicores, bytes or units, by the name of the resource."""
+    """The limits and the usage of a ResourceQuota, by the name of the resource.
+
+    Amounts are in millicores, bytes or units.
+    """
 
     namespace: str
     name: str
@@ -107,10 +110,11 @@ class ResourceQuota:
     used: Mapping[str, int]
 
     def missing(self, requests: Resources) -> str:
-        """Return the first resource that has no room for a pod; empty if all have.
+        """Return the first resource, by name, of which the quota has too little for another pod.
 
-        Limits of containers are unknown here. If such a quota is exceeded, the ReplicaSet
-        controller reports it in the condition ReplicaFailure.
+        Empty if the quota has room for a pod with these *requests*. Quotas on container limits are
+        not checked. If such a quota is exceeded, the ReplicaSet controller reports it in the
+        condition ReplicaFailure.
         """
         for name, amount in sorted(_counted(requests).items()):
             if amount and name in self.hard and self.used.get(name, 0) + amount > self.hard[name]:
@@ -119,7 +123,11 @@ class ResourceQuota:
 
 
 def _counted(requests: Resources) -> dict[str, int]:
-    """Return the amounts of a pod by their names in a ResourceQuota."""
+    """Return how much of each resource of a ResourceQuota a pod with these requests uses.
+
+    A resource has an entry for each name that a quota can give it, such as `cpu` and
+    `requests.cpu`. In millicores, bytes or units.
+    """
     amounts = {"pods": 1, "count/pods": 1}
     for name, amount in (
         ("cpu", requests.cpu_millis),
@@ -132,7 +140,7 @@ def _counted(requests: Resources) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurgeObjects:
-    """All objects that surge moves depend on, besides nodes and pods."""
+    """The Deployments, HorizontalPodAutoscalers and ResourceQuotas that surge moves depend on."""
 
     deployments: Mapping[str, ObservedDeployment] = field(default_factory=dict)
     """Deployments by namespace/name."""
@@ -144,13 +152,17 @@ class SurgeObjects:
     """ResourceQuotas by namespace."""
 
     def deployment_of(self, pod: Pod) -> ObservedDeployment | None:
-        """Return the Deployment of the pod, or None."""
+        """Return the Deployment of the pod, or None if no ReplicaSet of a known one owns it."""
         if pod.owner_kind != REPLICA_SET:
             return None
         return self.deployments.get(self.owners.get((pod.namespace, pod.owner_name), ""))
 
 
 def consents(deployment: ObservedDeployment) -> bool:
-    """Return whether the Deployment's own settings allow a surge move at some time."""
+    """Return whether the spec and annotations of the Deployment allow surge moves.
+
+    They do if the strategy is RollingUpdate with a maxSurge of at least 1, the Deployment is not
+    paused, and it does not have the annotation kube-ebb.io/keep.
+    """
     rolling = deployment.strategy == ROLLING_UPDATE and deployment.max_surge >= 1
     return rolling and not deployment.paused and not deployment.keep

@@ -1,4 +1,4 @@
-"""Decide how long a Deployment is left alone after a move has ended."""
+"""Decide how long Ebb begins no surge move of a Deployment after a move of it has ended."""
 
 from dataclasses import replace
 from typing import Final
@@ -36,12 +36,11 @@ FAILED: Final = frozenset(
 def ended(
     records: MoveRecords, move: MoveRecord, end: EndMove, window_seconds: int, now: Now
 ) -> MoveRecords:
-    """Return the records without the move that has ended, and with the pause that follows.
+    """Return the records without the ended move, and with the pause that follows it, if any.
 
-    Pauses that ended FORGET_SECONDS ago are removed.
-
+    During the pause Ebb begins no other move of the Deployment. *end*: how the move ended.
     *window_seconds*: stabilization window of the Deployment's HorizontalPodAutoscaler; 0 if it has
-    none.
+    none. All pauses that ended FORGET_SECONDS ago are removed.
     """
     before = records.pauses.get(move.uid)
     left = records.without_move(move.uid).with_pause(

@@ -1,7 +1,8 @@
-"""Choose the pods to move next, and say why other pods of marked nodes are not moved now.
+"""Choose the pods to replace by surge moves, and say why others are not replaced now.
 
-Ebb moves only pods for which the plan has a place on a node that stays. The nodes that will be
-empty soonest come first.
+A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node. Ebb
+moves only pods for which the plan has a place on a node that stays. The nodes that will be empty
+soonest come first.
 """
 
 from collections import Counter
@@ -50,7 +51,10 @@ LASTING: Final = NEVER | {NO_DEPLOYMENT, OWN, STRATEGY, KEEP, VOLUME, NO_PLACE, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurgeInput:
-    """Input of a decision about moves: one reconciliation, and the leader that makes it."""
+    """The input of a decision about surge moves in one reconciliation.
+
+    It has the cluster, the plan, the moves in progress, and the identity of the leader.
+    """
 
     cluster: Cluster
     plan: Plan
@@ -68,7 +72,7 @@ class SurgeInput:
 
 
 class NewMove(NamedTuple):
-    """A move to begin."""
+    """The record of a surge move to begin, and the permission to begin it."""
 
     record: MoveRecord
     permit: MayBegin
@@ -76,7 +80,7 @@ class NewMove(NamedTuple):
 
 
 class MovePlan(NamedTuple):
-    """The moves of a reconciliation."""
+    """The surge moves to begin now, and the reasons why other pods of marked nodes must wait."""
 
     begin: tuple[NewMove, ...]
     """Moves to begin now, in this order; their records are to be written first."""
@@ -85,10 +89,16 @@ class MovePlan(NamedTuple):
 
 
 class SurgeContext:
-    """The marked nodes, the pods on them, and all pods of these pods' Deployments."""
+    """Answer questions about surge moves in one reconciliation.
+
+    It has the marked nodes, the pods on them, and all pods of these pods' Deployments.
+    """
 
     def __init__(self, surge_input: SurgeInput, nodes: Collection[str] | None = None) -> None:
-        """*nodes*: names of the nodes to empty; None: the marked nodes."""
+        """Collect the pods on the nodes to empty, and all pods of their Deployments.
+
+        *nodes*: names of the nodes to empty; None: the marked nodes.
+        """
         self.surge_input, self.now = surge_input, Now(surge_input.now_seconds)
         cluster, objects = surge_input.cluster, surge_input.objects
         self.marked = marked_nodes(cluster.nodes)
@@ -110,32 +120,42 @@ class SurgeContext:
 
     @property
     def allowed(self) -> bool:
-        """Return whether moves may be in progress."""
+        """Return whether surge moves may be in progress; if False, all moves must end.
+
+        They may if surge moves are enabled, the mode is enforce, and Ebb is not being removed.
+        """
         config = self.surge_input.config
         return self.surge_input.allowed and config.surges and config.mode is Mode.ENFORCE
 
     @cached_property
     def beginning(self) -> Beginning:
-        """Return whether a move may begin now."""
+        """Return the permission to begin moves now, or why `schedule` or `pauseUntil` forbid it.
+
+        The result is MayBegin or Refusal.
+        """
         return may_begin(self.surge_input.config, self.now)
 
     @cached_property
     def pods_pending(self) -> bool:
-        """Return whether pods are unschedulable that some node admits."""
+        """Return whether an unschedulable pod exists that some node would admit if it were empty.
+
+        Then no move begins, because this pod needs the room.
+        """
         found = feasible_unschedulable(self.surge_input.cluster, self.surge_input.config.taint_key)
         return next(iter(found), None) is not None
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """Return by pod the node on which the plan places it in the end.
+        """Return the node on which the plan finally places each pod that it moves.
 
-        A later removal may move a pod again that an earlier removal of the plan has placed.
+        Keys are namespace/name of pods, values are names of nodes. A later removal may move a pod
+        again that an earlier removal of the plan has placed.
         """
         removals = sorted(self.surge_input.plan.removals, key=lambda one: one.order)
         return {pod: node for removal in removals for pod, node in removal.placements}
 
     def view(self, record: MoveRecord) -> MoveView:
-        """Return what the reconciliation has observed of a move."""
+        """Return the objects and permissions on which the next step of a move depends."""
         objects, key = self.surge_input.objects, record.deployment_key
         return MoveView(
             deployment=objects.deployments.get(key),
@@ -148,7 +168,10 @@ class SurgeContext:
         )
 
     def blockers(self, pod: Pod) -> list[Blocker]:
-        """Return every reason why the pod is not moved, besides the limits on moves."""
+        """Return every reason why Ebb does not replace the pod by a surge move now; empty if none.
+
+        The limits on the number of moves are not among the reasons.
+        """
         objects, keep = self.surge_input.objects, self.surge_input.config.surge.keep_local_storage
         deployment = objects.deployment_of(pod)
         never = why_not_replaced(pod, self.now, keep_local_storage=keep)
@@ -189,7 +212,10 @@ class SurgeContext:
 
 
 def plan_moves(context: SurgeContext) -> MovePlan:
-    """Choose the moves to begin now."""
+    """Choose the surge moves to begin now, and say why other pods of marked nodes must wait.
+
+    The result has neither moves nor reasons if moves are disabled or no node is to be emptied.
+    """
     if not context.allowed or not context.on:
         return MovePlan((), ())
     beginning = context.beginning
@@ -268,7 +294,11 @@ class _Choice:
 def _in_order(
     on: Mapping[str, Sequence[Pod]], blockers: Mapping[str, Sequence[Blocker]]
 ) -> Iterator[Pod]:
-    """Yield the pods node by node: first those of the nodes that will be empty soonest."""
+    """Yield the pods node by node: first those of the nodes that will be empty soonest.
+
+    *on*: pods by node. *blockers*: reasons against a move, by namespace/name of the pod. The first
+    nodes have the fewest pods that stay for long, then the fewest other pods.
+    """
 
     def stays(pod: Pod) -> bool:
         return any(blocker.reason in LASTING for blocker in blockers[pod.key])

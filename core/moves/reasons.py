@@ -1,4 +1,7 @@
-"""Reasons why a pod is not moved by a surge move now, in addition to those of core.eligibility."""
+"""Define reasons why Ebb does not replace a pod by a surge move now.
+
+Further reasons are in core.eligibility.
+"""
 
 from typing import Final
 

@@ -1,8 +1,9 @@
-"""The records of surge moves, as they are stored in the ConfigMap `ebb-moves`.
+"""Read and write the records of surge moves that are stored in the ConfigMap `ebb-moves`.
 
-A record is written before the first step of a move, and removed after the last one, so any later
-leader can finish or undo the move. Pauses say until when a Deployment is left alone. One entry
-counts the moves that have begun within the last hour.
+A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node. A
+record is written before the first step of a move, and removed after the last one, so any later
+leader can finish or undo the move. A pause says until when Ebb begins no move of a Deployment. One
+entry counts the moves that have begun within the last hour.
 """
 
 import json
@@ -40,7 +41,7 @@ Entry = TypeVar("Entry", "MoveRecord", "Pause")
 
 
 class MoveStep(StrEnum):
-    """The last step of a move that is known to be done, or decided."""
+    """The last step of a surge move that is known to be done, or decided."""
 
     RECORDED = "recorded"
     """The record was written; the replicas may have been raised since."""
@@ -51,7 +52,7 @@ class MoveStep(StrEnum):
 
 
 class MoveOutcome(StrEnum):
-    """How a move ends; a metric label."""
+    """How a surge move ends; a value of a metric label."""
 
     NONE = ""
     """The move has not ended."""
@@ -91,7 +92,7 @@ class MoveOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRecord:
-    """A move of one pod of a Deployment."""
+    """A surge move in progress: its Deployment, the pod that it replaces, and its last step."""
 
     namespace: str
     deployment: str
@@ -122,7 +123,7 @@ class MoveRecord:
 
 
 class Pause(NamedTuple):
-    """A time in which Ebb begins no move of a Deployment."""
+    """The time until which Ebb begins no surge move of a Deployment, and why it is so long."""
 
     namespace: str
     deployment: str
@@ -139,7 +140,7 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRecords:
-    """All moves in progress and all pauses, by the UID of the Deployment."""
+    """All surge moves in progress and all pauses, by the UID of the Deployment."""
 
     moves: Mapping[str, MoveRecord] = field(default_factory=dict)
     pauses: Mapping[str, Pause] = field(default_factory=dict)
@@ -147,19 +148,20 @@ class MoveRecords:
     """Number of moves that have begun, by the start of the minute, Unix seconds."""
 
     def begun_within_hour(self, now: Now) -> int:
-        """Return the number of moves that have begun within the last hour."""
+        """Return the number of surge moves that have begun within the last hour."""
         return sum(self._counting(now).values())
 
     def with_begun(self, moves: Sequence[MoveRecord], now: Now) -> "MoveRecords":
-        """Return the records with new moves, which count for an hour."""
+        """Return the records with new *moves*, which count as begun now for the limit per hour."""
         begun, minute = self._counting(now), now.seconds // MINUTE_SECONDS * MINUTE_SECONDS
         begun[minute] = begun.get(minute, 0) + len(moves)
         return replace(self, moves={**self.moves, **{one.uid: one for one in moves}}, begun=begun)
 
     def _counting(self, now: Now) -> dict[int, int]:
-        """Return the number of begun moves by minute, for the minutes of the last hour.
+        """Return the number of moves begun in each minute of the last hour.
 
-        Minutes that no clock of a replica can have written are left out.
+        The key is the Unix second at which the minute starts. Minutes further in the future than
+        the clocks of replicas can differ are left out.
         """
         length = HOUR_SECONDS + MINUTE_SECONDS
         return {
@@ -169,21 +171,24 @@ class MoveRecords:
         }
 
     def with_move(self, move: MoveRecord) -> "MoveRecords":
-        """Return the records with a new or changed move."""
+        """Return the records with *move* added, or with it in place of its earlier record."""
         return replace(self, moves={**self.moves, move.uid: move})
 
     def without_move(self, uid: str) -> "MoveRecords":
-        """Return the records without the move of a Deployment."""
+        """Return the records without the move of the Deployment with this UID."""
         return replace(self, moves={key: one for key, one in self.moves.items() if key != uid})
 
     def with_pause(self, uid: str, pause: Pause | None) -> "MoveRecords":
-        """Return the records with another pause of a Deployment; None removes it."""
+        """Return the records with *pause* as the Deployment's only pause; None removes its pause.
+
+        *uid*: UID of the Deployment.
+        """
         pauses = {key: one for key, one in self.pauses.items() if key != uid}
         return replace(self, pauses=pauses if pause is None else {**pauses, uid: pause})
 
 
 class Decoded(NamedTuple):
-    """The content of the ConfigMap."""
+    """The records read from the ConfigMap `ebb-moves`, and a warning for each unusable entry."""
 
     records: MoveRecords
     warnings: tuple[str, ...]
@@ -191,7 +196,10 @@ class Decoded(NamedTuple):
 
 
 def encode(records: MoveRecords) -> dict[str, str]:
-    """Return the `data` of the ConfigMap; of too many pauses those that end first are dropped."""
+    """Return the `data` of the ConfigMap `ebb-moves` that stores these records.
+
+    If there are too many pauses, those that end first are left out.
+    """
     moves = sorted(records.moves.items())[:MOVES_MAX]
     data = {f"move.{uid}": _json(asdict(move)) for uid, move in moves}
     if records.begun:
@@ -209,10 +217,10 @@ def encode(records: MoveRecords) -> dict[str, str]:
 
 
 def decode(data: Mapping[str, str]) -> Decoded:
-    """Return the records in the `data` of the ConfigMap.
+    """Read the records from the `data` of the ConfigMap `ebb-moves`.
 
-    An invalid entry, and an entry beyond the limits, is dropped with a warning. The other entries
-    are not affected.
+    Invalid entries, and moves beyond the maximum number, are dropped with a warning. The other
+    entries are not affected.
     """
     moves: dict[str, MoveRecord] = {}
     pauses: dict[str, Pause] = {}
@@ -251,7 +259,10 @@ def _entry(kind: str, text: str) -> "MoveRecord | Pause | None":
 
 
 def _begun(text: str) -> dict[int, int] | None:
-    """Return the number of moves by minute, or None if the entry is invalid."""
+    """Return the number of moves begun in each minute, from JSON; None if it is invalid.
+
+    The key is the Unix second at which the minute starts.
+    """
     if len(text) > ENTRY_CHARACTERS_MAX:
         return None
     try:
@@ -264,7 +275,7 @@ def _begun(text: str) -> dict[int, int] | None:
 
 
 def _move(found: Mapping[str, Any]) -> MoveRecord:
-    """Return the record of a move. Raises: ValueError, TypeError, KeyError."""
+    """Return a move from its entry. Raises: ValueError, TypeError, KeyError if it is invalid."""
     original, raised = whole(found["original"]), whole(found["raised"])
     if raised != original + 1 or raised > REPLICAS_MAX:
         raise ValueError
@@ -286,7 +297,7 @@ def _move(found: Mapping[str, Any]) -> MoveRecord:
 
 
 def _pause(found: Mapping[str, Any]) -> Pause:
-    """Return a pause of a Deployment. Raises: ValueError, TypeError, KeyError."""
+    """Return a pause from its entry. Raises: ValueError, TypeError, KeyError if it is invalid."""
     return Pause(
         namespace=_name(found["namespace"]),
         deployment=_name(found["deployment"]),
@@ -299,7 +310,7 @@ def _pause(found: Mapping[str, Any]) -> Pause:
 
 
 def _name(value: object) -> str:
-    """Return a name of bounded length. Raises: ValueError."""
+    """Return *value* as a name. Raises: ValueError if it is empty, too long or not printable."""
     name = printable(value)
     if 0 < len(name) <= NAME_CHARACTERS_MAX:
         return name

@@ -1,9 +1,9 @@
-"""Decide the next step of a surge move; pure.
+"""Decide the next step of a surge move, from its record and the current objects; without I/O.
 
-A move consists of these writes: the record, the deletion cost of the pod, `scale` up by one, the
-record, and, once the new pod is available, the record, `scale` down, and the removal of the
-record. After each of them another leader may take over: the next step depends only on the record
-and on the objects.
+A surge move replaces a pod on a marked node. It consists of these writes: the record, the deletion
+cost of the pod, `scale` up by one, the record, and, once the new pod is available, the record,
+`scale` down, and the removal of the record. After each of them another leader may take over: the
+next step depends only on the record and on the objects.
 
 To undo a move is to lower the replicas at any time: the ReplicaSet controller deletes pods that
 are not Ready before others, so it keeps as many Ready pods as the Deployment wants. It ignores
@@ -34,34 +34,37 @@ ENDING_SECONDS_MAX: Final = 60
 
 
 class Wait(NamedTuple):
-    """Do nothing until an object changes, or until this time."""
+    """Do nothing until an object of the move changes, or until the Unix second `until`."""
 
     until: int
     """Unix second at which the next step is due."""
 
 
 class PutRecord(NamedTuple):
-    """Store the changed record."""
+    """Store the changed record of the move in the ConfigMap."""
 
     record: MoveRecord
 
 
 class SetCost(NamedTuple):
-    """Give the pod a deletion cost lower than all others of its ReplicaSet (core.writes.costs)."""
+    """Give the pod a pod deletion cost below the costs of all other pods of its ReplicaSet."""
 
     pod: Pod
     cost: int = MOVE_COST
 
 
 class SetReplicas(NamedTuple):
-    """Write `scale` of this version of the Deployment, as the field manager MANAGER."""
+    """Set the replicas of the Deployment, unless its resourceVersion has changed.
+
+    Ebb writes the subresource `scale`, as the field manager MANAGER.
+    """
 
     deployment: ObservedDeployment
     replicas: int
 
 
 class EndMove(NamedTuple):
-    """Remove the record; the replicas are not written any more."""
+    """Remove the record of the move; Ebb does not write the replicas any more."""
 
     outcome: MoveOutcome
     manager: str = ""
@@ -75,7 +78,7 @@ NextStep = Wait | PutRecord | SetCost | SetReplicas | EndMove
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveView:
-    """What is observed of a move."""
+    """The observed objects and permissions on which the next step of a surge move depends."""
 
     deployment: ObservedDeployment | None
     """The Deployment of this name; None if there is none."""
@@ -95,33 +98,34 @@ class MoveView:
     """The deletion cost of the new pod could not be written."""
 
     def pod(self, record: MoveRecord) -> Pod | None:
-        """Return the pod to move, or None if it is gone or terminating."""
+        """Return the pod that the move replaces, or None if it is gone or terminating."""
         return next((pod for pod in self.remaining if pod.uid == record.pod_uid), None)
 
     @property
     def remaining(self) -> Sequence[Pod]:
-        """Return the pods that are not terminating."""
+        """Return the pods of the Deployment that are not terminating."""
         return [pod for pod in self.pods if not pod.terminating]
 
 
 def marked_nodes(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the names of the marked nodes, also of those that are leaving."""
+    """Return the names of the marked nodes, including nodes that are being removed."""
     # A move from a node that is leaving continues, because its pod ends soon in any case. A new
     # pod on such a node is misplaced as on any other marked node.
     return frozenset(node.name for node in nodes if mark_of(node.labels) is not None)
 
 
 def is_kept(new: Pod) -> bool:
-    """Return whether the ReplicaSet controller would keep the new pod of a move that is undone.
+    """Return whether lowering the replicas now would wrongly keep the new pod of an undone move.
 
-    Ebb then gives it the lowest deletion cost, unless the pod has a cost of others.
+    The ReplicaSet controller keeps the new pod if it is Ready. Ebb then gives it the lowest
+    deletion cost first. False if it already has this cost, or has a cost that Ebb did not write.
     """
     allowed = new.deletion_cost is None or new.has_our_cost
     return new.ready and allowed and not has_cost(new, UNDO_COST)
 
 
 def next_step(record: MoveRecord, view: MoveView, now: Now) -> NextStep:
-    """Return the next step of a move."""
+    """Return the next step of a move, which may be to wait (Wait) or to end it (EndMove)."""
     deployment = view.deployment
     if deployment is None or deployment.uid != record.uid:
         return EndMove(MoveOutcome.GONE)
@@ -153,7 +157,7 @@ def _raise(
 
 
 def _is_off(record: MoveRecord, view: MoveView, deployment: ObservedDeployment) -> bool:
-    """Return whether the move must not raise the replicas any more."""
+    """Return whether conditions have changed, so that the move must not raise the replicas."""
     return (
         record.leader != view.leader
         or not view.allowed
@@ -175,12 +179,15 @@ def _wait_for_pod(
 
 
 def _holds_raised(record: MoveRecord, deployment: ObservedDeployment) -> bool:
-    """Return whether the Deployment has the replicas that Ebb has set."""
+    """Return whether the Deployment has the raised replicas, and nobody but Ebb has set them."""
     return deployment.replicas == record.raised and deployment.replicas_manager in ("", MANAGER)
 
 
 def _taken_over(record: MoveRecord, view: MoveView, deployment: ObservedDeployment) -> EndMove:
-    """Return the end of a move after something else has set the replicas: its value stays."""
+    """Return the end of a move whose replicas were set by another program; its value stays.
+
+    The outcome is MOVED if a HorizontalPodAutoscaler has thereby completed the move.
+    """
     manager = deployment.replicas_manager
     reverted = deployment.replicas == record.original
     if view.has_autoscaler and manager in ("", HPA_MANAGER):
@@ -212,7 +219,7 @@ def _outcome(
 
 
 def _is_available(record: MoveRecord, deployment: ObservedDeployment) -> bool:
-    """Return whether all pods are available, the new one included."""
+    """Return whether all pods of the Deployment, including the added one, are available."""
     counts = deployment.pods, deployment.updated, deployment.available
     return not deployment.outdated and counts == (record.raised,) * 3
 
@@ -220,7 +227,7 @@ def _is_available(record: MoveRecord, deployment: ObservedDeployment) -> bool:
 def _why_undone(
     record: MoveRecord, view: MoveView, deployment: ObservedDeployment
 ) -> MoveOutcome | None:
-    """Return why the move must not wait for the new pod, or None."""
+    """Return the outcome with which the move must be undone now, or None if it need not be."""
     if not view.allowed:
         return MoveOutcome.STOPPED
     if record.node not in view.marked:
@@ -251,7 +258,12 @@ def _lower(
 def _before_lowering(
     record: MoveRecord, view: MoveView, deployment: ObservedDeployment
 ) -> NextStep:
-    """Make sure that the right pod is deleted, then lower the replicas."""
+    """Return the next step on the way to lower replicas, so that the right pod is deleted.
+
+    After a success, the step is to lower the replicas, or to wait for the new pod again if a pod
+    has become unavailable. If the move is undone, a Ready new pod gets the lowest deletion cost
+    first.
+    """
     if record.outcome is MoveOutcome.MOVED:
         if _is_available(record, deployment):
             return SetReplicas(deployment, record.original)
@@ -270,9 +282,9 @@ def _before_lowering(
 
 
 def _has_passed(moment: int, now: Now) -> bool:
-    """Return whether a time of a record has passed, or is too late for any leader's clock.
+    """Return whether *moment* has passed, a Unix second from a record.
 
-    Such a time has passed, because no leader wrote it.
+    True also if it is so far in the future that no leader can have written it.
     """
     possible = now.reached(moment - DEADLINE_SECONDS_MAX - CLOCKS_APART_SECONDS_MAX)
     return not possible or now.reached(moment)

@@ -1,1 +1,1 @@
-"""Decide the writes for a plan: marks, taints, protection, deletion costs, CapacityBuffers."""
+"""Decide the writes for a plan: to Nodes, to pod deletion costs, and to CapacityBuffers."""

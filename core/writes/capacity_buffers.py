@@ -1,8 +1,8 @@
-"""Plan CapacityBuffers for expected pods, so that the autoscaler adds nodes early; pure.
+"""Plan CapacityBuffers for expected pods, so that the autoscaler adds nodes early; without I/O.
 
-Each shape of pod has a buffer and a PodTemplate. Their name is a hash of the pod's requests and
-constraints: a different pod has a different name, so a template never changes. A label marks the
-objects as Ebb's, so that the next leader finds them.
+Pods with the same requests and constraints share a buffer and a PodTemplate. Both have a name that
+is a hash of the requests and constraints: a different pod has a different name, so a template
+never changes. A label marks the objects as Ebb's, so that the next leader finds them.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ BufferShape = tuple[Resources, NodeConstraints]
 
 
 class Wanted(NamedTuple):
-    """A CapacityBuffer that should exist."""
+    """A CapacityBuffer that should exist: its number of pods, and their spec."""
 
     replicas: int
     spec: Json
@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
 
 
 class ExistingBuffer(NamedTuple):
-    """A CapacityBuffer that exists."""
+    """A CapacityBuffer that exists: its number of pods, and its resourceVersion."""
 
     replicas: int
     version: str
@@ -76,7 +76,10 @@ class Found:
 
     @property
     def published(self) -> Mapping[BufferShape, int]:
-        """Return the number of pods in all buffers, by their requests and constraints."""
+        """Return the number of pods that the buffers ask for, by requests and node constraints.
+
+        Buffers without a readable template are left out.
+        """
         pods: dict[BufferShape, int] = {}
         for name, buffer in self.buffers.items():
             shape = self.templates.get(name)
@@ -86,12 +89,12 @@ class Found:
 
     @property
     def empty(self) -> bool:
-        """Return whether the cluster has neither buffers nor templates of Ebb."""
+        """Return whether the cluster has neither CapacityBuffers nor PodTemplates of Ebb."""
         return not (self.buffers or self.templates)
 
 
 class Operation(StrEnum):
-    """A kind of write; writes are applied in this order."""
+    """A kind of write to a CapacityBuffer or its PodTemplate."""
 
     ADD_TEMPLATE = "add template"
     ADD_BUFFER = "add buffer"
@@ -101,7 +104,7 @@ class Operation(StrEnum):
 
 
 class BufferChange(NamedTuple):
-    """One write to the API server."""
+    """A write to a CapacityBuffer or its PodTemplate, which have the same name."""
 
     operation: Operation
     name: str
@@ -117,12 +120,15 @@ def wanted(
     share: Fraction,
     inherited: Mapping[BufferShape, int] = MappingProxyType({}),
 ) -> dict[str, Wanted]:
-    """Return the buffers for the *expected* pods, by name, within a *share* of the capacity.
+    """Return the CapacityBuffers that should exist for the *expected* pods, by name.
 
-    Without this limit, users who create and delete many pods could make the autoscaler buy nodes
-    for all of them at once. *whole*: capacity of the cluster. *inherited*: pods in the buffers of
-    the previous leader, kept while this leader has no reason to ask for fewer. The same limits
-    apply to them; inherited pods that this leader does not expect count as one reach.
+    *expected*: numbers of pods. *whole*: capacity of the cluster. *share*: the part of this
+    capacity that the buffers may ask for. Without this limit, users who create and delete many
+    pods could make the autoscaler buy nodes for all of them at once.
+
+    *inherited*: pods in the buffers of the previous leader, kept while this leader has no reason
+    to ask for fewer. The same limits apply to them. Inherited pods that this leader does not
+    expect count as one reach (a set of nodes that some pods can use).
     """
     counts: Counter[BufferShape] = Counter()
     reaches: dict[BufferShape, str] = {}
@@ -149,7 +155,10 @@ def wanted(
 
 
 def _as_read(node_constraints: NodeConstraints) -> NodeConstraints:
-    """Return the node constraints as Ebb would read them from a PodTemplate with them."""
+    """Return the constraints that Ebb would decode from a PodTemplate made of *node_constraints*.
+
+    Only then do the constraints of expected pods equal those of existing buffers.
+    """
     selector = tuple(sorted(dict(node_constraints.labels).items()))
     plain = NodeConstraints(selector, node_constraints.affinity, node_constraints.tolerations)
     return with_extended(plain, node_constraints.extended)
@@ -164,10 +173,11 @@ class _ShapeDemand(NamedTuple):
 
 
 def _shared(demands: Sequence[_ShapeDemand], left: int) -> list[int]:
-    """Divide the capacity *left* among the shapes, and return the number of pods of each shape.
+    """Return the number of pods of each demand that fit into the capacity *left* together.
 
-    One pod after another gets its share: the next pod is of the reach with the smallest share so
-    far, and there of the shape with the smallest share. *left*: in 1 / SHARE_SCALE.
+    The result has the order of *demands*. One pod after another gets its share: the next pod is of
+    the reach with the smallest share so far, and there of the demand with the smallest share.
+    *left*: in 1 / SHARE_SCALE of the cluster's capacity.
     """
     pods = [0] * len(demands)
     queues: dict[str, list[tuple[int, int]]] = {}
@@ -190,9 +200,10 @@ def _shared(demands: Sequence[_ShapeDemand], left: int) -> list[int]:
 
 
 def changes(buffers: Mapping[str, Wanted], existing: Found) -> Iterator[BufferChange]:
-    """Yield the writes that replace the *existing* objects by these *buffers*, reductions first.
+    """Yield the writes that replace the *existing* objects by the *buffers*, reductions first.
 
-    A buffer whose number of pods differs little from the wanted number is not resized.
+    *buffers*: the wanted buffers, by name. A buffer whose number of pods differs little from the
+    wanted number is not resized.
     """
     # If additions came first, the autoscaler could add nodes for both the old and the new pods.
     for name in sorted(existing.buffers.keys() - buffers.keys()):
@@ -224,7 +235,10 @@ def _is_material(was: int, now: int) -> bool:
 
 
 def pod_spec(requests: Resources, node_constraints: NodeConstraints) -> Json:
-    """Return the spec of a pod with these requests and node constraints, without node features."""
+    """Return the spec of a placeholder pod with these requests and node constraints, as JSON.
+
+    Constraints on declared node features are left out.
+    """
     container = {"name": "room", "image": IMAGE, "resources": _amounts(requests)}
     spec: dict[str, Any] = {"containers": [container]}
     if node_constraints.labels:

@@ -1,4 +1,4 @@
-"""Remove everything that Ebb has written from a Node; pure.
+"""Remove everything that Ebb has written from a Node; without I/O.
 
 The scale-down protection is removed at once, not after a delay: after a cleanup, no controller
 removes it.
@@ -11,7 +11,7 @@ from core.writes.write import Write, WriteKind
 
 
 def cleanup_write(node: Node, taint_key: str) -> Write[Node] | None:
-    """Return the next write of `ebb cleanup` to the Node, or None if the Node has nothing of Ebb.
+    """Return the next write of `ebb cleanup` to the Node; None if nothing of Ebb is left on it.
 
     The first write removes the labels and annotations with a prefix of Ebb, whatever version wrote
     them; its note lists them. If no webhook removes the taint then, a second write does.

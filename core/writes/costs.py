@@ -1,8 +1,9 @@
-"""Decide pod deletion costs, so that scale-ins delete pods on marked nodes first; pure.
+"""Decide pod deletion costs, so that scale-ins delete pods on marked nodes first; without I/O.
 
 The ReplicaSet controller deletes ready pods with the lowest cost first. A scale-in that happens
 anyway, for example by an HPA, thus empties marked nodes without evictions. Rollouts scale down the
-old ReplicaSets of a Deployment in the same order.
+old ReplicaSets of a Deployment in the same order. After the pods on marked nodes come those on
+scale-in targets: a few unmarked nodes that scale-ins should empty next.
 
 Source: kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost, which asks
 to update costs rarely. Ebb writes a cost once while the pod's node is a scale-in target, and once
@@ -62,31 +63,41 @@ _NEXT: Final = re.compile(r"-[1-9][0-9]{0,6}")
 
 
 def cost_of(node: Node, taint_key: str) -> int:
-    """Return the cost for pods on a marked node: below any default, lower for older marks."""
+    """Return the pod deletion cost for the pods on a marked node.
+
+    It is lower for older marks, and always below the cost of pods on unmarked nodes.
+    """
     age_steps = (marked_since(node, taint_key) - COST_EPOCH_SECONDS) // COST_STEP_SECONDS
     of_node = zlib.crc32(node.name.encode()) % COSTS_A_STEP
     return max(COST_MIN, min(COST_MIN + age_steps * COSTS_A_STEP + of_node, COST_MAX))
 
 
 def next_cost(number: int) -> int:
-    """Return the cost for pods on a scale-in target with this rank: above the cost of any mark."""
+    """Return the pod deletion cost for the pods on the scale-in target with the rank *number*.
+
+    A scale-in target is an unmarked node that scale-ins should empty after the marked nodes. The
+    cost is negative, and above the cost of pods on any marked node.
+    """
     return min(NEXT_MIN + number, -1)
 
 
 def number_of(cost: str | None) -> int:
-    """Return a pod deletion cost as the ReplicaSet controller reads it: 0 if absent or invalid."""
+    """Return a pod deletion cost as the ReplicaSet controller reads it.
+
+    *cost*: value of the annotation. The result is 0 if it is absent or invalid.
+    """
     text = cost or ""
     number = int(text) if _COST.fullmatch(text) else 0
     return number if number in COSTS else 0
 
 
 def has_cost(pod: Pod, cost: int) -> bool:
-    """Return whether the pod has this cost, and Ebb has written it."""
+    """Return whether the pod has the pod deletion cost *cost*, and Ebb has written it."""
     return pod.has_our_cost and pod.deletion_cost == str(cost)
 
 
 def cost_write(pod: Pod, cost: int) -> Write[Pod]:
-    """Return the write that gives the pod this deletion cost of Ebb."""
+    """Return the write that sets the pod deletion cost *cost*, and records it as Ebb's."""
     keys = COST_ANNOTATION, COST_OURS_ANNOTATION
     return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
 
@@ -99,12 +110,12 @@ def decide_costs(
     moving: Collection[str] = (),
     enabled: bool,
 ) -> tuple[Write[Pod], ...]:
-    """Return the writes that set or remove the deletion costs of the pods of the cluster.
+    """Return the writes that set or remove the pod deletion costs of Ebb.
 
-    *next_in_line*: ranks of unmarked nodes whose pods also get a cost
-    (core.engine.scale_in_targets). *moving*: UIDs of the pods that surge moves replace; their cost
-    is written by the move (core.moves), and all other pods lose that cost. *enabled*: False
-    removes all costs of Ebb.
+    *next_in_line*: ranks, by name, of unmarked nodes whose pods also get a cost
+    (core.engine.scale_in_targets). *moving*: UIDs of the pods that surge moves replace. The move
+    writes their cost (core.moves), and all other pods lose that cost. *enabled*: False removes all
+    costs of Ebb.
 
     Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
     the updates of a namespace, those on nodes with the oldest marks come first.
@@ -186,7 +197,7 @@ def _to_set(pod: Pod, costs: Costs, moving: Collection[str]) -> bool:
 
 
 def _is_target_cost(cost: str) -> bool:
-    """Return whether pods on scale-in targets have such a cost."""
+    """Return whether *cost* is a pod deletion cost that Ebb gives to pods on scale-in targets."""
     return _NEXT.fullmatch(cost) is not None and int(cost) >= NEXT_MIN
 
 

@@ -22,7 +22,10 @@ from core.writes.write import WriteKind
 
 
 class MarkState(Enum):
-    """State of a Node: UNMARKED, PREFER_NO_SCHEDULE or NO_SCHEDULE, and possibly others."""
+    """A state of a Node, with its title and meaning.
+
+    Each Node is in UNMARKED, PREFER_NO_SCHEDULE or NO_SCHEDULE, and can be in further states too.
+    """
 
     UNMARKED = "unmarked", "The node has no mark."
     PREFER_NO_SCHEDULE = (
@@ -77,7 +80,7 @@ class MarkState(Enum):
 class Event(Enum):
     """What happens to a Node in its life cycle, in the order in which Ebb checks it.
 
-    These are not Events of the Kubernetes API.
+    Each member has a title and a meaning. These are not Events of the Kubernetes API.
     """
 
     DELETED = (
@@ -179,7 +182,11 @@ class Event(Enum):
 
 
 class Transition(Enum):
-    """A write on a Node: its title, its kind, and the state after it (None: unchanged)."""
+    """A write to a Node that follows from its state and an Event.
+
+    Each member has a title, the kind of the write, and the state after it (`then`), which is None
+    if the state does not change.
+    """
 
     MARK = "mark PreferNoSchedule", WriteKind.MARK, MarkState.PREFER_NO_SCHEDULE
     RESTORE_DETAILS = "restore the details", WriteKind.MARK, None
@@ -314,7 +321,7 @@ reconciliation."""
 
 
 def states(node: Node) -> Iterator[MarkState]:
-    """Yield the states of a Node, as its labels and annotations record them."""
+    """Yield every state of the Node, according to its labels and annotations."""
     mark, annotations, protection = mark_of(node.labels), node.annotations, protection_of(node)
     if mark is None:
         if MARK_LABEL in node.labels:

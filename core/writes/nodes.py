@@ -1,4 +1,4 @@
-"""Decide what to write on each Node, given the cluster and the engine's plan; pure.
+"""Decide what to write on each Node, given the cluster and the plan for it; without I/O.
 
 In mode observe new marks are only reported; marks and annotations of mode enforce are removed.
 Scale-down protection starts with the mark. It ends when the node is empty, returns when a pod
@@ -70,7 +70,7 @@ may have set."""
 
 @dataclass(frozen=True, slots=True)
 class LeaderObservations:
-    """Facts that this leader has observed itself, beyond the current cluster."""
+    """What this leader has observed itself, such as failed evictions, beyond the cluster."""
 
     seconds: int
     """Time for which the leader has observed the cluster, in seconds."""
@@ -86,7 +86,11 @@ class LeaderObservations:
     """Unix second of the last reconciliation in which each node was reserved for expected pods."""
 
     def long(self, seconds: int) -> bool:
-        """Return whether the leader has observed long enough to end a time of *seconds*."""
+        """Return whether the leader has observed for *seconds*; WATCH_SECONDS are always enough.
+
+        Only then does it end, for example, a deadline of this length that another leader may have
+        set.
+        """
         # The clock of another leader may have set the end. A wrong clock must not end it early.
         return self.seconds >= min(seconds, WATCH_SECONDS)
 
@@ -104,8 +108,10 @@ def decide(
 
     Urgent writes come first, those on nodes with a NoSchedule mark before others. Then come other
     writes, then protection of unmarked nodes, empty nodes first. New marks come last, in the order
-    of the plan. *owner*: name of the leader. *watch*: what the leader has observed; None for
-    commands, which know the cluster only.
+    of the plan. Marks and protections are limited in number; the next reconciliation continues.
+
+    *now_seconds*: Unix time. *owner*: name of the leader. *watch*: what the leader has observed;
+    None for commands, which know the cluster only.
     """
     if watch is None:
         watch = LeaderObservations(
@@ -146,7 +152,10 @@ def _urgency(write: Write[Node]) -> tuple[int, bool, str]:
 
 
 class NodePatchPlanner:
-    """Compute the writes to each Node in one reconciliation."""
+    """Compute the writes to each Node in one reconciliation.
+
+    They follow from the table of core.writes.life_cycle.
+    """
 
     def __init__(
         self,
@@ -158,7 +167,11 @@ class NodePatchPlanner:
         owner: str,
         watch: LeaderObservations,
     ) -> None:
-        """*owner*: name of the leader, which the details of a mark contain."""
+        """Collect what the decisions about all Nodes share.
+
+        *now_seconds*: Unix time. *owner*: name of the leader, which the details of a mark contain.
+        *watch*: what this leader has observed.
+        """
         self._config, self._observe = config, config.mode is Mode.OBSERVE
         self._now, self._owner, self._watch = now_seconds, owner, watch
         self._policy = plan.policy
@@ -178,9 +191,10 @@ class NodePatchPlanner:
         self._busy = busy(cluster, config.scale_down_protection.utilization, Now(self._now))
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
-        """Yield the writes to a Node, one for each event that changes a state of the Node.
+        """Yield the writes to a Node, at most one for each event in its life cycle.
 
-        If several states of the Node have a transition for an event, the first one counts.
+        If several states of the Node have a transition for an event, the first one counts. After
+        some events, such as a removed mark, no further write follows (LAST).
         """
         if not self._may_change(node):
             return
@@ -213,7 +227,7 @@ class NodePatchPlanner:
     # Events
 
     def _events(self, node: Node) -> Iterable[Event]:
-        """Yield the events of a Node in the order of Event."""
+        """Yield the events of the Node's life cycle that apply now, in the order of Event."""
         if why_leaving(node) is not None:
             yield from self._leaving(node)
             return
@@ -264,7 +278,10 @@ class NodePatchPlanner:
                 yield Event.BACKOFF_EXPIRED
 
     def _missing_protection(self, node: Node) -> Iterable[Event]:
-        """Yield the event that sets the protection, unless an earlier one lasts long enough."""
+        """Yield the event that sets or corrects the protection of an unmarked node.
+
+        Yields nothing if the node has a protection that lasts long enough, with the right key.
+        """
         seconds = self._config.scale_down_protection.after_release_seconds
         protection = protection_of(node)
         end = seconds_of(protection.until) if protection else None
@@ -297,7 +314,10 @@ class NodePatchPlanner:
     def _ended_unmarked_protection(
         self, node: Node, protection: ProtectionRecord
     ) -> Iterable[Event]:
-        """Yield the end of a protection without an end time, on a node that needs none now."""
+        """Yield the event that ends a protection without an end time, if it is due.
+
+        The node is unmarked and needs no protection now. *protection*: its present protection.
+        """
         # The protection of a non-empty node lasts as long as one with an end time. An end time
         # would be written for each pod that arrives and terminates. A leader that has not observed
         # the start of the protection writes an end time.
@@ -353,7 +373,10 @@ class NodePatchPlanner:
         return max(0, self._now - details.since)
 
     def _dated(self, details: Details) -> bool:
-        """Return whether a leader whose clock is roughly correct can have written the times."""
+        """Return whether the times in the details of a mark are not too far in the future.
+
+        They are too far if no leader with a roughly correct clock can have written them.
+        """
         latest = self._now + CLOCKS_APART_SECONDS_MAX
         deadline_latest = latest + self._config.deadline_seconds
         return details.since <= latest and details.deadline <= deadline_latest
@@ -363,7 +386,10 @@ class NodePatchPlanner:
         return self._now >= details.deadline and long
 
     def _reserve_annotation(self, node: Node) -> Keys:
-        """Return the reserve annotation to write; empty unless the reservation begins or ends."""
+        """Return the annotation to write because a reservation for expected pods begins or ends.
+
+        Its value is None at the end. The mapping is empty at any other time.
+        """
         # The number of pods changes in almost every reconciliation, so a change of it is not
         # written.
         protected = node.name in self.order or node.name in self._protected_names
@@ -374,7 +400,7 @@ class NodePatchPlanner:
         return {RESERVE_ANNOTATION: pods}
 
     def _may_be_reserved_again(self, node: Node) -> bool:
-        """Return whether the node may be reserved again soon."""
+        """Return whether the node was reserved recently, so its reserve annotation must remain."""
         # The annotation remains then. A short-lived pod may occupy the node, or the node is
         # protected for another reason now. Readers of the annotation also check the pods of the
         # node.
@@ -417,7 +443,10 @@ class NodePatchPlanner:
                 return _SAME.get(event, event).meaning
 
     def _code(self, event: Event, node: Node) -> str:
-        """Return the code of the reason why Ebb unmarks the node: a reason code, or the event."""
+        """Return the code that says why Ebb unmarks the node, for metrics.
+
+        It is the code of a reason, or the title of the event with hyphens.
+        """
         if event is Event.EVICTION_FAILED:
             return self._watch.failed[node.name].code
         if event is Event.UNREMOVABLE and (blockers := self._kept.get(node.name)):
@@ -425,7 +454,11 @@ class NodePatchPlanner:
         return event.title.replace(" ", "-")
 
     def _why(self, event: Event, node: Node) -> str:
-        """Return why the node is not removable, protected or reserved, as a note on the event."""
+        """Return the note of the write that follows from the event.
+
+        It says why the node is not removable, protected or reserved; otherwise the event's
+        meaning.
+        """
         why = self._kept.get(node.name, ())
         if event is Event.UNREMOVABLE:
             return _reasons(why)
@@ -503,7 +536,11 @@ class NodePatchPlanner:
         return {DETAILS_ANNOTATION: encode_details(details)}
 
     def _protected(self, node: Node, until: str) -> dict[str, str | None]:
-        """Return the annotations for the protection; for a drifted node, those that remove it."""
+        """Return the annotations that protect the node from scale-down.
+
+        If Karpenter may replace the node, returns the removal of Ebb's protection instead.
+        *until*: Unix second of the end, or PROTECTED_WHILE_MARKED or PROTECTED_WHILE_UNMARKED.
+        """
         if node.name in self._unprotectable:
             return _without_protection(node) if PROTECTION_ANNOTATION in node.annotations else {}
         return _protected(node, until)
@@ -514,7 +551,10 @@ class NodePatchPlanner:
         )
 
     def _backoff(self, node: Node) -> dict[str, str | None]:
-        """Return the backoff annotation after one more missed deadline or failed eviction."""
+        """Return the annotation with the next backoff, after a missed deadline or failed eviction.
+
+        During the backoff Ebb does not mark the node.
+        """
         before = backoff_of(node.annotations)
         times = min(before.times + 1 if before else 1, TIMES_MAX)
         until = self._now + self._config.budgets.backoff.seconds(times)
@@ -542,7 +582,10 @@ def _labels(kind: WriteKind, node: Node) -> Keys:
 
 
 def _protected(node: Node, until: str) -> dict[str, str | None]:
-    """Return the annotations of the protection, or none if someone else uses the key."""
+    """Return the annotations that protect the node from scale-down; empty if others use the key.
+
+    *until*: Unix second of the end, or PROTECTED_WHILE_MARKED or PROTECTED_WHILE_UNMARKED.
+    """
     key = _protection_key(node)
     if key is None:
         return {}
@@ -551,7 +594,10 @@ def _protected(node: Node, until: str) -> dict[str, str | None]:
 
 
 def _protection_key(node: Node) -> str | None:
-    """Return the annotation key for Ebb's protection, or None if someone else uses the key."""
+    """Return the key of the annotation with which Ebb protects the node from scale-down.
+
+    None if someone else has set the annotation with this key, and Ebb has set no other.
+    """
     key, protection = protection_key(node), protection_of(node)
     if key not in node.annotations or (protection and protection.key == key):
         return key
@@ -559,7 +605,10 @@ def _protection_key(node: Node) -> str | None:
 
 
 def _without_protection(node: Node) -> dict[str, str | None]:
-    """Return the annotations that remove Ebb's protection, and its record with the old key."""
+    """Return the annotation keys of Ebb's scale-down protection, with None, to remove them.
+
+    The record with the key that development versions used is among them.
+    """
     protection = protection_of(node)
     old = {OLD_PROTECTION_ANNOTATION} & node.annotations.keys()
     keys = (PROTECTION_ANNOTATION, *old, *((protection.key,) if protection else ()))

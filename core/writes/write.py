@@ -25,7 +25,10 @@ Keys = Mapping[str, str | None]
 
 
 class WriteKind(StrEnum):
-    """The operation of a write to a Node; a metric label. docs/life-cycle.md explains them."""
+    """The operation of a write to a Node, such as to set a mark; a value of a metric label.
+
+    docs/life-cycle.md explains the operations.
+    """
 
     MARK = "mark"
     SET_NO_SCHEDULE = "set_no_schedule"
@@ -46,7 +49,7 @@ class WriteKind(StrEnum):
 
 
 class CostKind(StrEnum):
-    """The operation of a write to a Pod; a metric label."""
+    """The operation of a write to a Pod: set or remove its pod deletion cost; a metric label."""
 
     SET = "set_deletion_cost"
     REMOVE = "remove_deletion_cost"
@@ -71,7 +74,7 @@ _ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *PROTECTION_KEYS, KEEP_ANNOTATION, REMO
 
 @dataclass(frozen=True, slots=True)
 class Write(Generic[Object]):
-    """A merge patch of one object."""
+    """A merge patch of a Node or Pod, the object on which it was based, and its reason."""
 
     kind: WriteKind | CostKind
     before: Object
@@ -94,7 +97,11 @@ class Write(Generic[Object]):
         annotations: Keys,
         note: str,
     ) -> Self:
-        """Return a write that leaves the taints unchanged; empty *labels* are left out."""
+        """Return a write that changes labels and annotations, and leaves the taints unchanged.
+
+        A key with the value None is removed. Empty *labels* are left out of the patch. *before*:
+        the object on which the decision was based. *note*: the reason, for operators.
+        """
         metadata = {"annotations": annotations} | ({"labels": labels} if labels else {})
         return cls(kind, before, metadata, note)
 
@@ -114,14 +121,17 @@ class Write(Generic[Object]):
         return self.before.key
 
     def if_unchanged(self, current: Object) -> Self | None:
-        """Return the write, or None if *current* differs from the object of the decision.
+        """Return the write itself, or None if *current* differs from the object of the decision.
 
-        Only the facts in `fingerprint` count.
+        Only the fields in `fingerprint` are compared.
         """
         return self if fingerprint(current) == fingerprint(self.before) else None
 
     def merge_patch(self, version: str) -> dict[str, Any]:
-        """Return the merge patch as JSON; the API server rejects it for another *version*."""
+        """Return the merge patch as JSON.
+
+        The API server rejects it unless *version* is the current resourceVersion of the object.
+        """
         metadata = {field: dict(keys) for field, keys in self.metadata.items()}
         patch: dict[str, Any] = {"metadata": {"resourceVersion": version, **metadata}}
         if self.taints is not None:
@@ -130,7 +140,7 @@ class Write(Generic[Object]):
 
 
 def fingerprint(current: Node | Pod) -> tuple[str | None, ...]:
-    """Return the facts of a Node or Pod on which a decision to write it depends.
+    """Return the fields of a Node or Pod on which a decision to write it depends.
 
     A write is dropped if its object has another fingerprint than at the decision.
     """
@@ -160,7 +170,11 @@ def _taint_json(taint: Taint) -> dict[str, str]:
 def split(
     writes: Iterable[Write[Object]], mode: Mode
 ) -> tuple[list[Write[Object]], list[Write[Object]]]:
-    """Return the writes to carry out in this mode, and the writes that it only reports."""
+    """Return the writes to carry out in this mode, and the writes that are only reported.
+
+    Mode observe only reports new marks and new pod deletion costs. The second list is empty in
+    mode enforce.
+    """
     split_writes: tuple[list[Write[Object]], list[Write[Object]]] = [], []
     for write in writes:
         split_writes[mode is Mode.OBSERVE and write.kind in ADDING].append(write)
@@ -181,9 +195,9 @@ def applied(write: Write[Node], node: Node) -> Node:
 
 
 def repair(node: Node, taint_key: str, note: str) -> Write[Node] | None:
-    """Return a write that makes the taints of the node match its mark, or None if they do.
+    """Return a write that makes the taints of the node match its mark; None if they match already.
 
-    None also for a Node that is being deleted.
+    None also for a Node that is being deleted. *note*: the reason, for operators.
     """
     wanted = desired_taints(node, taint_key)
     if wanted == node.taints or being_deleted(node):
@@ -192,7 +206,10 @@ def repair(node: Node, taint_key: str, note: str) -> Write[Node] | None:
 
 
 def prefer_no_schedule_writes(nodes: Iterable[Node], note: str) -> list[Write[Node]]:
-    """Return writes that change every NoSchedule mark to PreferNoSchedule, unconditionally."""
+    """Return writes that change every NoSchedule mark to PreferNoSchedule, whatever the plan.
+
+    Nodes that are being deleted are left out. *note*: the reason, for operators.
+    """
     return [
         Write.of(
             WriteKind.SET_PREFER_NO_SCHEDULE,
