@@ -1,4 +1,4 @@
-"""Count the pods that are created, so that room can be reserved for similar pods.
+"""Count the pods that are created over time, so that Ebb can reserve room for as many again.
 
 A pod has arrived when a reconciliation sees it for the first time, by the leader's clock. Its
 creationTimestamp is ignored. A new leader starts without arrivals: the pods that still exist say
@@ -8,6 +8,8 @@ A pod that replaces a departed pod of the same workload is not counted, because 
 eviction needs no room beyond its surge. A pod of a Job replaces a departed pod of any Job with
 equal requests and constraints in its namespace, because a stream of Jobs needs only the room of
 the running ones. Bare pods are always counted. Pods that select a node by name are never counted.
+
+Arrivals are counted by reach (a set of nodes that some pods can use) and in time buckets.
 """
 
 from bisect import bisect_left
@@ -50,7 +52,7 @@ kept."""
 
 
 class PodShape(NamedTuple):
-    """Requests and constraints of arrived pods; placeholders are made from it."""
+    """Reach, requests and node constraints that arrived pods share; they are counted by shape."""
 
     reach: str
     """Key of the reach; for pods that a single node admits, SINGLE_NODE and the name of this
@@ -67,7 +69,7 @@ Buckets = Mapping[int, Counts]
 
 
 class LastBucket(NamedTuple):
-    """The bucket in which pods were last counted."""
+    """The time bucket in which pods were last counted, with the namespace of each pod shape."""
 
     number: int = 0
     namespace_of: Mapping[PodShape, str] = MappingProxyType({})
@@ -81,7 +83,10 @@ Departures = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TimeBuckets:
-    """Lengths of the buckets that arrivals are counted in, seconds."""
+    """Lengths of the time buckets in which arrived pods are counted, in seconds.
+
+    The buckets for earlier days are longer than the buckets for recent arrivals.
+    """
 
     bucket_seconds: int
     window_buckets: int
@@ -93,7 +98,7 @@ class TimeBuckets:
 
     @staticmethod
     def of(reserve: Reserve) -> "TimeBuckets":
-        """Return the finest buckets that the settings and the limits allow."""
+        """Return bucket lengths for the window and lookback, as short as the limits allow."""
         window_seconds, lookback_seconds = reserve.window_seconds, reserve.lookback_seconds
         bucket_seconds = max(
             1, window_seconds // BUCKETS_PER_WINDOW, -(-lookback_seconds // BUCKETS_MAX)
@@ -110,16 +115,17 @@ class TimeBuckets:
         return replace(self, lookback_seconds=other.lookback_seconds) == other
 
     def is_within(self, number: int, now_seconds: int) -> bool:
-        """Report whether a part of the bucket is within the lookback."""
+        """Report whether bucket *number* has begun and is at least partly within the lookback."""
         return (
             now_seconds - self.lookback_seconds < (number + 1) * self.bucket_seconds
             and number <= now_seconds // self.bucket_seconds
         )
 
     def same_time_on_earlier_days(self, now_seconds: int) -> list[range]:
-        """Return for each earlier day the numbers of its daily buckets from this time of day on.
+        """Return for each of the last DAYS days a range of daily bucket numbers, latest day first.
 
-        The buckets of a day cover one lookback.
+        Each range begins at the same time of day as *now_seconds* (unix seconds) and covers one
+        lookback.
         """
         count = -(-self.lookback_seconds // self.daily_bucket_seconds)
         firsts = (
@@ -131,7 +137,7 @@ class TimeBuckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Counted arrivals."""
+    """Numbers of created pods by time bucket and pod shape, which a leader keeps in its state."""
 
     buckets: TimeBuckets | None = None
     """Lengths of the buckets; None before the first reconciliation, or if no room is reserved."""
@@ -150,15 +156,21 @@ class Arrivals:
     """Time of the reconciliation in which counting began, unix seconds; None before it."""
 
     def observe(self, snapshot: ClusterSnapshot, now: Now) -> "Arrivals":
-        """Return the state after a reconciliation; changed bucket lengths restart the counting."""
+        """Return the counts after a reconciliation, with the pods that arrived or departed.
+
+        If the bucket lengths have changed, counting starts anew.
+        """
         return _observed(self, snapshot, now)
 
     def unchanged(self, now: Now) -> "Arrivals":
-        """Return the state after a skipped reconciliation, without expired buckets."""
+        """Return the counts without expired buckets; called if the cluster has not changed."""
         return without_expired(self, now)
 
     def renamed(self, keys: RenamedKeys) -> "Arrivals":
-        """Return the state with the previous keys of reaches replaced by the current ones."""
+        """Return the counts under the current keys of reaches; *keys*: current by previous key.
+
+        A reach is a set of nodes that some pods can use.
+        """
         return replace(
             self,
             recent={
@@ -216,10 +228,10 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
 
 
 def without_expired(arrivals: Arrivals, now: Now) -> Arrivals:
-    """Return the arrivals without expired buckets.
+    """Return the arrivals without the buckets and departures that are too old to be kept.
 
-    The expiry times are not recorded in Now here. `expected_pods` records those that change its
-    result. The other buckets are read only when pods arrive or depart.
+    No reconciliation is scheduled for the time at which a bucket expires. `expected_pods`
+    schedules one for each bucket whose expiry changes its result.
     """
     buckets = arrivals.buckets
     if buckets is None:
@@ -264,9 +276,10 @@ def _renamed_counts(counts: Counts, keys: RenamedKeys) -> Counts:
 
 
 def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return the departed pods and the arrived pods, by namespace and name.
+    """Return the departed pods, then the arrived pods; both are sorted by namespace and name.
 
-    A pod departs when it is deleted, or begins to terminate.
+    *before*, *now*: the pods of the last and of this reconciliation. A pod departs when it is
+    deleted, or begins to terminate. A pod that otherwise changes is in neither list.
     """
     departed, arrived = changes(before, now)
     departed_by_key, arrived_by_key = (
@@ -308,7 +321,11 @@ def _workload(pod: Pod) -> Workload | None:
 
 
 def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bool:
-    """Remove the oldest departure of the pod's workload; report whether there was any."""
+    """Report whether the pod replaces a departed pod of its workload, and drop that departure.
+
+    *departed*: by workload, the number of departed pods by time bucket. The oldest is replaced
+    first.
+    """
     workload = _workload(pod)
     departures = departed.get(workload) if workload else None
     if not workload or not departures:
@@ -323,10 +340,11 @@ def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bo
 
 
 def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
-    """Return the shape of the pod, or None if no room is to be reserved for such pods.
+    """Return the shape (reach, requests, node constraints) of an arrived pod, or None.
 
-    No room is reserved for pods that no node can hold, that select a node by name, that run on a
-    virtual node, or whose node constraints are too long.
+    None means that Ebb reserves no room for pods like it: no node can hold the pod, the pod
+    selects a node by name or runs on a virtual node, its node constraints are too long, or its
+    reach (set of usable nodes) is not tracked.
     """
     node_constraints = without_volumes(pod.node_constraints)
     # Otherwise a user could have every empty node reserved, with a small pod for each name.
@@ -370,10 +388,12 @@ def _with_latest_departures(
 def _count_in_bucket(
     counted: Buckets, last: LastBucket, number: int, shapes: Sequence[tuple[str, PodShape]]
 ) -> tuple[Buckets, LastBucket]:
-    """Count shapes, each with its namespace, in the bucket, up to SHAPES_MAX different ones.
+    """Return *counted* with pods added to bucket *number*, and the new last bucket.
 
-    If the bucket is full, a shape of a namespace with fewer shapes replaces the rarest shape of
-    the namespace with the most shapes.
+    *counted*: number of pods by time bucket and shape. *last*: the last bucket so far. *shapes*:
+    namespace and shape of each pod to add. A bucket holds at most SHAPES_MAX different shapes. If
+    it is full, a shape of a namespace with fewer shapes replaces the rarest shape of the namespace
+    with the most shapes.
     """
     if not shapes:
         return counted, last
@@ -399,11 +419,13 @@ def _count_in_bucket(
 def expected_pods(
     arrivals: Arrivals, total: Resources, now: Now, at_least: Mapping[str, int]
 ) -> Counts:
-    """Return the pods to reserve room for: for each reach, the arrivals of its busiest window.
+    """Return the number of pods to reserve room for, by shape; empty if arrivals are not counted.
 
-    The busiest window has the largest requests by dominant share of *total*, then the most pods,
-    then the latest end. Windows at the same time on earlier days are compared too. *at_least*:
-    minimum length of the window by reach, seconds.
+    These are the arrivals in the busiest time window of each reach (a set of nodes that some pods
+    can use). The busiest window has the largest requests, then the most pods, then the latest end.
+    Windows at the same time on earlier days are compared too. *total*: allocatable resources of
+    all nodes; requests are compared by their dominant share of it. *at_least*: minimum length of
+    the window in seconds, by reach.
     """
     buckets = arrivals.buckets
     if buckets is None:
@@ -420,14 +442,14 @@ def expected_pods(
 
 
 class _Shares:
-    """Dominant shares of the requests of pod shapes; each is computed once."""
+    """Dominant shares of pods (largest share of any resource), computed once per size of a pod."""
 
     def __init__(self, total: Resources) -> None:
         self._total = total
         self._of: dict[Resources, int] = {}
 
     def of(self, counts: Counts) -> tuple[int, int]:
-        """Return the total share of the pods, and their number."""
+        """Return the sum of the pods' dominant shares, in 1 / SHARE_SCALE, and their number."""
         total = sum(count * self._share(shape) for shape, count in counts.items())
         return total, sum(counts.values())
 
@@ -441,7 +463,11 @@ class _Shares:
 def _count_windows(
     arrivals: Arrivals, buckets: TimeBuckets, now_seconds: int, at_least: Mapping[str, int]
 ) -> Iterable[tuple[str, Counter[PodShape]]]:
-    """Yield the arrivals of each reach in each window; earlier days come first."""
+    """Yield the key of a reach and its arrivals in one time window, for all reaches and windows.
+
+    Windows of earlier days come first. *at_least*: minimum length of a window in seconds, by
+    reach. A yielded Counter may change later: copy it to keep it.
+    """
     daily = buckets.same_time_on_earlier_days(now_seconds)
     before = [_select(arrivals.daily, day) for day in daily]
     near = _select(
@@ -462,10 +488,11 @@ def _select(counted: Buckets, numbers: Iterable[int]) -> Buckets:
 
 
 def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
-    """Return the current reach of node constraints: that of the latest pods that have them.
+    """Return by node constraints the key of the reach that the latest pods with them have.
 
-    *times*: oldest first. A reach changes when nodes are added, such as the second node of a pool.
-    Earlier arrivals of pods with the same constraints count for the current reach.
+    *times*: buckets of several periods, oldest first. A reach changes when nodes are added, such
+    as the second node of a pool. Earlier arrivals of pods with the same constraints count for the
+    current reach.
     """
     return {
         shape.node_constraints: shape.reach
@@ -495,9 +522,9 @@ def _sum(counted: Buckets, numbers: range) -> Counter[PodShape]:
 
 
 def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
-    """Yield for each bucket the sum of the last *many* bucket lengths that end with it.
+    """Yield for each bucket the pods counted in the last *many* buckets up to this one.
 
-    Each time the same Counter is yielded; copy it to keep it.
+    Buckets without pods count too. Each time the same Counter is yielded; copy it to keep it.
     """
     total: Counter[PodShape] = Counter()
     behind = deque(counted)
@@ -512,7 +539,7 @@ def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
 
 
 def _change_times(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
-    """Yield the times at which the expected pods change without new pods; some are past."""
+    """Yield the unix seconds at which `expected_pods` changes without arrivals; some are past."""
     buckets = arrivals.buckets
     if buckets is None:
         return

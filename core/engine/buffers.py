@@ -1,9 +1,9 @@
-"""Plan room for the CapacityBuffers that Ebb did not create.
+"""Plan room for the pods of CapacityBuffers that Ebb did not create.
 
-An autoscaler that honors them keeps the nodes that their pods need. So Ebb packs these pods last,
-like headroom, and never counts them as load. Users who may write a buffer or its status can
-request any amount. So all buffers together get a bounded share of the nodes that they can use, and
-of all nodes. The namespace that has been given the least room comes first.
+An autoscaler that honors a CapacityBuffer keeps the nodes that the buffer's pods need. So Ebb
+packs these pods last, like headroom, and never counts them as load. Users who may write a buffer
+or its status can request any amount. So all buffers together get a bounded share of the nodes that
+they can use, and of all nodes. The namespace that has been given the least room comes first.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ BUFFERED: Final = Reason(
 
 
 class RequestedRoom(NamedTuple):
-    """A CapacityBuffer and the number of its pods to keep room for, if there is room."""
+    """A CapacityBuffer and the number of its pods to keep room for, as far as there is room."""
 
     buffer: Buffer
     pod: Pod
@@ -51,14 +51,20 @@ Offered = tuple[tuple[int, ...], Resources]
 
 
 def requesting_buffers(buffers: Iterable[Buffer]) -> list[tuple[Buffer, Pod]]:
-    """Return up to BUFFERS_MAX CapacityBuffers that request room, each with one of its pods."""
+    """Return up to BUFFERS_MAX CapacityBuffers that request room, each with one of its pods.
+
+    All pods of a buffer are equal. Namespaces take turns.
+    """
     requesting = [buffer for buffer in buffers if buffer.pod is not None and buffer.replicas]
     with_pod = ((buffer, buffer.pod) for buffer in by_namespace_in_turns(requesting)[:BUFFERS_MAX])
     return [(buffer, pod) for buffer, pod in with_pod if pod is not None]
 
 
 def buffer_of(pod: Pod) -> str | None:
-    """Return namespace/name of the CapacityBuffer of a placeholder pod; None for other pods."""
+    """Return namespace/name of the CapacityBuffer that a placeholder pod belongs to.
+
+    None for placeholder pods of other kinds, and for pods that exist.
+    """
     return pod.owner_name if pod.owner_kind == BUFFER else None
 
 
@@ -68,15 +74,15 @@ def requested_rooms(
     whole: Resources,
     share: Fraction,
 ) -> tuple[RequestedRoom, ...]:
-    """Return for each CapacityBuffer the number of pods to keep room for.
+    """Return for each CapacityBuffer how many of its pods to keep room for; the number may be 0.
 
     *requesting*: result of `requesting_buffers`. *offered*: returns the nodes that admit pods with
     given constraints. *whole*: total allocatable resources of all nodes. *share*: share of the
     nodes that all buffers together may use (`reserve.maxBuffers`).
 
-    The next pod always comes from the namespace that would have the least room with this pod, and
-    there from the buffer that would have the least. So large pods come late. A single pod that
-    exceeds the share is allowed once, and does not reduce the share of the others.
+    Pods are added one by one. The next pod comes from the namespace that would then have the least
+    room, and there from the buffer that would have the least. So large pods come late. A single
+    pod that exceeds the share is allowed once, and does not reduce the share of the others.
     """
     most = int(share * SHARE_SCALE)
     kept = dict.fromkeys((buffer.key for buffer, _ in requesting), 0)
@@ -113,7 +119,11 @@ def requested_rooms(
 def _areas(
     requesting: Sequence[tuple[Buffer, Pod]], offered: Callable[[NodeConstraints], Offered]
 ) -> list[tuple[int | None, int]]:
-    """Return for each buffer a number for its set of nodes, and a pod's share of them."""
+    """Return for each CapacityBuffer the number of its set of nodes, and a pod's share of the set.
+
+    Buffers whose pods can use the same nodes have the same number; None means that no node admits
+    the pods. The share is the largest requested share of any resource, in 1 / SHARE_SCALE.
+    """
     # Hashing a set of thousands of nodes once per pod would take longer than all other steps.
     numbers: dict[tuple[int, ...], int] = {}
     areas: list[tuple[int | None, int]] = []

@@ -37,21 +37,24 @@ because of the mark."""
 
 @runtime_checkable
 class RememberedState(Protocol[Observed_contra]):
-    """A part of the state that changes with time, or that is stored by the keys of reaches."""
+    """A part of a leader's state that changes with time or contains keys of reaches.
+
+    A reach is a set of nodes that some pods can use.
+    """
 
     def observe(self, observed: Observed_contra, now: Now, /) -> Self:
-        """Return the state after a reconciliation over the *observed* facts."""
+        """Return the state after a reconciliation; *observed*: the input that it records."""
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after a skipped reconciliation, in which the cluster was unchanged."""
+        """Return the state at *now*, after a reconciliation was skipped for lack of changes."""
 
     def renamed(self, keys: RenamedKeys) -> Self:
-        """Return the state with the previous keys of reaches replaced by the current ones."""
+        """Return the state under the current keys of reaches; *keys*: current by previous key."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """Time at which each existing node was last in one situation, such as protected."""
+    """Time at which each node was last in some condition, such as protected from scale-down."""
 
     at: Mapping[str, int] = field(default_factory=dict)
     """Time of the last reconciliation that saw each node in the situation, unix seconds."""
@@ -59,9 +62,9 @@ class LastSeen:
     """Nodes that were in the situation in the last reconciliation."""
 
     def observe(self, names: tuple[Collection[str], Container[str]], now: Now) -> Self:
-        """Return the state after a reconciliation.
+        """Return the times after a reconciliation; nodes that no longer exist are dropped.
 
-        *names*: names of the nodes in the situation, and of all nodes.
+        *names*: names of the nodes that are in the condition now, and names of all nodes.
         """
         current, nodes = names
         known = {name: now.capped(at) for name, at in self.at.items() if name in nodes}
@@ -70,7 +73,7 @@ class LastSeen:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Set the time of the current nodes to *now*, after a skipped reconciliation."""
+        """Return the times after a skipped reconciliation: nodes in the condition get *now*."""
         return replace(self, at={**self.at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002
@@ -79,7 +82,7 @@ class LastSeen:
 
 
 class FailedWrite(NamedTuple):
-    """A node whose mark could not be written, or whose NoSchedule mark could not be removed."""
+    """How often Ebb failed to write the mark of a node, and until when it skips the node."""
 
     times: int
     """Number of consecutive failures to set the mark."""
@@ -88,7 +91,7 @@ class FailedWrite(NamedTuple):
 
 
 class RecordedMark(NamedTuple):
-    """A mark that was set."""
+    """When a mark was set on a node, in which pool, and whether a movable pod could use it."""
 
     since: int
     """Time at which the mark was set, unix seconds."""
@@ -100,7 +103,10 @@ class RecordedMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderState:
-    """State that a leader remembers; a new leader starts with none, so all delays restart."""
+    """State that a leader keeps between reconciliations, such as since when a node is a candidate.
+
+    A new leader starts with empty state, so all delays restart.
+    """
 
     first_reconciliation_at: int | None = None
     """Time of the first reconciliation, unix seconds; None before it."""
@@ -158,14 +164,18 @@ class LeaderState:
     emptied first (core.engine.scale_in_targets)."""
 
     def expected_pods(self, total: Resources, now: Now) -> Counts:
-        """Return by shape how many pods to reserve room for.
+        """Return how many pods to reserve room for, by pod shape (reach, requests, constraints).
 
         *total*: allocatable resources of all nodes.
         """
         return expected_pods(self.arrivals, total, now, self.provisioning_times.seconds)
 
     def with_reach_keys(self, reach_keys: ReachKeys) -> "LeaderState":
-        """Return the state with the previous keys of reaches replaced by *reach_keys*."""
+        """Return the state with renamed keys of reaches; *reach_keys*: the current reaches.
+
+        A reach is a set of nodes that some pods can use. It is recognized by its nodes if its key
+        changes.
+        """
         keys = renamed(self.reach_keys, reach_keys)
         states = self._states() if keys else {}
         return replace(
@@ -175,12 +185,12 @@ class LeaderState:
         )
 
     def unchanged(self, now: Now) -> "LeaderState":
-        """Return the state after a skipped reconciliation, in which the cluster was unchanged."""
+        """Return the state at *now*, after a reconciliation was skipped for lack of changes."""
         states = {name: part.unchanged(now) for name, part in self._states().items()}
         return replace(self, last_reconciliation_at=now.seconds, **states)
 
     def _states(self) -> dict[str, Any]:
-        """Return by field name the parts that may change with time or with the keys of reaches."""
+        """Return the fields that implement RememberedState, by field name."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
             name: value for name, value in values.items() if isinstance(value, RememberedState)
@@ -189,7 +199,11 @@ class LeaderState:
     def with_kept_nodes(
         self, protected: Collection[str], reserved: Collection[str], now: Now
     ) -> "LeaderState":
-        """Record that the plan of this reconciliation protects and reserves these nodes."""
+        """Return the state after the plan protected and reserved nodes, given by their names.
+
+        *protected*: unmarked nodes to protect from scale-down. *reserved*: empty nodes kept for
+        expected pods.
+        """
         return replace(
             self,
             last_protected=self.last_protected.observe((protected, self.node_uids), now),
@@ -199,10 +213,12 @@ class LeaderState:
     def with_failed_writes(
         self, nodes: frozenset[str], now: Now, *, unneeded_time_seconds: int, max_seconds: int
     ) -> "LeaderState":
-        """Return the state after writes on these nodes failed.
+        """Return the state after Ebb failed to write the marks of *nodes*.
 
-        Nodes that could not be marked are skipped twice as long after each failure, up to
-        *max_seconds*. Failures of nodes that are skipped already do not count.
+        A node that could not be marked is skipped for the unneeded time, at least REFUSED_SECONDS,
+        and twice as long after each further failure, up to *max_seconds*. A node whose NoSchedule
+        mark could not be removed is skipped for up to REFUSED_SECONDS. The unneeded time of the
+        nodes restarts. Failures of nodes that are skipped already do not count.
         """
         nodes -= self.skipped_until(now).keys()
         failures = dict(self.failed_writes)
@@ -230,7 +246,7 @@ class LeaderState:
         }
 
     def without_candidates(self, nodes: frozenset[str]) -> "LeaderState":
-        """Return the state in which the unneeded time of these nodes restarts."""
+        """Return the state without the candidates *nodes*; their unneeded time restarts."""
         if nodes.isdisjoint(self.candidates):
             return self
         kept = {name: at for name, at in self.candidates.items() if name not in nodes}
@@ -243,7 +259,7 @@ Ends = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Limits on new marks at this moment; all times are unix seconds."""
+    """The current limits on new marks, such as the ends of cooldowns; times are unix seconds."""
 
     beginning: Beginning
     """Whether anything may begin, according to `schedule` and `pauseUntil`."""
@@ -269,12 +285,12 @@ class RateLimits:
 
     @property
     def in_window(self) -> Mapping[str, int]:
-        """Return by pool the number of marks within the window."""
+        """Return by pool the number of marks within `budgets.window`; key "" is the cluster."""
         return {pool: len(ends) for pool, ends in self.window_ends.items()}
 
 
 def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderState:
-    """Return the state after a reconciliation that has taken this snapshot, before its plan."""
+    """Return the leader's state updated from the snapshot of a reconciliation, before its plan."""
     cluster, config = snapshot.cluster, snapshot.config
     budgets = config.budgets
     node_uids = {
@@ -335,7 +351,10 @@ def _added_nodes(
 def _recent_marks(
     state: LeaderState, snapshot: ClusterSnapshot, now: Now
 ) -> dict[str, RecordedMark]:
-    """Return the existing marks, and removed marks that were set within `budgets.window`."""
+    """Return by node the existing marks, and removed ones that were set within the window.
+
+    *state*: the leader's state before this reconciliation. The window is `budgets.window`.
+    """
     budgets = snapshot.config.budgets
     marks = {
         name: mark
@@ -355,7 +374,11 @@ def _recent_marks(
 
 
 def _pending_pods(state: LeaderState, snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Return the unschedulable pods that some node admits, or admitted while they were pending."""
+    """Return the keys of unschedulable pods that some node would admit if it were empty.
+
+    Pods for which this was true in an earlier reconciliation are included while they are
+    unschedulable.
+    """
     unschedulable, taint_key = snapshot.unschedulable_pods, snapshot.config.taint_key
     admitted = feasible_unschedulable(snapshot.cluster, taint_key, unschedulable)
     feasible = frozenset(pod.key for pod in admitted)
@@ -374,7 +397,10 @@ def _node_added_at(state: LeaderState, cluster: Cluster, now: Now) -> int | None
 
 
 def _last_mark_at(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | None:
-    """Return when the last mark was set, or removed because its node did not empty in time."""
+    """Return when a mark was last set, or removed because its node did not empty in time.
+
+    Unix seconds; None if neither has happened as far as the leader knows.
+    """
     first = state.first_reconciliation_at is None
     # A node's kubelet may write the annotations that contain the times, but not the mark. So the
     # times are read only in the first reconciliation, and later on nodes whose mark was set or
@@ -393,7 +419,7 @@ def _last_mark_at(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> in
 
 
 def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> RateLimits:
-    """Return the current limits on new marks; *state* must have observed the snapshot."""
+    """Return the current limits on new marks; *state*: result of `observe` for the snapshot."""
     budgets = snapshot.config.budgets
     marks = [
         mark
@@ -448,9 +474,10 @@ def _end(since: int | None, seconds: int, now: Now) -> int | None:
 
 
 def watched_until(state: LeaderState, window_seconds: int) -> int | None:
-    """Return when the leader will have counted arrivals for a whole window of the reserve.
+    """Return the unix second at which arrivals of pods will have been counted for a whole window.
 
-    Unix seconds. The window is at least as long as new nodes take. None: arrivals are not counted.
+    *window_seconds*: `reserve.window`. The window is at least as long as pods wait for new nodes.
+    None: arrivals are not counted.
     """
     longest = max((window_seconds, *state.provisioning_times.seconds.values()))
     since = state.arrivals.counting_since

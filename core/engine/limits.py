@@ -1,8 +1,9 @@
-"""Limit removals and marks: budgets, minimums, zone balance and rate limits.
+"""Limit removals and marks of nodes: budgets, minimums, zone balance and rate limits.
 
 A limit is a function that returns a message if the node must not be removed next, or None. Each
-limit is listed with its reason at the end of this module. A limit that ends with time returns
-Timed. The ends are computed in RateLimits; no limit reads the clock.
+limit is listed with its reason at the end of this module. A limit that ends at a known time
+returns Timed, a message with this time. The times are computed in RateLimits; no limit reads the
+clock.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ _CLUSTER: Final = "the cluster"
 
 @dataclass(slots=True)
 class _Count:
-    """Number of nodes in a scope, updated while a plan is made."""
+    """Numbers of nodes and marks in a pool or in the cluster, updated while a plan is made."""
 
     nodes: int = 0
     """Nodes that exist now."""
@@ -53,7 +54,10 @@ class _Count:
     """Text for messages that says which nodes are counted; empty if all nodes are."""
 
     def add_remaining(self, nodes: int, node_class: "_NodeClass") -> None:
-        """Add nodes of the class to the counts without the nodes that the plan removes."""
+        """Add *nodes* nodes of a class to the counts that exclude nodes removed by the plan.
+
+        A negative number subtracts them, when the plan removes nodes.
+        """
         schedulable, without_taint = node_class.schedulable, node_class.without_taint
         self.schedulable += nodes * schedulable
         self.without_taint += nodes * without_taint
@@ -62,11 +66,11 @@ class _Count:
 
 @dataclass(slots=True)
 class _Scope:
-    """A pool or the cluster, with its budget.
+    """A pool or the cluster, with its budget and two counts: of all nodes, and of reached nodes.
 
-    Nodes that a movable pod can use are checked with a count of such nodes only. So the removal of
-    other nodes, which affects no pod, does not use up their budget. Other nodes are checked with
-    the count of all nodes.
+    A node is reached if a movable pod can use it. Limits on a reached node use the count of
+    reached nodes only. So the removal of an unreached node, which affects no pod, uses up no
+    budget of reached nodes. Limits on an unreached node use the count of all nodes.
     """
 
     name: str
@@ -78,7 +82,7 @@ class _Scope:
 
 @dataclass(slots=True, eq=False)
 class _Scopes:
-    """The scopes of a node: the cluster, and its pool if it has one."""
+    """The cluster and, if the node has one, its pool, with the counts that limits read."""
 
     checked: Sequence[tuple[_Scope, _Count]]
     """Scopes, each with the count that the limits are checked with."""
@@ -87,9 +91,9 @@ class _Scopes:
 
 
 class _NodeClass(NamedTuple):
-    """The facts about a node that limits read.
+    """The properties of a node that limits read, such as its scopes, mark and node group.
 
-    Nodes with equal facts form a class. The limits are evaluated once for each class.
+    Nodes with equal properties form a class. The limits are evaluated once for each class.
     """
 
     scopes: _Scopes
@@ -113,7 +117,11 @@ class RemovalLimits:
     """Count the removals of one plan, and report the limits that the next removal would exceed."""
 
     def __init__(self, snapshot: ClusterSnapshot, rate_limits: RateLimits | None) -> None:
-        """Count the existing nodes; without *rate_limits* only the lasting limits apply."""
+        """Count the existing nodes of the snapshot.
+
+        *rate_limits*: None if only the lasting limits apply, such as minimum sizes and zone
+        balance.
+        """
         budgets = snapshot.config.budgets
         self._budgets, self._snapshot = budgets, snapshot
         self.rate_limits = rate_limits or RateLimits(beginning=ALWAYS)
@@ -209,9 +217,9 @@ class RemovalLimits:
         return {name: price for name, price in prices.items() if price < least}
 
     def blockers(self, node: Node) -> Sequence[Blocker]:
-        """Return a Blocker for every limit that forbids to remove the node next.
+        """Return the reasons of all limits that forbid to remove the node next; maybe none.
 
-        Most limits do not apply to marked nodes.
+        Most limits, such as budgets and cooldowns, do not apply to marked nodes.
         """
         node_class = self._classes[self._snapshot.node_order.ids[node.name]]
         blockers = self._blockers_by_class.get(node_class)
@@ -252,11 +260,14 @@ class RemovalLimits:
         return f"its price for an hour is {float(price):g}, minSavings is {float(least):g}"
 
     def zone_balance(self, node_class: _NodeClass) -> str | None:
-        """Return a message if its removal would leave the node's zone behind others, else None."""
+        """Return a message if too few nodes would remain in the node's zone, else None."""
         return node_class.zone.explain() if node_class.zone else None
 
     def min_untainted(self, node_class: _NodeClass) -> str | None:
-        """Return a message if too few nodes without taints would remain, else None."""
+        """Return a message if too few nodes without taints would remain, else None.
+
+        Ebb's own taint is ignored. The cluster and the node's pool each have a minimum.
+        """
         marked = node_class.marked
         counts = node_class.without_taint and (marked or node_class.schedulable)
         for scope, count in node_class.scopes.checked if counts else ():
@@ -281,9 +292,11 @@ class RemovalLimits:
         )
 
     def spacing(self, _: _NodeClass) -> str | Timed | None:
-        """Return a message if the last mark is more recent than `markInterval`, else None.
+        """Return a message if `markInterval` has not passed since the last mark, else None.
 
-        The removal of a mark whose node did not empty before its deadline counts like a mark.
+        Timed says when the interval ends. A text alone means that this plan marks another node
+        first. The removal of a mark whose node did not empty before its deadline counts like a
+        mark.
         """
         if until := self.rate_limits.mark_interval_until:
             return Timed(
@@ -294,7 +307,11 @@ class RemovalLimits:
         return None
 
     def backoff(self, node_class: _NodeClass) -> Timed | None:
-        """Return a message if the node is in backoff because it did not empty, else None."""
+        """Return a message with the end of the node's backoff, or None if the node is in none.
+
+        A backoff begins when the node did not empty before its mark's deadline, or its eviction
+        failed.
+        """
         until = self.rate_limits.backing_off.get(node_class.name)
         if until is None:
             return None
@@ -308,7 +325,7 @@ class RemovalLimits:
         return Timed(f"{why}: it is skipped until {timestamp(until)}", until)
 
     def count_removal(self, node: Node) -> None:
-        """Count the node as removed."""
+        """Count the node as removed by the plan, before limits are asked about further nodes."""
         number = self._snapshot.node_order.ids[node.name]
         node_class = self._classes[number]
         new = not node_class.marked
@@ -440,7 +457,10 @@ def _no_mark_until(until: int) -> str:
 
 
 def _maintenance_limit(reason: Reason) -> _NodeRule:
-    """Return the limit that forbids new marks while *reason* (PAUSED or CLOSED) applies."""
+    """Return a limit that forbids new marks while *reason* applies.
+
+    *reason*: PAUSED (`pauseUntil` is in the future) or CLOSED (no window of `schedule` is open).
+    """
 
     def rule(limits: RemovalLimits, _: _NodeClass) -> str | Timed | None:
         blockers = limits.rate_limits.beginning.blockers
@@ -494,7 +514,7 @@ def _budget_window(scope: _Scope, count: _Count) -> str | Timed | None:
 
 
 class _Rules(NamedTuple):
-    """Limits that apply in the same situations."""
+    """Limits, each with its reason, that apply in the same cases, such as to unmarked nodes."""
 
     of_node: tuple[tuple[Reason, _NodeRule], ...] = ()
     of_scope: tuple[tuple[Reason, _ScopeRule], ...] = ()

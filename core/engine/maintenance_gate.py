@@ -35,30 +35,33 @@ CLOSED: Final = Reason(
 
 @dataclass(frozen=True, slots=True)
 class MayBegin:
-    """The permission to begin something now; only `may_begin` gives it."""
+    """The permission to begin a mark, a surge move, an eviction or a NoSchedule mark now.
+
+    Code gets it from `may_begin`, which returns a Refusal instead if nothing may begin.
+    """
 
     until: int | None = field(default=None, compare=False)
     """Unix second at which the permission ends; None if it never ends."""
 
     @property
     def blockers(self) -> Sequence[Blocker]:
-        """Return an empty sequence; a Refusal returns its reasons here."""
+        """Return an empty sequence, because nothing is forbidden; a Refusal returns reasons."""
         return ()
 
     def is_valid(self, now: Now) -> bool:
-        """Return whether the permission has not ended yet."""
+        """Report whether the permission has not ended yet at *now*."""
         return self.until is None or now.before(self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reasons why nothing may begin now, at least one."""
+    """The reasons, at least one, why no mark, surge move or eviction may begin now."""
 
     blockers: Sequence[Blocker]
 
     @property
     def until(self) -> int | None:
-        """Return the Unix second before which nothing may begin; None if it is unknown."""
+        """Return the unix second before which nothing may begin; None if no end is known."""
         return max((why.until for why in self.blockers if why.until is not None), default=None)
 
 
@@ -68,7 +71,10 @@ ALWAYS: Final = MayBegin()
 
 
 def may_begin(config: Config, now: Now) -> Beginning:
-    """Return MayBegin if Ebb may begin something now, else a Refusal with the reasons."""
+    """Return MayBegin if Ebb may begin a mark, a surge move or an eviction now, else a Refusal.
+
+    The settings `schedule` and `pauseUntil` decide. A Refusal contains the reasons.
+    """
     blockers = (*_paused(config, now), *_closed(config.schedule, now))
     if blockers:
         return Refusal(blockers)
@@ -96,9 +102,10 @@ def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
 
 
 def _open_until(windows: Sequence[Window], at: int) -> int | None:
-    """Return the end of the open windows, which may follow one another; None if none is open.
+    """Return the unix second at which the windows that are open at *at* end; None if none is open.
 
-    Windows after the MERGED_MAX-th are not considered, so they may still follow without a gap.
+    Windows that follow one another without a gap count as one, up to MERGED_MAX of them. So
+    another window may follow.
     """
     until: int | None = None
     for _ in range(MERGED_MAX):

@@ -1,8 +1,9 @@
 """Decide whether a PreferNoSchedule mark may become a NoSchedule mark without harm to other pods.
 
-Source: the DaemonSet controller (its pods need the toleration like all others), the scheduler's
-topology spread and pod affinity, which count pods on tainted nodes too, and preemption, which does
-not consider nodes with a taint that the pod does not tolerate.
+The rules follow from three parts of Kubernetes. The DaemonSet controller creates no pod on a node
+whose taint the pod does not tolerate. The scheduler's topology spread and pod affinity count pods
+on tainted nodes too. Preemption does not consider nodes with a taint that the pod does not
+tolerate.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -124,7 +125,7 @@ _NodeBlocker = tuple[str, Blocker]
 
 
 class _Context(NamedTuple):
-    """Inputs of the rules whose reasons are transient."""
+    """A cluster and its marked and unmarked nodes; input of the rules with transient reasons."""
 
     cluster: Cluster
     marked: Sequence[Node]
@@ -141,8 +142,8 @@ def blockers_by_node(
     """Return for every marked node the reasons against a NoSchedule mark on it, or an empty tuple.
 
     *blocked_pods*: Pending pods that a NoSchedule mark may keep Pending, each with a message that
-    says why (core.engine.unschedulable). *to_mark*: nodes that get a mark in this reconciliation;
-    pods find no room on them, as on marked nodes.
+    says why (core.engine.unschedulable). *to_mark*: names of the nodes that get a mark in this
+    reconciliation. Like marked nodes, they do not count as room for pods.
     """
     marks, requests = snapshot.marks, snapshot.pod_index.requests
     if not marks:
@@ -184,7 +185,10 @@ single pods, or with the Ready condition of a node."""
 
 @dataclass(frozen=True, slots=True)
 class RecentReasons:
-    """Transient reasons against NoSchedule marks, kept until PAUSE_SECONDS after they ended."""
+    """Transient reasons against NoSchedule marks, kept until PAUSE_SECONDS after they ended.
+
+    A transient reason may end with a single pod, or with the Ready condition of a node.
+    """
 
     last: Mapping[str, tuple[int, Blocker]] = field(default_factory=dict)
     """Time at which a reason was last found (unix seconds) and the reason, by marked node."""
@@ -193,10 +197,10 @@ class RecentReasons:
 
     @staticmethod
     def of_new_leader(marks: Mapping[str, ExistingMark], now: Now) -> "RecentReasons":
-        """Return the state of a new leader, in which every PreferNoSchedule mark has a reason.
+        """Return the reasons of a new leader: for now, every PreferNoSchedule mark stays so.
 
-        A new leader cannot know why a mark is still PreferNoSchedule, so the mark stays so for
-        now.
+        A new leader cannot know why a mark is still PreferNoSchedule. *marks*: existing marks by
+        node.
         """
         message = "a new leader does not know why the mark was PreferNoSchedule"
         blocker = Blocker(NO_SCHEDULE_NEW_LEADER, message)
@@ -204,7 +208,11 @@ class RecentReasons:
         return RecentReasons(dict.fromkeys(names, (now.seconds, blocker)))
 
     def observe(self, blockers: NoScheduleBlockers, now: Now) -> "RecentReasons":
-        """Return the state after a reconciliation in which the *blockers* apply."""
+        """Return the reasons to remember after a reconciliation; *blockers*: current reasons.
+
+        Reasons that were last found PAUSE_SECONDS ago, or whose node is no longer marked, are
+        dropped.
+        """
         kept = {
             name: (now.capped(at), blocker)
             for name, (at, blocker) in self.last.items()
@@ -219,7 +227,7 @@ class RecentReasons:
         return RecentReasons(kept | current, frozenset(current))
 
     def unchanged(self, now: Now) -> "RecentReasons":
-        """Set the time of the current reasons to *now*, after a skipped reconciliation."""
+        """Return the reasons after a skipped reconciliation; the current ones last until *now*."""
         current = {name: (now.seconds, self.last[name][1]) for name in self.current}
         return replace(self, last={**self.last, **current})
 
@@ -228,9 +236,9 @@ class RecentReasons:
         return self
 
     def merged_with(self, blockers: NoScheduleBlockers) -> dict[str, tuple[Blocker, ...]]:
-        """Return *blockers*, and for each node its reason that ended recently.
+        """Return the reasons in *blockers* and those that ended recently, by marked node.
 
-        A reason ended recently if less than PAUSE_SECONDS have passed since.
+        A reason ended recently if less than PAUSE_SECONDS have passed since it was last found.
         """
         merged = dict(blockers)
         # Whether a reason has ended depends on `current`, not on the time: two reconciliations may
@@ -263,9 +271,10 @@ def _daemon_sets_without_toleration(
 
 
 def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes with pods that Kueue has placed, each with one such pod.
+    """Yield the name of each marked node with pods that Kueue placed, and a reason naming one pod.
 
-    Source: the feature gate TASReplaceNodeOnNodeTaints of kubernetes-sigs/kueue.
+    Kueue may end the workload of such a pod when its node gets a NoSchedule taint. Source: the
+    feature gate TASReplaceNodeOnNodeTaints of kubernetes-sigs/kueue.
     """
     # Such a node is not removable, so Ebb removes its mark. Until then the mark must not become
     # NoSchedule.
@@ -281,11 +290,12 @@ def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
 def _daemon_sets_without_pod(
     snapshot: ClusterSnapshot, context: _Context, daemon_pods: Iterable[Pod]
 ) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes without a pod of a DaemonSet that does not tolerate the taint.
+    """Yield a reason for each marked node that lacks a pod of an intolerant DaemonSet.
 
-    The DaemonSet controller creates no pod for a node with a NoSchedule taint that the pod does
-    not tolerate. When the mark becomes PreferNoSchedule, the controller creates the pod, and
-    NO_SCHEDULE_DAEMONSET applies. *daemon_pods*: pods of DaemonSets on marked nodes.
+    The pods of an intolerant DaemonSet do not tolerate Ebb's taint. With NoSchedule, the DaemonSet
+    controller would never create the missing pod. When the mark becomes PreferNoSchedule, the
+    controller creates the pod, and NO_SCHEDULE_DAEMONSET applies. *daemon_pods*: pods of
+    DaemonSets on marked nodes.
     """
     key = snapshot.config.taint_key
     # The value of the taint is the time of the mark, which no toleration can name in advance.
@@ -321,10 +331,11 @@ def _daemon_sets_without_pod(
 
 
 def _last_nodes_of_spread_domains(context: _Context) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes in whose topology domain a spread pod would find no other node.
+    """Yield a reason for each marked node in whose domain a spread pod would find no other node.
 
-    PreferNoSchedule marks count too, because all nodes of a domain may get a NoSchedule mark in
-    one reconciliation. Nodes that such pods cannot use anyway are ignored.
+    A spread pod has a topology spread constraint that counts tainted nodes. PreferNoSchedule marks
+    count too, because all nodes of a domain may get a NoSchedule mark in one reconciliation. Nodes
+    that the spread pods cannot use anyway are ignored.
     """
     constraints_by_key: dict[str, dict[NodeConstraints, None]] = {}
     # Compare objects before values: pods of one pod template share them, and hashing is slow.
@@ -371,7 +382,11 @@ def _last_nodes_of_spread_domains(context: _Context) -> Iterable[_NodeBlocker]:
 
 
 def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes with the only pods that satisfy other pods' required affinity."""
+    """Yield a reason for each marked node with the only pods that satisfy other pods' affinity.
+
+    Only required pod affinity counts, and only unmarked nodes that admit the other pods could
+    satisfy it instead.
+    """
     pods = _pods_with_affinity(context.cluster)
     if not pods:
         return
@@ -403,7 +418,10 @@ def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
 
 
 def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
-    """Return for each distinct required pod affinity one pod that has it, without its node."""
+    """Return one pod for each distinct required pod affinity in the cluster.
+
+    The pods are copies that are bound to no node and have no other constraints on pods or volumes.
+    """
     # Compare objects before values: pods of one pod template share them, and hashing is slow.
     pods = {
         (id(pod.pod_constraints), id(pod.node_constraints), id(pod.labels)): pod
@@ -427,7 +445,11 @@ def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
 def _admitting_blocked_pods(
     context: _Context, blocked_pods: Iterable[tuple[Pod, str]]
 ) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes that would admit one of the pods, each with one of them."""
+    """Yield a reason for each marked node that would admit one of the blocked pods.
+
+    *blocked_pods*: Pending pods that a NoSchedule mark may keep Pending, each with a message that
+    says why.
+    """
     shapes: dict[tuple[NodeConstraints, Resources], tuple[str, str]] = {}
     for pod, message in blocked_pods:
         if len(shapes) <= SHAPES_MAX:
@@ -447,7 +469,7 @@ def _large_enough(context: _Context, nodes: Iterable[int], requests: Resources) 
 
 
 def _causing_preemption(context: _Context) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes without which a pod might preempt other pods.
+    """Yield a reason for each marked node without which a pod might preempt other pods.
 
     For each set of node constraints, the largest pods that a marked node could hold must find room
     on an unmarked node. Only pods above the lowest priority count, since others cannot preempt.
@@ -494,9 +516,10 @@ def _preemption_blockers(
 def _largest_pods_by_node(
     context: _Context, nodes: Collection[int], pods: Iterable[Pod]
 ) -> Iterable[tuple[Pod, set[int]]]:
-    """Yield pods, each with those of the nodes for which it is the first of *pods* that fits.
+    """Yield pods, each with the nodes, if any, for which it is the first of *pods* that fits.
 
-    Pods that exceed the largest remaining node in some resource are skipped.
+    *nodes*: positions in `context.marked`. A pod fits if the allocatable resources of the node
+    suffice. Pods that exceed the largest remaining node in some resource are skipped.
     """
     remaining, largest = set(nodes), None
     for pod in pods:
@@ -512,7 +535,10 @@ def _largest_pods_by_node(
 
 
 def _largest_amounts(context: _Context, nodes: Iterable[int]) -> Resources:
-    """Return for each resource the largest allocatable amount of the nodes."""
+    """Return for each resource the largest allocatable amount of a node in *nodes*.
+
+    *nodes*: positions in `context.marked`.
+    """
     largest: dict[str, int] = {}
     for number in nodes:
         allocatable = context.marked[number].allocatable
@@ -528,9 +554,10 @@ def _amounts(resources: Resources) -> Iterable[tuple[str, int]]:
 
 
 def _preempting_pods(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
-    """Return one pod for each distinct shape among the pods above the lowest priority.
+    """Return the pods above the lowest priority of all pods: one by node constraints and requests.
 
-    The keys are node constraints without volumes, then requests.
+    The keys are node constraints without volumes, then requests. Pods that end with their node are
+    ignored.
     """
     pods = [pod for pod in cluster.pods if not pod.stays_with_node]
     lowest = min((pod.priority for pod in pods), default=0)
@@ -550,7 +577,6 @@ def _preempting_pods(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, 
 
 
 def _largest_first_by_resource(pods: Collection[Pod]) -> Iterable[list[Pod]]:
-    """Yield for each resource the pods that request it, largest request first."""
     ranked_by_resource: dict[str, list[tuple[tuple[int, int, int], str, Pod]]] = {}
     for pod in pods:
         for name, amount in _amounts(pod.requests):
@@ -564,10 +590,11 @@ def _largest_first_by_resource(pods: Collection[Pod]) -> Iterable[list[Pod]]:
 def wanted_mark(
     blockers: tuple[Blocker, ...], no_schedule_after_seconds: int | None, age_seconds: int
 ) -> Mark:
-    """Return the kind of mark that a marked node should have.
+    """Return the kind of mark that a marked node should have: NoSchedule or PreferNoSchedule.
 
-    *blockers*: reasons against a NoSchedule mark. *no_schedule_after_seconds*: age from which a
-    mark should be NoSchedule; None means never. *age_seconds*: age of the mark.
+    *blockers*: reasons against a NoSchedule mark; with any, the result is PreferNoSchedule.
+    *no_schedule_after_seconds*: age from which a mark should be NoSchedule; None means never.
+    *age_seconds*: age of the mark.
     """
     if no_schedule_after_seconds is None or blockers or age_seconds < no_schedule_after_seconds:
         return Mark.PREFER_NO_SCHEDULE

@@ -1,4 +1,7 @@
-"""Keep the highest requests within `stabilizationWindow` by reach: this demand may return soon."""
+"""Keep the highest requests within `stabilizationWindow` by reach: this demand may return soon.
+
+A reach is a set of nodes that some pods can use.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +19,7 @@ RECENT_TEMPLATES_MAX: Final = REACHES_MAX
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Highest requests within `stabilizationWindow`, by reach."""
+    """Recent requests for CPU and memory by reach, from which the highest ones are computed."""
 
     samples: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
     """Samples (unix seconds, requests) by the key of a reach.
@@ -24,7 +27,7 @@ class Peak:
     A sample is dropped when a later one is at least as high in CPU and memory."""
 
     def observe(self, facts: tuple[Mapping[str, Amount], int], now: Now) -> Self:
-        """Return the state after a reconciliation.
+        """Return the samples after a reconciliation, with the current requests added.
 
         *facts*: the current requests by reach, and `stabilizationWindow` in seconds.
         """
@@ -38,7 +41,7 @@ class Peak:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after a skipped reconciliation: the last sample extends to *now*."""
+        """Return the samples with *now* as the time of the last one, as nothing has changed."""
         return replace(
             self,
             samples={
@@ -48,22 +51,26 @@ class Peak:
         )
 
     def renamed(self, keys: RenamedKeys) -> Self:
-        """Return the state with the previous keys of reaches replaced by the current ones."""
+        """Return the samples under the current keys of reaches; *keys*: current by previous key.
+
+        A reach is a set of nodes that some pods can use.
+        """
         return replace(
             self, samples={keys.get(key, key): samples for key, samples in self.samples.items()}
         )
 
     def beyond_current(self) -> Mapping[str, Amount]:
-        """Return by reach the difference between the highest requests and the current ones."""
+        """Return by reach how far the highest requests exceed the current ones, at least 0."""
         return {key: _beyond_current(samples) for key, samples in self.samples.items()}
 
 
 def _with_sample(
     before: Iterable[tuple[int, Amount]], current: Amount, window_seconds: int, now: Now
 ) -> tuple[tuple[int, Amount], ...]:
-    """Append the current requests, and drop samples that cannot become the peak again.
+    """Return the samples *before* that may become the peak again, then the current requests.
 
-    These are the samples that are too old, or not higher than the current requests.
+    A sample is a unix second and the requests at that time. Samples are dropped if they are older
+    than the window, or not higher than the current requests in CPU or memory.
     """
     kept = [
         (second, amount)
@@ -86,8 +93,9 @@ def _beyond_current(samples: Sequence[tuple[int, Amount]]) -> Amount:
 class RecentTemplates:
     """Node constraints that pods had within `stabilizationWindow`, one for each set of nodes.
 
-    These nodes count as reached until the window has passed. Otherwise, when the last pod that can
-    use them ends, the peak of the cluster would include this pod without their capacity.
+    Until the window has passed, these nodes still count as usable by a movable pod. Otherwise,
+    when the last pod that can use them ends, the peak of the cluster would include the pod's
+    requests, but not the capacity of these nodes.
     """
 
     seen_at: Mapping[NodeConstraints, int] = field(default_factory=dict)
@@ -98,7 +106,7 @@ class RecentTemplates:
     def within(
         self, window_seconds: int, without: Collection[NodeConstraints], now: Now
     ) -> list[NodeConstraints]:
-        """Return the node constraints that some pod had within the window, but no current pod has.
+        """Return the node constraints that pods had within the window, but no current pod has.
 
         *without*: the node constraints of current pods.
         """
@@ -109,7 +117,7 @@ class RecentTemplates:
         ]
 
     def observe(self, facts: tuple[Reaches, int], now: Now) -> Self:
-        """Return the state after a reconciliation.
+        """Return the constraints to remember after a reconciliation.
 
         *facts*: the reaches of the cluster, and `stabilizationWindow` in seconds.
         """
@@ -134,7 +142,7 @@ class RecentTemplates:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Set the time of the current constraints to *now*, after a skipped reconciliation."""
+        """Return the constraints with *now* for those of current pods, as nothing has changed."""
         return replace(self, seen_at={**self.seen_at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002

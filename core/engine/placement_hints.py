@@ -28,7 +28,7 @@ listed."""
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Placements that a leader remembers between reconciliations."""
+    """Planned placements of pods by node, which the next reconciliation tries first."""
 
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     """Placements by node, for unneeded nodes and for marked nodes that can be removed."""
@@ -37,12 +37,16 @@ class Hints:
 
 
 class UnneededNodes:
-    """Candidates whose pods fit on other nodes (unneeded nodes), collected during one plan."""
+    """Unneeded nodes (candidates whose pods all fit on other nodes), collected during one plan."""
 
     def __init__(
         self, before: Hints, since: Mapping[str, int], snapshot: ClusterSnapshot, now: Now
     ) -> None:
-        """Start with the hints *before*, and the times *since* which nodes have been listed."""
+        """Start with no listed node.
+
+        *before*: placements remembered from the last reconciliation. *since*: unix second since
+        which each node has been listed as unneeded.
+        """
         self._before, self._since, self._now = before, since, now
         names = frozenset(node.name for node in snapshot.cluster.nodes)
         self._unmarked_nodes = names - snapshot.leaving_nodes - snapshot.marks.keys()
@@ -59,7 +63,11 @@ class UnneededNodes:
         return node in self._since and node in self._before.placements
 
     def known_placements(self, packer: Packer, node: int) -> Known:
-        """Return the remembered placements of the pods that are on the node now."""
+        """Return the remembered placements of the pods that are on the node now; maybe none.
+
+        The node id of a placement is *node* itself if the target node has left the cluster.
+        Placements found in this plan replace those of the last reconciliation.
+        """
         name = packer.nodes[node].name
         places = self._placements.get(name)
         if places is None:
@@ -75,7 +83,8 @@ class UnneededNodes:
         """List each of the *nodes* as unneeded if its pods find places, while there is time.
 
         Nodes whose remembered placements are all valid come first, so that the other nodes know
-        which room is relied on.
+        which room is relied on. *has_time*: reports whether the node with this name may be
+        checked. A node that is not checked stays as in the last reconciliation.
         """
         valid_attempts: list[Attempt] = []
         remaining: list[tuple[int, Known, Attempt | None]] = []
@@ -102,9 +111,10 @@ class UnneededNodes:
     def _search(
         self, packer: Packer, fork: Packer, node: int, known: Known, with_known: Attempt | None
     ) -> None:
-        """Search for places that two other nodes do not rely on, or else for any places.
+        """List the node if its pods find places, preferably places that two others do not rely on.
 
-        *with_known*: attempt with the *known* placements, if there are any; valid ones are kept.
+        *fork*: copy of the packer in which the places of listed nodes are taken. *with_known*:
+        attempt with the *known* placements, or None if there are none; valid ones are kept.
         """
         attempt = with_known or packer.try_place(packer.on[node], node)
         if with_known is not None and attempt.unassigned:
@@ -122,7 +132,7 @@ class UnneededNodes:
         self._list(packer, node, attempt, known)
 
     def _list(self, packer: Packer, node: int, attempt: Attempt, known: Known) -> None:
-        """List the node as unneeded.
+        """List the node as unneeded with the placements of the attempt, unless there are too many.
 
         Its unneeded time restarts if another node has left the cluster since the last
         reconciliation and a pod of the listed node has lost its remembered place.
@@ -135,13 +145,13 @@ class UnneededNodes:
             self.since[name] = self._now.seconds if restart else self._since[name]
 
     def _keep_as_before(self, node: str) -> None:
-        """Keep the node as in the last reconciliation, because there is no time to check it."""
+        """List the node if the last reconciliation did, because there is no time to check it."""
         self._complete = False
         if self.was_listed(node) and self.remember(node, self._before.placements[node]):
             self.since[node] = self._since[node]
 
     def remember(self, node: str, places: tuple[Placement, ...]) -> bool:
-        """Remember the placements of the node; return False if there are too many."""
+        """Remember the placements of the node's pods; return False if PLACES_MAX forbids it."""
         count = self._count - len(self._placements.get(node, ())) + len(places)
         if count > PLACES_MAX:
             return False
@@ -149,9 +159,10 @@ class UnneededNodes:
         return True
 
     def due_times(self, due_at: Callable[[int], int]) -> Mapping[str, int]:
-        """Return when the unneeded time of each listed node ends; empty nodes have none.
+        """Return by listed node the unix second from which it may be removed.
 
-        Unix seconds. *due_at*: returns the end for a node listed since a given time.
+        For an empty node this is the time since which it has been listed. *due_at*: returns the
+        time for a non-empty node that has been listed since a given time.
         """
         return {
             name: due_at(at) if name in self._non_empty_nodes else at
@@ -159,7 +170,7 @@ class UnneededNodes:
         }
 
     def hints(self) -> Hints:
-        """Return the placements found in this plan, for the next reconciliation to try first."""
+        """Return the placements found in this plan, which the next reconciliation tries first."""
         # If not every node was checked, the next reconciliation must notice again which nodes have
         # left.
         before = frozenset() if self._complete else self._before.unmarked_nodes
@@ -167,19 +178,22 @@ class UnneededNodes:
 
 
 def lost_placements(known: Iterable[tuple[int, int]], attempt: Attempt) -> Known:
-    """Return the known placements that the attempt does not contain."""
+    """Return the pairs of pod id and node id in *known* that the attempt does not contain."""
     kept = set(attempt.assignments)
     return [placement for placement in known if placement not in kept]
 
 
 def _is_as_known(packer: Packer, known: Known, attempt: Attempt) -> bool:
-    """Report whether the attempt places all pods as *known*, and there are no new pods."""
+    """Report whether the attempt places all pods as in *known*, and no further existing pods."""
     complete = len(placements(packer, attempt)) == len(known)
     return complete and not attempt.unassigned and not lost_placements(known, attempt)
 
 
 def placements(packer: Packer, attempt: Attempt) -> tuple[Placement, ...]:
-    """Return the assignments of an attempt by name, without placeholder pods."""
+    """Return the placements of an attempt with names instead of ids.
+
+    Placeholder pods, which stand for pods that do not exist, are left out.
+    """
     pods, nodes, placeholders = packer.pods, packer.nodes, packer.placeholders
     return tuple(
         Placement(pods[pod].key, nodes[node].name)

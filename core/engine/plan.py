@@ -1,4 +1,7 @@
-"""Define the plan: the nodes to remove, in order, and why the other nodes cannot be removed."""
+"""Define the plan: the nodes to remove, in order, and why the other nodes cannot be removed.
+
+The plan also lists placements of pods, and nodes to keep empty for expected pods.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ REACHES_SHOWN: Final = 12
 
 
 class Placement(NamedTuple):
-    """The node on which a pod would be placed."""
+    """A pod, and the node on which a plan would place it."""
 
     pod: str
     """Pod as namespace/name."""
@@ -24,7 +27,7 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A node that can be removed once the nodes before it in the plan are removed."""
+    """A node to remove after the nodes before it in the plan, and the new places of its pods."""
 
     node: str
     order: int
@@ -36,14 +39,14 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class UnremovableNode:
-    """A node that cannot be removed, with every reason."""
+    """A node that the plan does not remove, with every reason against its removal."""
 
     node: str
     blockers: tuple[Blocker, ...]
 
 
 class BufferRoom(NamedTuple):
-    """The room that is kept for a CapacityBuffer."""
+    """How many pods a CapacityBuffer requests, how many are allowed, and how many have room."""
 
     buffer: str
     """CapacityBuffer as namespace/name."""
@@ -58,14 +61,22 @@ class BufferRoom(NamedTuple):
 
 
 class ReservedNode(NamedTuple):
-    """An empty node whose scale-down Ebb does not allow yet, with the reason."""
+    """An empty node whose scale-down Ebb does not allow yet, with the reason.
+
+    The reason is that pods need the node: expected pods (as many as were created in the busiest
+    recent time span) or Pending ones.
+    """
 
     node: str
     why: Blocker
 
 
 class DeviceSums(NamedTuple):
-    """Totals of a device in a reach before and after the plan."""
+    """Units of a device, such as a GPU, that pods of a reach request and its nodes offer.
+
+    They are given before and after the plan, with the thresholds. A reach is a set of nodes that
+    some pods can use.
+    """
 
     resource: str
     """Name of the extended resource."""
@@ -77,7 +88,10 @@ class DeviceSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachSums:
-    """Totals of a reach before and after the plan."""
+    """Requests and capacity of a reach before and after the plan, with the reach's thresholds.
+
+    A reach is a set of nodes that some pods can use.
+    """
 
     name: str
     key: str
@@ -92,7 +106,7 @@ class ReachSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The plan for a whole cluster."""
+    """The plan for a whole cluster: nodes to remove, placements of pods, reasons to keep nodes."""
 
     policy: str
     usability: Usability | None
@@ -124,14 +138,17 @@ class Plan:
 
 
 def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[ReachSums]:
-    """Return the *count* reaches that are closest to their thresholds, in plan order."""
+    """Return the *count* reaches that are closest to their thresholds, in the given order."""
     nearest = sorted(reaches, key=lambda reach: (_distance(reach), reach.name))[:count]
     names = {reach.name for reach in nearest}
     return [reach for reach in reaches if reach.name in names]
 
 
 def _distance(reach: ReachSums) -> Fraction:
-    """Return the smallest distance of a requested share to its threshold; -1 without capacity."""
+    """Return the smallest difference between a threshold of the reach and the requested share.
+
+    It is negative if a threshold is exceeded. Without capacity it is 0, or -1 if pods request any.
+    """
     sums = [*zip(reach.after.requests, reach.after.usable, reach.enter, strict=True)]
     sums += ((*device.after, device.enter) for device in reach.devices if device.after.requested)
     return min(

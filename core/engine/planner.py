@@ -83,7 +83,7 @@ LIMIT_REACHED: Final = Blocker(LIMIT, "the plan already removes as many nodes as
 
 
 class _Route(NamedTuple):
-    """Placements for the pods of a node, and the reasons against these placements."""
+    """Places for the pods of a node that is to be removed, and the reasons against them."""
 
     attempt: Attempt
     effect: RemovalEffect
@@ -107,12 +107,15 @@ InTime = Callable[[], bool]
 
 
 def unlimited_time() -> bool:
-    """Return True: the reconciliation has no time limit."""
+    """Return True always: the reconciliation has no time limit."""
     return True
 
 
 class PlannerParts(NamedTuple):
-    """Parts of a planner; all of them use the same node ids."""
+    """The packer, ledger, policy and limits of a planner; all of them use the same node ids.
+
+    The packer places pods, and the ledger sums up requests and capacity.
+    """
 
     packer: Packer
     """Free space, and the placements of pods."""
@@ -127,7 +130,12 @@ class PlannerParts(NamedTuple):
     def of(
         snapshot: ClusterSnapshot, limits: RateLimits | None, candidates: Collection[str] | None
     ) -> "PlannerParts":
-        """Return the parts for a snapshot; *candidates*: see PolicyInput."""
+        """Return the parts for a snapshot.
+
+        *limits*: rate limits of this reconciliation; None if only lasting limits apply, such as
+        minimum sizes. *candidates*: names of the nodes whose unneeded time runs or has passed;
+        None if no unneeded time applies.
+        """
         placeholders = snapshot.headroom(snapshot.config.budgets.headroom)
         placeholders += (room.pod for room in snapshot.buffer_rooms for _ in range(room.kept))
         packer = snapshot.packer(placeholders)
@@ -148,7 +156,14 @@ class Planner:
         in_time: InTime = unlimited_time,
         candidates: Delays | UnneededNodes | None = None,
     ) -> None:
-        """Start without any removal; for the arguments see core.engine.reconcile.make_plan."""
+        """Start a plan without any removal.
+
+        *due*: unmarked nodes whose unneeded time has passed; None means all. *limits*: rate limits
+        of this reconciliation; None if only lasting limits apply, such as minimum sizes.
+        *in_time*: returns False when no further unmarked node may be tried. *candidates*: by
+        candidate the end of its unneeded time, or the object that finds candidates during the
+        plan; None if no unneeded time applies.
+        """
         self.snapshot = snapshot
         self._unneeded = candidates if isinstance(candidates, UnneededNodes) else None
         self._delays: Delays | None = None if isinstance(candidates, UnneededNodes) else candidates
@@ -175,7 +190,11 @@ class Planner:
         removal."""
 
     def _candidates(self) -> list[list[int]]:
-        """Return the ids of all nodes that might be removed, by level, each level in its order."""
+        """Return the ids of the nodes that may be tried, grouped in levels.
+
+        The levels are tried one after the other. Each level is sorted by rank. Leaving nodes are
+        in no level.
+        """
         levels: dict[Order, list[int]] = {}
         nodes = self.packer.nodes
         for number, node in enumerate(nodes):
@@ -184,9 +203,9 @@ class Planner:
         return [sorted(levels[level], key=self._ranks.__getitem__) for level in sorted(levels)]
 
     def _level(self, node_id: int) -> Order:
-        """Return the sort key of the node's level; marked nodes come first.
+        """Return the sort key of the level in which the node is tried; marked nodes come first.
 
-        With a policy that has thresholds, marked nodes that no pod reaches come after the other
+        With a policy that has thresholds, marked nodes that no pod can use come after the other
         marked ones.
         """
         if self._name(node_id) in self.marked:
@@ -194,7 +213,10 @@ class Planner:
         return True, *self._policy.level(node_id)
 
     def rank(self, node_id: int) -> Order:
-        """Return the sort key of the node within its level."""
+        """Return the sort key of the node within its level.
+
+        Marked nodes are sorted by the time of their mark, others by the policy.
+        """
         node = self.packer.nodes[node_id]
         if node.name in self.marked:
             mark = self.snapshot.marks[node.name]
@@ -202,11 +224,13 @@ class Planner:
         return self._policy.rank(node_id)
 
     def place_pending(self) -> tuple[Placement, ...]:
-        """Place the pending pods, and the pods of leaving nodes.
+        """Place the pods that need a place before any removal; return where real pods go.
 
-        Unschedulable pods come first: a NoSchedule mark may be all that blocks them, while other
-        pods may have a choice. The headroom comes last; if there is no room for it now, none is
-        kept.
+        Pods that the scheduler could not place come first: a NoSchedule mark may be all that
+        blocks them, while other pods may have a choice. Other Pending pods and the pods of leaving
+        nodes follow, then the pods of CapacityBuffers. Headroom (free room for pods as large as
+        the largest) comes last, and is not kept if there is no room for it now. The result lists
+        neither headroom nor pods of CapacityBuffers.
         """
         packer = self.packer
         unschedulable = [n for n in packer.pending if packer.pods[n].unschedulable]
@@ -219,7 +243,10 @@ class Planner:
         return (*self.placements(first), *self.placements(second))
 
     def buffers(self) -> tuple[BufferRoom, ...]:
-        """Return the room of each CapacityBuffer; call after `place_pending`."""
+        """Return how much room each CapacityBuffer has that Ebb did not create.
+
+        Call `place_pending` first, because it places the pods of the buffers.
+        """
         pods = self.packer.pods
         placed = Counter(buffer_of(pods[pod]) for pod in self.packer.placeholder_nodes)
         kept = {room.buffer.key: room.kept for room in self.snapshot.buffer_rooms}
@@ -251,11 +278,12 @@ class Planner:
         return self.packer.devices_added(attempt) if self.ledger.devices else NONE_RECEIVED
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
-        """Remove nodes until no other node can be removed, or the limit is reached.
+        """Remove nodes until no other node can be removed, and return the removals in order.
 
-        After each removal the search starts again at the first level, because pods that move can
-        free usable capacity. Within a level it continues at the same position and wraps around, so
-        that each node is tried once for each state.
+        *removals_max*: number of removals after which to stop; None means no limit. After each
+        removal the search starts again at the first level, because pods that move can free usable
+        capacity. Within a level it continues at the same position and wraps around, so that each
+        node is tried once for each state.
         """
         removals: list[Removal] = []
         if self._unneeded is not None:
@@ -272,7 +300,11 @@ class Planner:
         return tuple(removals)
 
     def _sweep(self, removals: list[Removal], levels: int, removals_max: int | None) -> None:
-        """Append the removals that are possible in the first *levels* levels to *removals*."""
+        """Append the removals that are possible in the first *levels* levels to *removals*.
+
+        Levels are groups of nodes that are tried one after the other. *removals_max*: number of
+        removals at which to stop; None means no limit.
+        """
         places = self._reorder()
         level = 0
         while level < levels and len(removals) != removals_max:
@@ -291,7 +323,11 @@ class Planner:
                 level += 1
 
     def _is_unneeded(self, node: int) -> bool:
-        """Report whether only placements decide whether the node is unneeded."""
+        """Report whether the node is unneeded if only its pods find places on other nodes.
+
+        False for marked, leaving and virtual nodes, for nodes with a pod that must stay, and for
+        nodes that are no candidates of the policy.
+        """
         name, unneeded = self._name(node), self._unneeded
         if (
             name in self.marked
@@ -305,7 +341,7 @@ class Planner:
         return not pods_stay and self._policy.is_candidate(node, was=was)
 
     def _reorder(self) -> list[int]:
-        """Sort each level by the current state, and return the start position of each level."""
+        """Sort the nodes of each level by rank if ranks change; return start positions, all 0."""
         if self._policy.reorders:
             for node in self.ledger.changed[self._ordered :]:
                 self._ranks[node] = self.rank(node)
@@ -315,18 +351,18 @@ class Planner:
         return [0] * len(self._levels)
 
     def describe(self, name: str) -> str:
-        """Return the text of the policy about the node *name*; empty if it has none."""
+        """Return the policy's text about the node *name*; empty if the policy has none."""
         return self._policy.describe(self.packer.node_ids[name])
 
     def policy_metrics(self) -> tuple[PolicyMetric, ...]:
-        """Return the metrics of the policy for the current state."""
+        """Return the values of the policy's metrics for the current state of the plan."""
         return tuple(self._policy.metrics())
 
     def _try_remove(self, node: int) -> _Route | None:
-        """Return a route for the node's pods, or None if the node cannot be removed.
+        """Return placements for the node's pods, or None if the node cannot be removed.
 
-        The checks are in the order of the thesis (4.4, 4.5), cheapest first: sums, time, packing,
-        usable capacity.
+        Nothing is removed yet. The checks are in the order of the thesis (4.4, 4.5), cheapest
+        first: sums, time, packing, usable capacity.
         """
         name = self._name(node)
         if self._refusal_cache.is_still_refused(node):
@@ -348,7 +384,11 @@ class Planner:
         return route
 
     def _find_route(self, node: int) -> _Route:
-        """Return placements for the node's pods that exceed no threshold, or a failed route."""
+        """Return places for the node's pods; `is_refused` tells whether something is against it.
+
+        A marked node that would be refused is tried again without headroom (free room for large
+        pods).
+        """
         route = self._route_beside_headroom(node)
         if not route.is_refused or self._name(node) not in self.marked:
             return route
@@ -373,11 +413,12 @@ class Planner:
         return route
 
     def _route_avoiding_full_reaches(self, node: int, *, marked: bool) -> _Route:
-        """Find placements outside reaches that are full.
+        """Return placements for the node's pods, outside full reaches if that avoids a refusal.
 
-        First-fit prefers the fullest nodes, so pods with a choice would crowd into a full reach.
-        If only reaches exceed a threshold that the node is not in, their nodes are excluded for
-        these pods.
+        A reach is a set of nodes that some pods can use. First-fit prefers the fullest nodes, so
+        pods with a choice would crowd into a full reach. If only reaches exceed a threshold that
+        the node is not in, their nodes are excluded for these pods. *marked*: apply the thresholds
+        for marked nodes.
         """
         excluded: frozenset[int] = frozenset()
         first = route = self._route_once(node, excluded, marked=marked)
@@ -405,9 +446,9 @@ class Planner:
         return _Route(attempt, effect, self._policy.exceeded(effect, marked=marked), lost)
 
     def _has_time(self, name: str) -> bool:
-        """Report whether the node may be tried.
+        """Report whether there is time left to try the node; always True for a marked node.
 
-        Marked nodes are always tried, because a mark that was not checked would be removed.
+        A marked node that was not tried would be unmarked.
         """
         if name in self.marked:
             return True
@@ -434,7 +475,10 @@ class Planner:
         return removal
 
     def unremovable(self, removed: Collection[str]) -> tuple[UnremovableNode, ...]:
-        """Return every node that is not in *removed*, with the reasons after all removals."""
+        """Return every node not in *removed*, with the reasons that apply after all removals.
+
+        The nodes are sorted by name.
+        """
         pods_max = max(map(len, self.packer.on), default=0)
         within = self._unneeded is None and self._policy.surely_within(pods_max)
         staying = (
@@ -449,8 +493,8 @@ class Planner:
     def _explain(self, node: int, *, surely_within: bool) -> list[Blocker]:
         """Return every reason against the node's removal, not only the first.
 
-        *surely_within*: True if no threshold would be exceeded and no remembered placement lost,
-        whichever unmarked node were removed next.
+        *surely_within*: True if, whichever unmarked node is removed next, no threshold is exceeded
+        and no remembered placement is lost. Then a check can be left out.
         """
         name = self._name(node)
         blockers = list(self.snapshot.blockers[name])
@@ -490,7 +534,10 @@ class Planner:
         return blockers or [LIMIT_REACHED]
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
-        """Yield a reason for each pod without a place; all pods of a CapacityBuffer share one."""
+        """Yield a reason for each pod without a place in the attempt to place the pods of *node*.
+
+        All pods of a CapacityBuffer share one reason.
+        """
         packer, buffers = self.packer, Counter[str]()
         for group, members in groupby(attempt.unassigned, packer.group_without_rules):
             why: tuple[Reason, str] | None = None
@@ -524,7 +571,10 @@ class Planner:
         return HEADROOM, f"{message} pods as large as the largest ({size})"
 
     def _is_waived(self, placeholder: int, node: int) -> bool:
-        """Report whether the pod is headroom, which does not block a marked node."""
+        """Report whether the placeholder pod is headroom and the node is marked.
+
+        Headroom (free room for large pods) blocks the removal of unmarked nodes only.
+        """
         return placeholder in self._headroom and self._name(node) in self.marked
 
     def _place_taken(self, pod: int, place: int) -> Blocker:
@@ -543,7 +593,7 @@ class Planner:
         return self.packer.nodes[node].name
 
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
-        """Return the node on which the attempt places each pod, without placeholder pods."""
+        """Return the pods that the attempt places, each with its node, without placeholders."""
         return placements(self.packer, attempt)
 
 

@@ -38,11 +38,12 @@ _NONE: Final = Resources()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodIndex:
-    """The pods of a cluster, grouped and summed up as the engine needs them; read-only.
+    """The pods of a cluster, with sums by node and groups of equal pods; read-only.
 
-    Consecutive indexes share their unchanged parts. Pending expendable pods are only in `pending`
-    and `constrained`. A pod whose node has left the cluster is indexed as the pending pod that
-    will replace it, but is not in `pending`, because the replacement does not exist yet.
+    Consecutive indexes share their unchanged parts. Pending pods of so low a priority that
+    autoscalers ignore them are only in `pending` and `constrained`. A pod whose node has left the
+    cluster is indexed as the pending pod that will replace it, but is not in `pending`, because
+    the replacement does not exist yet.
     """
 
     pods: tuple[Pod, ...]
@@ -80,17 +81,21 @@ class PodIndex:
 
     @staticmethod
     def of(cluster: Cluster) -> "PodIndex":
-        """Build the index of all pods."""
+        """Return the index of all pods of the cluster."""
         virtual = {node.name: node.virtual for node in cluster.nodes}
         index = _indexed(cluster.pods, virtual)
         return replace(index, requests={**dict.fromkeys(virtual, _NONE), **index.requests})
 
     def count_movable(self, node: str) -> int:
-        """Return the number of pods on the node that do not terminate with it."""
+        """Return the number of pods on the node, without DaemonSet pods and static pods."""
         return self.requests[node].pods - self.resident_requests.get(node, _NONE).pods
 
     def updated(self, cluster: Cluster) -> "PodIndex":
-        """Return the index of *cluster*; it reuses this index if few pods have changed."""
+        """Return the index of *cluster*, a later state of the same cluster.
+
+        If few pods have changed, it shares the unchanged parts of this index. Otherwise it is
+        built anew.
+        """
         if cluster.pods is self.pods:
             removed_pods: list[Pod] = []
             added_pods: list[Pod] = []
@@ -125,7 +130,10 @@ class PodIndex:
 
 
 def _indexed(pods: tuple[Pod, ...], virtual: Mapping[str, bool]) -> PodIndex:
-    """Return the index of some pods; its mappings contain only nodes with such pods."""
+    """Return the index of *pods* alone; its mappings contain only nodes with one of these pods.
+
+    *virtual*: whether the node is virtual, by name, for all nodes of the cluster.
+    """
     builder = _Builder(virtual)
     builder.add(pods)
     return builder.built(pods)
@@ -157,7 +165,7 @@ class _Builder:
         self._terminating: list[Pod] = []
 
     def add(self, pods: Iterable[Pod]) -> None:
-        """Add pods that are sorted by namespace and name."""
+        """Add *pods*, which are sorted by namespace and name, to the index."""
         # There may be hundreds of thousands of pods, and nearly all are typical. So this loop does
         # little for each of these, and there is no second loop.
         typical, groups = self._typical, self._groups_by_id
@@ -182,7 +190,7 @@ class _Builder:
         return group
 
     def _add(self, pod: Pod) -> None:
-        """Add a pod that is not typical, is pending, or has a virtual or missing node."""
+        """Add a pod that is not typical (`is_typical`), or without a real, existing node."""
         if pod.node is None:
             self._pending.append(pod)
         indexed = pod if pod.node is None or pod.node in self._virtual else _replacement(pod)
@@ -255,7 +263,11 @@ def _updated_groups(
 
 
 def _replacement(pod: Pod) -> Pod | None:
-    """Return the pending pod that replaces a pod whose node has left the cluster, or None."""
+    """Return the pending pod that will replace a pod whose node has left the cluster.
+
+    None if no controller creates a replacement, because the pod was terminating, is a DaemonSet or
+    static pod, or has no owner.
+    """
     # PodGC deletes the pod after about a minute. Then its controller creates the replacement.
     not_replaced = pod.terminating or pod.stays_with_node or not pod.owner_kind
     return None if not_replaced else replace(pod, node=None)
@@ -264,7 +276,8 @@ def _replacement(pod: Pod) -> Pod | None:
 def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
     """Return the removed pods and the added pods, both sorted by namespace and name.
 
-    A pod whose object differs from the one in *before* counts as removed and as added.
+    *before*, *now*: all pods of two states of the cluster, sorted the same way. A pod whose object
+    differs from the one in *before* counts as removed and as added.
     """
     removed: list[Pod] = []
     added: list[Pod] = []

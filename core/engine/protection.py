@@ -1,7 +1,7 @@
 """Decide which unmarked nodes to protect from the autoscaler's scale-down.
 
-`scope: all` protects every node, `scope: empty` only empty nodes, and `scope: marked` no unmarked
-node.
+The setting `scope: all` protects every node, `scope: empty` only empty nodes, and `scope: marked`
+no unmarked node.
 
 Nodes that Ebb ignores are not protected, because Ebb would never allow their scale-down: nodes
 that are cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for an empty
@@ -25,7 +25,11 @@ from core.model.node import Node
 def protected_unmarked(
     snapshot: ClusterSnapshot, reserve: Iterable[ReservedNode], limits: RateLimits
 ) -> frozenset[str]:
-    """Return the names of the unmarked nodes to protect; *reserve*: the reserved nodes."""
+    """Return the names of the unmarked nodes to protect from the autoscaler's scale-down.
+
+    *reserve*: empty nodes kept for expected pods; a backoff of these nodes is ignored. *limits*:
+    the current rate limits, for the backoffs of nodes.
+    """
     scope = snapshot.config.scale_down_protection.scope
     skipped = (limits.backing_off.keys() | limits.failed_writes.keys()) - {
         reserved.node for reserved in reserve
@@ -48,7 +52,7 @@ def protected_unmarked(
 
 
 def protects_empty(snapshot: ClusterSnapshot, node: Node) -> bool:
-    """Report whether Ebb would protect the empty unmarked node if it were reserved."""
+    """Report whether Ebb would protect an empty unmarked node that expected pods need."""
     return (
         _scope_includes(snapshot.config, node)
         and node.name not in snapshot.unprotectable_nodes
@@ -63,7 +67,7 @@ def _scope_includes(config: Config, node: Node) -> bool:
 
 
 def _has_own_blocker(snapshot: ClusterSnapshot, node: Node) -> bool:
-    """Report whether a reason of the Node itself, not of its pods, blocks its removal."""
+    """Report whether a reason in the Node itself, not in its pods, forbids to remove the node."""
     return any(
         blocker.reason in REASONS or blocker.reason is NOT_SCALABLE
         for blocker in snapshot.blockers[node.name]

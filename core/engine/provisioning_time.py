@@ -3,7 +3,7 @@
 The time begins with the reconciliation that first sees a pod unschedulable. It ends with the
 reconciliation that sees the pod on a node added since. So it includes the autoscaler's decision,
 the start of the machine, its readiness, and the scheduler. Only the leader's clock counts. Each
-node counts once per reach.
+node counts once per reach (a set of nodes that some pods can use).
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ PodId = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningTimes:
-    """Times that pods wait for new nodes, and the pods and nodes that are being measured."""
+    """How long pods waited for new nodes, by reach, and what is needed to measure more waits."""
 
     pending_since: Mapping[PodId, int] = field(default_factory=dict)
     """Time since which pods have been unschedulable, unix seconds."""
@@ -39,11 +39,11 @@ class ProvisioningTimes:
 
     @property
     def seconds(self) -> Mapping[str, int]:
-        """Return the median time that pods wait for a new node, by reach."""
+        """Return by key of a reach the median time in seconds that pods wait for a new node."""
         return {reach: sorted(times)[len(times) // 2] for reach, times in self.durations.items()}
 
     def observe(self, added: "AddedNodes", now: Now) -> "ProvisioningTimes":
-        """Return the state after a reconciliation that first sees the new nodes."""
+        """Return the times after a reconciliation; *added*: its snapshot and its new nodes."""
         return _observed(self, added.snapshot, added.new, now.seconds)
 
     def unchanged(self, now: Now) -> "ProvisioningTimes":  # noqa: ARG002
@@ -51,7 +51,10 @@ class ProvisioningTimes:
         return self
 
     def renamed(self, keys: RenamedKeys) -> "ProvisioningTimes":
-        """Return the state with the previous keys of reaches replaced by the current ones."""
+        """Return the times under the current keys of reaches; *keys*: current by previous key.
+
+        A reach is a set of nodes that some pods can use.
+        """
         durations: dict[str, tuple[int, ...]] = {}
         for reach, times in self.durations.items():
             key = keys.get(reach, reach)
@@ -60,7 +63,7 @@ class ProvisioningTimes:
 
 
 class AddedNodes(NamedTuple):
-    """A snapshot, and the nodes that no earlier snapshot contained."""
+    """A snapshot, and the names of its nodes that no earlier snapshot of the leader contained."""
 
     snapshot: ClusterSnapshot
     new: frozenset[str]
@@ -103,9 +106,10 @@ def _durations(
     added_at: Mapping[str, int],
     now_seconds: int,
 ) -> dict[tuple[str, str], int]:
-    """Return by node and reach how long the pods that run on a new node have waited for it.
+    """Return by node and key of a reach how long pods on a new node had waited, in seconds.
 
-    Seconds; the longest time of these pods, at most START_SECONDS_MAX.
+    The longest wait of the pods on the node counts, at most START_SECONDS_MAX. *added_at*: unix
+    second at which each new node was added.
     """
     durations: dict[tuple[str, str], int] = {}
     if not added_at or not before.pending_since:
@@ -127,7 +131,11 @@ def _durations(
 def _with_durations(
     before: Mapping[str, tuple[int, ...]], measured: Mapping[tuple[str, str], int]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Add the *measured* durations, and drop the reaches whose last duration is the oldest."""
+    """Return the durations *before* by reach, with the *measured* ones appended.
+
+    *measured*: seconds by node and key of a reach. Only the latest NODES_MAX durations of a reach
+    are kept, and only the REACHES_MAX reaches with the latest durations.
+    """
     durations = dict(before)
     for (_, reach), seconds in sorted(measured.items()):
         durations[reach] = (*durations.pop(reach, ()), seconds)[-NODES_MAX:]

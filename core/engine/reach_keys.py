@@ -1,9 +1,9 @@
-"""Keep history when the key of a reach changes.
+"""Keep the history of a reach when its key changes.
 
-The key of a reach is the shortest text of the constraints that select its nodes. It changes when a
-pod selects the same nodes in a shorter way, or when the last such pod is deleted. The history of
-these nodes stays valid. Since nodes come and go, reaches are compared by the nodes that exist in
-both snapshots.
+A reach is a set of nodes that some pods can use. Its key is the shortest text of the constraints
+that select its nodes. The key changes when a pod selects the same nodes in a shorter way, or when
+the last such pod is deleted. The history of these nodes stays valid. Since nodes come and go,
+reaches are compared by the nodes that exist in both snapshots.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ RenamedKeys = Mapping[str, str]
 
 
 class ReachKeys(NamedTuple):
-    """The reaches of a snapshot, with the names of their nodes."""
+    """The reaches of a snapshot by key, and the names of all nodes of the snapshot."""
 
     nodes: Sequence[str] = ()
     """Names of all nodes, by id."""
@@ -25,16 +25,16 @@ class ReachKeys(NamedTuple):
 
     @staticmethod
     def of(nodes: Sequence[str], reaches: Iterable[Reach]) -> "ReachKeys":
-        """Return the given reaches by key; *nodes*: names of all nodes by id."""
+        """Return ReachKeys for the given reaches; *nodes*: names of all nodes by id."""
         return ReachKeys(nodes, {reach.key: reach.nodes for reach in reaches})
 
     def within(self, key: str, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the names of the reach's nodes that are in *nodes*."""
+        """Return those of *nodes* (names) that belong to the reach with this key."""
         return nodes.intersection(self.nodes[number] for number in self.reaches[key])
 
 
 def renamed(before: ReachKeys, now: ReachKeys) -> RenamedKeys:
-    """Return the current keys of the reaches whose key has changed since *before*.
+    """Return the current key of each reach whose key has changed, by its key in *before*.
 
     Reaches are compared by the nodes that exist in both snapshots. If several reaches have the
     same nodes there, they are paired by size, largest first.

@@ -29,7 +29,7 @@ from core.placement.utilization_ledger import UtilizationLedger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileResult:
-    """The result of one reconciliation."""
+    """The result of one reconciliation, such as the plan and the leader's new state."""
 
     snapshot: ClusterSnapshot = field(compare=False)
     """Snapshot that the plan was made for. If the reconciliation was skipped, the Node objects in
@@ -58,7 +58,7 @@ class ReconcileResult:
     def is_valid_for(
         self, cluster: Cluster, config: Config, state: LeaderState, now_seconds: int
     ) -> bool:
-        """Report whether a reconciliation over these inputs would have the same result."""
+        """Report whether a reconciliation over these inputs would have this result again."""
         return (
             state is self.state
             and config is self.snapshot.config
@@ -80,8 +80,9 @@ def reconcile(
     """Make a plan for the cluster at *now_seconds* (unix), and return it with the new state.
 
     A node is removed once it has been a candidate for longer than the unneeded time (thesis 4.5:
-    `>`), or as long as its policy requires. An empty candidate is removed at once. If nothing has
-    changed since the *last* reconciliation, its plan is returned again.
+    `>`), or as long as its policy requires. An empty candidate is removed at once. *in_time*:
+    returns False when no further unmarked node may be tried. *last*: result of the previous
+    reconciliation, or None; if nothing has changed since, its plan is returned again.
     """
     now = Now(now_seconds)
     if last is not None and last.is_valid_for(cluster, config, state, now_seconds):
@@ -129,7 +130,11 @@ def reconcile(
 def _reserve(
     state: LeaderState, snapshot: ClusterSnapshot, now: Now
 ) -> tuple[tuple[ReservedNode, ...], frozenset[str], ReserveHits]:
-    """Return the reserved nodes, the reaches that are short of room, and the new ReserveHits."""
+    """Return the nodes reserved for expected pods, the reaches short of room, and the new hits.
+
+    A reach (a set of nodes that some pods can use) is given by its key. A hit records a node that
+    was needed again after its scale-down was allowed.
+    """
     needed, short_reaches = reserve_nodes(state, snapshot, now)
     until = watched_until(state, snapshot.config.budgets.reserve.window_seconds)
     # A new leader reserves every empty node, because it does not know which ones are needed.
@@ -142,7 +147,7 @@ def _reserve(
 def _plan_and_candidates(
     snapshot: ClusterSnapshot, state: LeaderState, limits: RateLimits, now: Now, in_time: InTime
 ) -> tuple[Plan, LeaderState]:
-    """Make the plan, and record since when each node has been a candidate."""
+    """Return the plan, and the state that records since when each node has been a candidate."""
     if snapshot.policy_type.remembers_placements:
         unneeded = UnneededNodes(state.hints, state.candidates, snapshot, now)
         result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=unneeded)
@@ -166,7 +171,8 @@ def _no_schedule_reasons(
 ) -> tuple[RecentReasons, NoScheduleBlockers]:
     """Return the reasons against NoSchedule marks to remember, and those that apply now by node.
 
-    *before*: the remembered reasons; None for a new leader.
+    *before*: the remembered reasons; None for a new leader. *result*: the plan. *pending_since*:
+    by pod, the unix second since which it is Pending although the plan has a place for it.
     """
     blockers: NoScheduleBlockers = {}
     if snapshot.config.sets_no_schedule:
@@ -187,8 +193,9 @@ def no_schedule_blockers(
 ) -> NoScheduleBlockers:
     """Return for every marked node the reasons against a NoSchedule mark on it, or an empty tuple.
 
-    *pending_since*: see LeaderState. *reserved*: nodes that must accept expected pods.
-    *to_mark*: nodes that get a mark in this reconciliation.
+    *pending_since*: by pod (namespace/name), the unix second since which it is Pending although
+    the plan has a place for it. *reserved*: nodes that must accept expected pods. *to_mark*: nodes
+    that get a mark in this reconciliation.
     """
     blocked_pods = unschedulable.blocked_by_no_schedule(
         snapshot.unschedulable_pods,
@@ -213,7 +220,12 @@ def plan(
     limits: RateLimits | None = None,
     now_seconds: int | None = None,
 ) -> Plan:
-    """Take a snapshot of the cluster and make a plan for it; see `make_plan`."""
+    """Take a snapshot of the cluster and return a plan for it.
+
+    *due*: unmarked nodes whose unneeded time has passed; None means all. *removals_max*: maximum
+    number of removals; None means no limit. *limits*: rate limits; None if only lasting limits
+    apply, such as minimum sizes. *now_seconds*: unix time; None if no deadline counts as passed.
+    """
     snapshot = ClusterSnapshot(
         cluster, config, Now.at(now_seconds), write_blocked=limits.failed_writes if limits else ()
     )
@@ -232,19 +244,20 @@ def make_plan(
     """Choose which nodes can be removed together, and where their pods would be placed.
 
     Marked nodes are tried first, in the order of their marks, without unneeded time. An unmarked
-    node is removable if every reach stays within the thresholds without it. A marked node is
-    removable if every reach stays within the higher `releaseThresholds`, so that small changes of
-    the load remove no marks.
+    node is removable if every reach (a set of nodes that some pods can use) stays within the
+    thresholds without it. A marked node is removable if every reach stays within the higher
+    `releaseThresholds`, so that small changes of the load remove no marks.
 
-    Unmarked nodes are tried in the order of their price, pods to move, utilization and name, until
-    none of the remaining nodes can be removed. Plan.kept contains the reasons.
+    Unmarked nodes are tried in the order of the policy, until none of the remaining nodes can be
+    removed. Plan.kept contains the reasons.
 
     *due* names the unmarked nodes whose unneeded time has passed; None means all. *removals_max*
     limits the number of removals, including marked nodes; None means no limit. *limits* are the
-    rate limits of this reconciliation; without them only the lasting limits apply, which shows
-    what can be removed in the long run. When *in_time* returns False, no further unmarked node is
-    tried. *candidates* are the current candidates with the ends of their times, or the object that
-    finds them while the plan is made; None means that no unneeded time applies.
+    rate limits of this reconciliation; without them only lasting limits apply, such as minimum
+    sizes, which shows what can be removed in the long run. When *in_time* returns False, no
+    further unmarked node is tried. *candidates* are the current candidates with the ends of their
+    times, or the object that finds them while the plan is made; None means that no unneeded time
+    applies.
     """
     planner, pending = prepare(
         snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates
@@ -280,13 +293,17 @@ def prepare(
     in_time: InTime = unlimited_time,
     candidates: Delays | UnneededNodes | None = None,
 ) -> tuple[Planner, tuple[Placement, ...]]:
-    """Return a planner before its first removal, and the placements of pending pods."""
+    """Return a planner before its first removal, and the placements of pending pods.
+
+    The arguments are those of `make_plan`, such as *due*: the unmarked nodes whose unneeded time
+    has passed.
+    """
     planner = Planner(snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates)
     return planner, planner.place_pending()
 
 
 class Sums(NamedTuple):
-    """Totals of the sums in a ledger, copied at one moment."""
+    """Requests and capacity of the cluster, its reaches and their devices at one moment."""
 
     cluster: Totals
     reaches: Sequence[Totals]
@@ -294,7 +311,7 @@ class Sums(NamedTuple):
 
     @staticmethod
     def of(ledger: UtilizationLedger) -> "Sums":
-        """Return the current totals of the ledger."""
+        """Return a copy of the current totals of the ledger."""
         return Sums(
             ledger.total.totals(),
             [reach.totals() for reach in ledger.reaches],
@@ -324,10 +341,11 @@ def _reach_sums(ledger: UtilizationLedger, before: Sums, after: Sums) -> tuple[R
 
 
 def _candidates(snapshot: ClusterSnapshot, before: Mapping[str, int], now: Now) -> dict[str, int]:
-    """Return since when each node has been a candidate without interruption (thesis 4.4).
+    """Return by node the unix second since which it has been a candidate without interruption.
 
-    Nodes that still pass the check keep their time from *before*, new candidates get *now*. Marked
-    nodes are not listed; the other nodes are checked as if the marked nodes were removed.
+    Nodes that still pass the check (thesis 4.4) keep their time from *before*, new candidates get
+    *now*. Marked nodes are not listed; the other nodes are checked as if the marked nodes were
+    removed.
     """
     ledger = snapshot.new_ledger()
     policy = snapshot.policy(ledger)

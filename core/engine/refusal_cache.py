@@ -13,7 +13,7 @@ from core.placement.reach_utilization import Exceeded
 
 
 class _Refusal(NamedTuple):
-    """A refusal that holds until pods move on certain nodes."""
+    """Why the removal of a node was refused; valid until pods move on the node or a receiver."""
 
     receivers: Collection[int]
     """Nodes that would receive pods."""
@@ -22,7 +22,7 @@ class _Refusal(NamedTuple):
 
 
 class RefusalCache:
-    """Nodes that Ebb need not try again, because nothing that matters to them has changed."""
+    """Nodes whose removal was refused and would be refused again, as nothing relevant changed."""
 
     def __init__(self, packer: Packer) -> None:
         self._packer = packer
@@ -40,9 +40,11 @@ class RefusalCache:
         *,
         marked: bool,
     ) -> None:
-        """Remember why the node was refused: pods without a place, or sums over a threshold.
+        """Remember that the removal of the node was refused, if it would be refused again.
 
-        *beside* is an earlier failed attempt, if *attempt* was made without headroom.
+        *attempt*: the attempt to place its pods. *over*: sums that would exceed a threshold; empty
+        if a pod had no place. *beside*: the failed attempt that left room for headroom, if
+        *attempt* was made without headroom. *marked*: whether the node is marked.
         """
         packer = self._packer
         if not beside and packer.never_fits(attempt, node):
@@ -60,7 +62,10 @@ class RefusalCache:
                 self._until_moved[node] = _Refusal(receivers, own[-1] if own else None)
 
     def is_still_refused(self, node: int) -> bool:
-        """Report whether the node would certainly be refused again."""
+        """Report whether the removal of the node would certainly be refused again.
+
+        False also means unknown.
+        """
         if node in self._never_fit:
             return True
         refusal = self._until_moved.get(node)
@@ -70,7 +75,10 @@ class RefusalCache:
         return over is None or over.sums.exceeds(over.change, marked=False)
 
     def invalidate(self, leaving: int, attempt: Attempt) -> None:
-        """Drop the refusals that the removal of *leaving* with this attempt may change."""
+        """Drop the refusals that a removal may change.
+
+        *leaving*: id of the removed node. *attempt*: the new places of its pods.
+        """
         moved = {leaving, *attempt.free_after}
         refusals = self._until_moved
         stale = [

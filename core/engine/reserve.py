@@ -1,10 +1,11 @@
 """Reserve empty nodes for expected pods: do not allow their scale-down yet.
 
-Expected pods are as many as were created in the busiest time span of each reach. They are packed
-like placeholders: first on the nodes that stay, fullest first, including nodes with a
-PreferNoSchedule mark; then on empty nodes, unmarked ones first, then the cheapest. The empty nodes
-that receive expected pods are reserved. Expected pods that still have no room may fit on nodes
-that are starting, so that no autoscaler adds nodes twice.
+Ebb expects as many pods as were created in the busiest time span, for each reach (a set of nodes
+that some pods can use). Placeholder pods stand for them in the packing: first on the nodes that
+stay, fullest first, including nodes with a PreferNoSchedule mark; then on empty nodes, unmarked
+ones first, then the cheapest. The empty nodes that receive expected pods are reserved. Expected
+pods that still have no room may fit on nodes that are starting, so that no autoscaler adds nodes
+twice.
 """
 
 from collections import Counter
@@ -53,7 +54,10 @@ RESERVE: Final = Reason(
 
 
 class Reserved(NamedTuple):
-    """The reserved nodes, and the reaches that are short of room."""
+    """The empty nodes reserved for expected pods, and the reaches in which room is still short.
+
+    A reach is a set of nodes that some pods can use.
+    """
 
     nodes: tuple[ReservedNode, ...] = ()
     """Reserved nodes, by name."""
@@ -62,10 +66,11 @@ class Reserved(NamedTuple):
 
 
 def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Reserved:
-    """Return the nodes to reserve; *state* must have observed the snapshot.
+    """Return the empty nodes to reserve for expected pods, and the reaches with too little room.
 
-    A leader that has watched for less than one window does not know what to expect, so it reserves
-    every empty node.
+    A reach is a set of nodes that some pods can use. *state*: the leader's state, already updated
+    from the snapshot. A leader that has watched for less than one window does not know which pods
+    to expect, so it reserves every empty node.
     """
     settings = snapshot.config.budgets.reserve
     if not settings.lookback_seconds:
@@ -78,12 +83,14 @@ def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Re
 
 
 class ReservePlanner:
-    """The expected pods, and the nodes that have or may get room for them."""
+    """Finds room for expected pods, and so the empty nodes that must be reserved for them."""
 
     def __init__(self, snapshot: ClusterSnapshot, expected: Counts | None) -> None:
-        """Prepare placeholders for the expected pods and the headroom, or for neither if None.
+        """Prepare placeholder pods to reserve room for.
 
-        Placeholders of CapacityBuffers are added in both cases.
+        *expected*: number of expected pods by shape. If it is None, only the pods of
+        CapacityBuffers get placeholders; otherwise expected pods and headroom get placeholders
+        too.
         """
         self._snapshot = snapshot
         self.placeholders = [(room.pod, room.kept) for room in snapshot.buffer_rooms if room.kept]
@@ -92,7 +99,11 @@ class ReservePlanner:
             self.placeholders += [*_bounded(expected), *self._headroom(expected)]
 
     def reserve(self) -> Reserved:
-        """Return the reserved nodes, and the reaches that are short of room even then."""
+        """Return the empty nodes that expected or pending pods need, and the short reaches.
+
+        In a short reach (a set of nodes that some pods can use), too many expected pods have no
+        place, or only a place on a node that the autoscaler may remove.
+        """
         if not (
             (self.empty_nodes or self._snapshot.config.publishes)
             and (self.placeholders or self._pending)
@@ -136,7 +147,7 @@ class ReservePlanner:
         return frozenset(reach for reach in requested if lacking[reach] > SHORT * requested[reach])
 
     def _remains(self, node: Node) -> bool:
-        """Report whether the node remains even without a CapacityBuffer that Ebb creates."""
+        """Report whether the node remains even if no CapacityBuffer created by Ebb asks for it."""
         snapshot, name = self._snapshot, node.name
         # An autoscaler removes an unprotected empty node as soon as no CapacityBuffer requests it.
         # Its room would be missing again, so the autoscaler would add and remove it endlessly.
@@ -145,7 +156,10 @@ class ReservePlanner:
         return bool(stays) or protects_empty(snapshot, node)
 
     def keep_all(self, until: int) -> Reserved:
-        """Reserve every empty node until *until* (unix seconds), when arrivals are known."""
+        """Return every empty node as reserved until *until*, and the reaches short of room.
+
+        *until*: unix second at which the leader will have watched arrivals for a whole window.
+        """
         message = f"a new leader observes pod arrivals until {timestamp(until)}"
         why = Blocker(RESERVE, message, until=until)
         reserved = tuple(ReservedNode(name, why) for name in sorted(self.empty_nodes))
@@ -156,14 +170,14 @@ class ReservePlanner:
 
     @cached_property
     def empty_nodes(self) -> Sequence[str]:
-        """Return the empty nodes that the autoscaler could remove, in the order of their use.
+        """Return the names of empty nodes that the autoscaler could remove, in the order of use.
 
-        Unmarked nodes come first, because a plan keeps them. Among the marked nodes, those whose
-        scale-down is allowed come last, so that it stays allowed. Nodes that Ebb does not
-        protect come after all others, because the autoscaler may remove them at any time. Within
-        each group the cheapest comes first. A NoSchedule mark does not exclude a node; it becomes
-        PreferNoSchedule if the node is reserved. Nodes that cannot be removed are not listed;
-        their room counts like that of others.
+        Expected pods use the first nodes first. Unmarked nodes come first, because a plan keeps
+        them. Among the marked nodes, those whose scale-down is allowed come last, so that it stays
+        allowed. Nodes that Ebb does not protect come after all others, because the autoscaler may
+        remove them at any time. Within each group the cheapest comes first. A NoSchedule mark does
+        not exclude a node; it becomes PreferNoSchedule if the node is reserved. Nodes that cannot
+        be removed are not listed; their room counts like that of non-empty nodes.
         """
         snapshot = self._snapshot
         nodes = [
@@ -194,7 +208,7 @@ class ReservePlanner:
         return frozenset(name for name, mark in marks.items() if mark.mark is Mark.NO_SCHEDULE)
 
     def _packer(self, empties: Sequence[str]) -> Packer:
-        """Return a packer in which empty nodes come last, followed only by starting nodes.
+        """Return a packer that fills the *empties* after all other nodes, except starting nodes.
 
         Starting nodes come last so that they do not replace an empty node that exists. Non-empty
         nodes with a NoSchedule mark have no room, because expected pods alone do not change their
@@ -222,7 +236,10 @@ class ReservePlanner:
 
     @cached_property
     def _pending(self) -> Sequence[Pod]:
-        """Return the pods that need a place now; they are placed before expected pods."""
+        """Return the Pending pods and the pods of leaving nodes, which all need a place now.
+
+        They are placed before expected pods.
+        """
         leaving = self._snapshot.leaving_nodes
         return [
             pod
@@ -237,7 +254,10 @@ class ReservePlanner:
         )
 
     def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
-        """Return the headroom pods, less the expected pods that are at least as large."""
+        """Return headroom pods, each with the number to reserve room for beside the expected pods.
+
+        Expected pods of the same reach that are at least as large count as headroom.
+        """
         snapshot = self._snapshot
         headroom: list[tuple[Pod, int]] = []
         for pod in snapshot.headroom(1):
@@ -253,7 +273,10 @@ class ReservePlanner:
 
 
 def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
-    """Return a placeholder for each shape, and how many of it the share of its reach allows."""
+    """Return a placeholder pod for each shape, with the number of pods to reserve room for.
+
+    Limits by reach bound the number; shapes that get no room are left out.
+    """
     left = _limits_by_reach(expected)
     placeholders: list[tuple[Pod, int]] = []
     for number, shape in enumerate(sorted(expected, key=_largest)):
@@ -296,13 +319,16 @@ def _largest(shape: PodShape) -> tuple[object, ...]:
 
 
 def _shape(pod: Pod) -> Resources | str:
-    """Return the text or the requests that describe the pod in messages."""
+    """Return how messages describe the pod: by its CapacityBuffer, or else by its requests."""
     buffer = buffer_of(pod)
     return pod.requests if buffer is None else f"{BUFFER} {buffer}"
 
 
 def _why(expected: Counter[Resources | str], waiting: int) -> Blocker:
-    """Return a blocker that names the pods for which a node is reserved, most frequent first."""
+    """Return a reason that names the pods for which a node is reserved, most frequent first.
+
+    *expected*: number of expected pods by description. *waiting*: number of pending pods.
+    """
     parts = [f"{waiting} pending"] if waiting else []
     ranked = sorted(expected.items(), key=lambda entry: (-entry[1], repr(entry[0])))
     parts += [f"{many} of {_size(shape)}" for shape, many in ranked[:SIZES_SHOWN]]

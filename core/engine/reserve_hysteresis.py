@@ -1,10 +1,11 @@
-"""Keep a node reserved for longer if the reserve needed it again after its scale-down was allowed.
+"""Keep an empty node reserved for longer if it was needed again after its scale-down was allowed.
 
-The room on the other nodes changes with every pod. If a node is needed while a pod of a CronJob
-runs, Ebb would allow its scale-down each time the pod ends. Ebb would protect the node again
-before the autoscaler, which waits about ten minutes, could remove it. So such a node stays
-reserved for one `reserve.window` after it was needed last, twice as long after each repetition, up
-to `reserve.lookback`.
+An empty node is reserved, so that no autoscaler removes it, while expected pods need its room. The
+room on the other nodes changes with every pod. If a node is needed while a pod of a CronJob runs,
+Ebb would allow its scale-down each time the pod ends. Ebb would protect the node again before the
+autoscaler, which waits about ten minutes, could remove it. So such a node stays reserved for one
+`reserve.window` after it was needed last, twice as long after each repetition, up to
+`reserve.lookback`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,7 +26,7 @@ DOUBLINGS_MAX: Final = 32
 
 
 class ReserveHit(NamedTuple):
-    """How often, and when, the reserve needed a node again after its scale-down was allowed."""
+    """How often, and when last, a node was needed after its scale-down had been allowed."""
 
     times: int
     """Number of times that the node was needed again."""
@@ -34,7 +35,7 @@ class ReserveHit(NamedTuple):
 
 
 class NeededNodes(NamedTuple):
-    """A snapshot, and the nodes that the reserve needs now."""
+    """A snapshot, and the names of the empty nodes that expected pods need now."""
 
     snapshot: ClusterSnapshot
     needed: Collection[str]
@@ -42,7 +43,7 @@ class NeededNodes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReserveHits:
-    """Nodes that the reserve needed again after their scale-down was allowed."""
+    """Nodes that expected pods needed again after Ebb had allowed the nodes' scale-down."""
 
     nodes: Mapping[str, ReserveHit] = field(default_factory=dict)
     """Hits by node; a hit is dropped `reserve.lookback` after the node was needed last."""
@@ -50,10 +51,11 @@ class ReserveHits:
     """Nodes that the reserve needed in the last reconciliation."""
 
     def observe(self, needed_nodes: NeededNodes, now: Now) -> "ReserveHits":
-        """Return the state after a reconciliation.
+        """Return the hits after a reconciliation.
 
-        A new leader reserves every empty node because it does not know yet which ones are needed.
-        Until it knows, it passes no needed nodes.
+        *needed_nodes*: the snapshot, and the nodes that expected pods need. A new leader reserves
+        every empty node, because it does not know yet which ones are needed. Until then,
+        *needed_nodes* names none.
         """
         settings = needed_nodes.snapshot.config.budgets.reserve
         hits: dict[str, ReserveHit] = {}
@@ -72,7 +74,7 @@ class ReserveHits:
         return ReserveHits(hits, frozenset(hits.keys() & set(needed_nodes.needed)))
 
     def unchanged(self, now: Now) -> "ReserveHits":
-        """Set the time of the current nodes to *now*, after a skipped reconciliation."""
+        """Return the hits with time *now* for the needed nodes, as nothing has changed."""
         current = {name: self.nodes[name]._replace(needed=now.seconds) for name in self.current}
         return replace(self, nodes={**self.nodes, **current})
 
@@ -83,7 +85,11 @@ class ReserveHits:
     def extend(
         self, snapshot: ClusterSnapshot, kept: Iterable[ReservedNode], reason: Reason, now: Now
     ) -> tuple[ReservedNode, ...]:
-        """Return by name the *kept* nodes, and those that stay reserved after a recent hit."""
+        """Return by name the *kept* nodes, and the empty marked nodes that a recent hit keeps.
+
+        *kept*: nodes reserved because expected pods need them now. *reason*: reason given for the
+        others.
+        """
         settings = snapshot.config.budgets.reserve
         reserved = {node.node: node for node in kept}
         for name, hit in self.nodes.items():

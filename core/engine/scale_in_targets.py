@@ -28,8 +28,9 @@ def choose_targets(
 ) -> dict[str, int]:
     """Return the nodes that scale-ins should empty, with their rank; the lowest rank comes first.
 
-    *before*: targets of the last reconciliation. *kept*: nodes that cannot be removed. A target
-    remains a target while it exists, is unmarked, and has pods that a scale-in can delete.
+    *before*: result of the last reconciliation. *kept*: nodes that the plan does not remove, from
+    which new targets are chosen. A target remains a target while it exists, is unmarked, and has
+    pods that a scale-in can delete.
     """
     ids, pod_index = snapshot.node_order.ids, snapshot.pod_index
     scaled = pod_index.scale_in_pods
@@ -70,7 +71,11 @@ def choose_targets(
 
 
 def _missing(snapshot: ClusterSnapshot, targets: Iterable[str]) -> list[int]:
-    """Return the number of missing targets by reach; negative if there are too many."""
+    """Return how many targets each reach lacks, in the order of `snapshot.reaches.all`.
+
+    A reach is a set of nodes that some pods can use. The number is negative if it has too many
+    targets.
+    """
     reaches, ids = snapshot.reaches, snapshot.node_order.ids
     missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
     for name in targets:

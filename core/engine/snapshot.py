@@ -1,4 +1,4 @@
-"""Derive from one state of a cluster the facts that all steps of a reconciliation use."""
+"""Derive from one state of a cluster the data that all steps of a reconciliation read."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
@@ -75,10 +75,10 @@ UNREACHED: Final = Reason(
 
 
 class ClusterSnapshot:
-    """Facts about a cluster, read-only.
+    """Read-only state of a cluster, with derived data such as marks and reaches.
 
-    Each fact is computed from the inputs and from other facts when it is first read. Node ids are
-    positions in `node_order`.
+    Data is computed from the inputs and from other data when it is first read. Node ids are
+    positions in `node_order`. A reach is a set of nodes that some pods can use.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ClusterSnapshot:
         recent_templates: RecentTemplates = NO_TEMPLATES,
         write_blocked: Collection[str] = (),
     ) -> None:
-        """Store the inputs; each fact is computed when it is first read.
+        """Store the inputs; derived data is computed when it is first read.
 
         *now*: None if no deadline counts as passed. *before*: pod index of the previous snapshot,
         or None. *recent_templates*: node constraints that pods had within `stabilizationWindow`.
@@ -104,17 +104,17 @@ class ClusterSnapshot:
 
     @cached_property
     def marks(self) -> Mapping[str, ExistingMark]:
-        """Return the marks by node name. All steps of a reconciliation read marks here."""
+        """Return Ebb's marks by node name; all steps of a reconciliation read marks here."""
         return existing_marks(self.cluster.nodes, self.config.taint_key)
 
     @cached_property
     def leaving_nodes(self) -> frozenset[str]:
-        """Return the nodes that are being deleted or have a taint that announces it."""
+        """Return the names of nodes that are being deleted or have a taint that announces it."""
         return frozenset(node.name for node in self.cluster.nodes if is_terminating(node))
 
     @cached_property
     def unschedulable_nodes(self) -> frozenset[str]:
-        """Return the nodes that accept no pods, including leaving nodes."""
+        """Return the names of the nodes that accept no pods, including leaving nodes."""
         with_no_schedule = (
             name for name in self._write_blocked if self._is_marked_no_schedule(name)
         )
@@ -136,19 +136,23 @@ class ClusterSnapshot:
 
     @cached_property
     def unschedulable_pods(self) -> Sequence[Pod]:
-        """Return the pods that the scheduler could not place on any node."""
+        """Return the Pending pods that the scheduler has tried and could not place."""
         return [pod for pod in self.pod_index.pending if is_unschedulable(pod)]
 
     @cached_property
     def node_order(self) -> NodeOrder:
-        """Return the nodes in first-fit order."""
+        """Return the nodes in the order in which first-fit tries to place pods on them."""
         return NodeOrder(
             self.cluster, self.config.taint_key, self.unschedulable_nodes, self.pod_index.requests
         )
 
     @cached_property
     def blockers(self) -> Mapping[str, Sequence[Blocker]]:
-        """Return by node the reasons against its removal that lie in the node or in its pods."""
+        """Return by node the reasons against its removal that lie in the Node or its pods.
+
+        A node without such a reason has an empty sequence. Policies and limits add reasons of
+        their own.
+        """
         by_node = {node.name: node_blockers(node) for node in self.cluster.nodes}
         for name, verdict in self.scalability.items():
             if verdict.state is Scalability.NOT_SCALABLE:
@@ -170,22 +174,29 @@ class ClusterSnapshot:
 
     @cached_property
     def autoscalers(self) -> Autoscalers:
-        """Return the autoscalers of the cluster."""
+        """Return the node autoscalers that Ebb has found in the cluster."""
         return Autoscalers.of(self.cluster, self.config.cluster_autoscaler.status_key)
 
     @cached_property
     def scalability(self) -> Mapping[str, NodeScalability]:
-        """Return by node whether an autoscaler removes it, apart from its group's minimum size."""
+        """Return by node whether an autoscaler can remove it, if its group is large enough."""
         return self.autoscalers.verdicts(self.cluster.nodes)
 
     @cached_property
     def unprotectable_nodes(self) -> frozenset[str]:
-        """Return the nodes that have drifted so long ago that Ebb no longer protects them."""
+        """Return the names of drifted nodes that Ebb no longer protects from scale-down.
+
+        These nodes have been reported as drifted for too long (core.eligibility.drift).
+        """
         return unprotectable(self.cluster, self.now)
 
     @cached_property
     def _unevaluable_pods(self) -> Sequence[Pod]:
-        """Return the pods that Ebb cannot evaluate and that must move if their node is removed."""
+        """Return the pods that Ebb cannot place and that do not end with their node.
+
+        Ebb cannot evaluate their constraints, or they count as pods of a nominated node only. Pods
+        on virtual nodes are left out.
+        """
         return [
             pod
             for pod in self.pod_index.unevaluable
@@ -196,11 +207,11 @@ class ClusterSnapshot:
 
     @cached_property
     def overdue(self) -> Mapping[str, Pod]:
-        """Return by key the pods that should have terminated long ago.
+        """Return by namespace/name the pods that should have terminated long ago.
 
         Such a pod ends with its node and needs no room elsewhere, as for Cluster Autoscaler
-        (LongTerminating). On a node that stays, it keeps its room. A StatefulSet creates the
-        replacement only when the pod is gone, so its pods still need room.
+        (LongTerminating). On a node that stays, it keeps its room. Pods of StatefulSets are not
+        included: their replacements are created only when the pods are gone, and need room.
         """
         return {
             pod.key: pod
@@ -213,9 +224,10 @@ class ClusterSnapshot:
 
     @cached_property
     def _ending_pods(self) -> Mapping[str, Pod]:
-        """Return by key the pods that need no room elsewhere.
+        """Return by namespace/name the pods on nodes that need no room elsewhere.
 
-        A pod that a surge move replaces needs none, because its new pod has taken that room.
+        These are overdue pods, and pods that a surge move replaces: their Deployment has one more
+        replica for a while, and the new pod has taken the room already.
         """
         replaced = self.cluster.surge.replaced
         if not replaced:
@@ -228,7 +240,10 @@ class ClusterSnapshot:
 
     @cached_property
     def _resident_requests(self) -> Mapping[str, Resources]:
-        """Return by node the requests of the pods that terminate with it."""
+        """Return by node the requests of the pods that end with the node.
+
+        These are DaemonSet pods, static pods, overdue pods and pods that a surge move replaces.
+        """
         requests = dict(self.pod_index.resident_requests)
         for pod in self._ending_pods.values():
             if (name := pod.node) in self.pod_index.virtual and name is not None:
@@ -237,27 +252,36 @@ class ClusterSnapshot:
 
     @cached_property
     def _unsupported_pods(self) -> Sequence[Pod]:
-        """Return the unevaluable pods whose requests Ebb knows (Pod.estimable)."""
+        """Return the pods that Ebb cannot evaluate but whose requests it knows."""
         return [pod for pod in self._unevaluable_pods if pod.estimable]
 
     @cached_property
     def unplaceable(self) -> AbstractSet[GroupKey]:
-        """Return the groups of pods that no node can ever hold.
+        """Return the groups of Pending pods that no node can ever hold.
 
-        Ebb does not count these pods as a lack of room, and reserves no room for them.
+        A group is the requests and node constraints that its pods share. Ebb does not count these
+        pods as a lack of room, and reserves no room for them.
         """
         return self._unplaceable_evaluated.keys()
 
     @cached_property
     def unevaluated(self) -> frozenset[GroupKey]:
-        """Return the groups in `unplaceable` that were not checked, because of IMPOSSIBLE_MAX."""
+        """Return the groups in `unplaceable` that count as unplaceable without a check.
+
+        A group is the requests and node constraints of pods. After IMPOSSIBLE_MAX unplaceable
+        groups, further groups are not checked.
+        """
         return frozenset(
             group for group, checked in self._unplaceable_evaluated.items() if not checked
         )
 
     @cached_property
     def _unplaceable_evaluated(self) -> Mapping[GroupKey, bool]:
-        """Return the pending groups that no node can hold, and whether each group was checked."""
+        """Return the groups of Pending pods that no node can hold; False if not checked.
+
+        A group is the requests and node constraints that its pods share. Groups beyond
+        IMPOSSIBLE_MAX are not checked, but count as groups that no node can hold.
+        """
         groups = self.pod_index.groups.values()
         pending = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
         unplaceable = never_schedulable(self.cluster, pending, self.config.taint_key)
@@ -265,7 +289,11 @@ class ClusterSnapshot:
 
     @cached_property
     def _placeable_groups(self) -> Sequence[Sequence[Pod]]:
-        """Return the groups of pods that Ebb can place, in any reach."""
+        """Return the pods that Ebb can place, grouped by requests and node constraints.
+
+        Pods that no node can hold, or that need no room elsewhere, are left out. Pods whose reach
+        (set of usable nodes) is not tracked are included.
+        """
         groups = (
             members
             for key, members in self.pod_index.groups.items()
@@ -280,7 +308,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _groups_by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
-        """Return the placeable groups by their node constraints without volumes."""
+        """Return the placeable groups of pods by their node constraints without volumes."""
         groups: dict[NodeConstraints, list[Sequence[Pod]]] = {}
         for members in self._placeable_groups:
             groups.setdefault(without_volumes(members[0].node_constraints), []).append(members)
@@ -288,7 +316,11 @@ class ClusterSnapshot:
 
     @cached_property
     def movable(self) -> Sequence[Sequence[Pod]]:
-        """Return the groups of bound or pending pods that Ebb can place, in tracked reaches."""
+        """Return the pods that Ebb can place, in groups with equal requests and constraints.
+
+        Bound and Pending pods are included. Pods are left out if Ebb does not track their reach
+        (set of usable nodes), because there are too many reaches.
+        """
         beyond = self.reaches.untracked
         return [
             members
@@ -312,7 +344,7 @@ class ClusterSnapshot:
 
     @cached_property
     def reaches(self) -> Reaches:
-        """Return the sets of nodes that pods can use."""
+        """Return the reaches of the cluster: the sets of nodes that movable pods can use."""
         templates, seconds = (
             self._groups_by_template,
             self.config.budgets.stabilization_window_seconds,
@@ -325,7 +357,8 @@ class ClusterSnapshot:
     def _templates_without_reach(self) -> Mapping[NodeConstraints, None]:
         """Return node constraints that define no reach but whose feasible nodes are needed.
 
-        These are the constraints of CapacityBuffers, of unsupported pods and of unplaceable pods.
+        These are the constraints of CapacityBuffers, of unplaceable pods and of pods that Ebb
+        cannot evaluate.
         """
         all_constraints = [pod.node_constraints for _, pod in self._requesting_buffers]
         all_constraints += (pod.node_constraints for pod in self._unsupported_pods)
@@ -333,7 +366,10 @@ class ClusterSnapshot:
         return dict.fromkeys(map(without_volumes, all_constraints))
 
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
-        """Return every reason why Ebb does not place a pod that has to leave its node."""
+        """Return every reason why Ebb does not place a pod that has to leave its node.
+
+        The list is empty if Ebb can place the pod.
+        """
         blockers = pod_blockers(pod)
         if not blockers and without_volumes(pod.node_constraints) in self.reaches.untracked:
             blockers.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
@@ -341,14 +377,19 @@ class ClusterSnapshot:
 
     @cached_property
     def long_lived_pods(self) -> Mapping[str, int]:
-        """Return by node how many pods rarely terminate by themselves, without nodes with 0."""
+        """Return by node the number of pods that rarely terminate by themselves.
+
+        Nodes without such pods are absent.
+        """
         return count_long_lived_pods(self.pod_index.classes, self.now)
 
     @cached_property
     def pods_not_replaceable(self) -> Mapping[str, int]:
-        """Return by node how many pods no surge move can replace, without nodes with 0.
+        """Return by node the number of pods that no surge move can replace.
 
-        It is empty if surge moves are disabled.
+        A surge move adds a replica to a Deployment for a while, so that a pod on a marked node can
+        be deleted. Nodes without pods to count are absent. The result is empty if surge moves are
+        disabled.
         """
         if not self.config.surges:
             return {}
@@ -358,12 +399,15 @@ class ClusterSnapshot:
 
     @cached_property
     def non_empty_nodes(self) -> frozenset[str]:
-        """Return the nodes that an autoscaler does not consider empty."""
+        """Return the names of the nodes that their autoscaler does not consider empty."""
         return occupied_nodes(self.cluster.nodes, self.pod_index.classes, self.now)
 
     @cached_property
     def starting_nodes(self) -> Mapping[str, Node]:
-        """Return by name the nodes that are starting, as they will be when they have started."""
+        """Return by name the nodes that are starting, as they will be when they have started.
+
+        Empty if the snapshot has no time.
+        """
         now = self.now
         if now is None:
             return {}
@@ -379,11 +423,14 @@ class ClusterSnapshot:
         }
 
     def reaches_node(self, node: str) -> bool:
-        """Report whether the node is in the reach of a movable pod."""
+        """Report whether some movable pod can use the node with this name."""
         return self.node_order.ids[node] in self.reaches.reached
 
     def packer(self, placeholders: Sequence[Pod] = ()) -> Packer:
-        """Return a packer for the movable pods and for *placeholders*, pods that do not exist."""
+        """Return a new packer for the movable pods and for *placeholders*.
+
+        A placeholder stands for a pod that does not exist, so that its room remains free.
+        """
         return Packer(
             self.cluster,
             self.node_order,
@@ -396,7 +443,7 @@ class ClusterSnapshot:
 
     @cached_property
     def reachable_allocatable(self) -> Resources:
-        """Return the total allocatable resources of the nodes that a movable pod reaches."""
+        """Return the total allocatable resources of the nodes that a movable pod can use."""
         nodes = self.node_order.nodes
         return Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached))
 
@@ -404,7 +451,7 @@ class ClusterSnapshot:
     def total_allocatable(self) -> Resources:
         """Return the total allocatable resources of all nodes except virtual ones.
 
-        Expected pods need not exist yet, so it does not matter whether a pod reaches a node.
+        Nodes that no movable pod can use are included, because pods that may come can use them.
         """
         return Resources.total(
             node.allocatable for node in self.node_order.nodes if not node.virtual
@@ -412,7 +459,7 @@ class ClusterSnapshot:
 
     @cached_property
     def pool_totals(self) -> tuple[PoolTotals, dict[str, PoolTotals]]:
-        """Return the totals of the nodes that accept pods, of the cluster and by pool."""
+        """Return the totals of the cluster, and by pool name, of nodes that accept pods."""
         budgets = self.config.budgets
         accepting = (
             node
@@ -429,7 +476,7 @@ class ClusterSnapshot:
 
     @cached_property
     def pool_names(self) -> Mapping[str, str]:
-        """Return the name of each node's pool by the name of the node, for nodes in pools."""
+        """Return by node name the name of the node's pool; nodes in no pool are absent."""
         budgets = self.config.budgets
         if not budgets.pools:
             return {}
@@ -437,7 +484,11 @@ class ClusterSnapshot:
         return {name: pool.name for name, pool in pools if pool is not None}
 
     def new_ledger(self, peak_excess: Mapping[str, Amount] | None = None) -> UtilizationLedger:
-        """Return a new ledger; *peak_excess*: see RateLimits, by the key of a reach or WHOLE."""
+        """Return a new ledger with the sums of the cluster and of each reach.
+
+        *peak_excess*: by key of a reach, how far the highest requests within `stabilizationWindow`
+        exceed the current ones; the key WHOLE is the cluster. None means nowhere.
+        """
         excess = peak_excess or {}
         sums = [self._sums(None, excess.get(WHOLE, NOTHING))]
         sums += [self._sums(reach, excess.get(reach.key, NOTHING)) for reach in self.reaches.all]
@@ -454,7 +505,10 @@ class ClusterSnapshot:
         )
 
     def _device_sums(self) -> Iterator[DeviceUtilization]:
-        """Yield for each reach an empty sum for each device that its pods request."""
+        """Yield a zero sum for each reach and each device that pods of the reach request.
+
+        A device is an extended resource such as a GPU.
+        """
         # Extended resources that are no devices, such as huge pages, have no threshold.
         for number, reach in enumerate(self.reaches.all):
             templates = self.reaches.templates_of(number)
@@ -485,7 +539,12 @@ class ClusterSnapshot:
         count_to_move: Callable[[int], int] = lambda _: 0,
         candidates: Collection[str] | None = None,
     ) -> Policy:
-        """Return the configured policy; PolicyInput explains the arguments."""
+        """Return a new object of the configured policy, which proposes nodes for removal.
+
+        *ledger*: sums of the plan in progress. *count_to_move*: returns the number of pods that
+        must move if the node with this id is removed. *candidates*: names of current candidates;
+        None if no unneeded time applies.
+        """
         ids, nodes = self.node_order.ids, self.node_order.nodes
         policy_input = PolicyInput(
             nodes=nodes,
@@ -515,7 +574,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _loads(self) -> list[NodeLoad]:
-        """Return the requests on each node, limited to its allocatable resources."""
+        """Return the requests on each node in node order, at most its allocatable resources."""
         loads = []
         for node, used in zip(self.node_order.nodes, self.node_order.used, strict=True):
             allocatable, requests = Amount.of(node.allocatable), Amount.of(used)
@@ -539,16 +598,20 @@ class ClusterSnapshot:
         return ReachUtilization(reach, self._usability(reach), enter, release, peak_excess)
 
     def _reach_thresholds(self, reach: Reach | None) -> Iterator[Collection[Thresholds]]:
-        """Yield the distinct `thresholds` of the nodes, then the distinct `releaseThresholds`."""
+        """Yield the different `thresholds` of a reach's nodes, then their `releaseThresholds`.
+
+        *reach*: None for the whole cluster.
+        """
         numbers = reach.nodes if reach else ()
         for own, whole in self._thresholds:
             yield ({id(own[n]): own[n] for n in numbers}.values() if own else ()) or (whole,)
 
     @cached_property
     def _thresholds(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
-        """Return `thresholds`, then `releaseThresholds`: by node, and of the cluster.
+        """Return a pair for `thresholds`, then a pair for `releaseThresholds`.
 
-        The list by node is empty if no pool has thresholds of its own.
+        Each pair is the thresholds of each node by id, and those of the cluster. The list by node
+        is empty if no pool has thresholds of its own.
         """
         config = self.config
         pools = config.budgets.pools
@@ -580,10 +643,11 @@ class ClusterSnapshot:
 
     @cached_property
     def _derived_usability(self) -> Mapping[str, Usability | None]:
-        """Return the derived usability by the key of a reach.
+        """Return by key of a reach the conditions for usable capacity, derived from pods.
 
-        The minimum sizes come from the pods of the reach. The ratios come from all pods that can
-        use some of its nodes.
+        The minimum sizes come from the pods of the reach. The ratios of CPU to memory come from
+        all pods that can use some of its nodes. None means that no pod allows to derive any. See
+        docs/glossary.md for usable capacity.
         """
         shapes: dict[str, Shapes] = {WHOLE: Counter()}
         single_node_shapes: dict[int, Shapes] = {}
@@ -624,7 +688,7 @@ class ClusterSnapshot:
 
     @cached_property
     def buffer_rooms(self) -> tuple[RequestedRoom, ...]:
-        """Return for each CapacityBuffer the number of pods to keep room for, if there is room."""
+        """Return for each CapacityBuffer how many of its pods to keep room for, if possible."""
         nodes = self.node_order.nodes
         offered_by_constraints: dict[NodeConstraints, Offered] = {}
 
@@ -643,7 +707,7 @@ class ClusterSnapshot:
         )
 
     def headroom(self, pods: int) -> list[Pod]:
-        """Return placeholder pods that room must be left for, *pods* of them for each reach.
+        """Return headroom: placeholder pods that room must be left for, *pods* for each reach.
 
         They request as much as the largest pod of the reach, by CPU, then memory, then other
         resources. They have its node constraints, but neither volumes nor inter-pod constraints.
@@ -670,10 +734,10 @@ class ClusterSnapshot:
         return headroom
 
     def demand(self) -> Mapping[str, Amount]:
-        """Return the requests by reach, and for WHOLE, that would have to move or are pending.
+        """Return by key of a reach the CPU and memory that movable pods request.
 
-        The demand of a reach is the load of the movable pods on its nodes, plus the pending pods
-        with this reach.
+        These are the requests on the nodes of the reach, without pods that end with their node,
+        plus the Pending pods that have this reach. The key WHOLE is the cluster.
         """
         demand = {WHOLE: NOTHING, **{reach.key: NOTHING for reach in self.reaches.all}}
         for number in self.reaches.reached:
@@ -706,7 +770,10 @@ def _first_key(members: Sequence[Pod]) -> tuple[str, str]:
 
 
 def _is_closed_when_ready(node: Node, with_unreadable_pods: Container[str]) -> bool:
-    """Report whether the node accepts no pods even once it is Ready."""
+    """Report whether the node accepts no pods even once it is Ready.
+
+    *with_unreadable_pods*: names of nodes with a pod that could not be decoded.
+    """
     return bool(
         node.unreadable
         or node.virtual
@@ -721,6 +788,6 @@ def _strictest(thresholds: Collection[Thresholds]) -> Share:
 
 
 def _device_requests(requests: Resources, allocatable: Resources) -> Mapping[str, int]:
-    """Return the requests of devices by name, limited to the allocatable devices."""
+    """Return the requested units by device name, at most the units that the node offers."""
     existing = allocatable.devices
     return {name: min(units, existing.get(name, 0)) for name, units in requests.devices.items()}

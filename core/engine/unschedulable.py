@@ -42,20 +42,23 @@ block one of them."""
 def is_unschedulable(pod: Pod) -> bool:
     """Report whether the scheduler could not place the pod on any node.
 
-    A pod whose status could not be decoded counts as unschedulable. Expendable pods do not count,
-    because autoscalers add no nodes for them.
+    A pod whose status could not be decoded counts as unschedulable. A pod of so low a priority
+    that autoscalers add no node for it does not.
     """
     refused = pod.unschedulable or bool(pod.unreadable)
     return pod.node is None and refused and not (pod.terminating or pod.expendable)
 
 
 def by_namespace_in_turns(objects: Iterable[Named_]) -> list[Named_]:
-    """Return the objects sorted by name, but so that namespaces take turns."""
+    """Return the first object of each namespace by name, then the second of each, and so on."""
     return round_robin(sorted(objects, key=lambda item: item.key), lambda item: item.namespace)
 
 
 def round_robin(ordered: Iterable[Any_], owner_of: Callable[[Any_], str]) -> list[Any_]:
-    """Return the items, the first of each owner first, then the second of each, and so on."""
+    """Return the first item of each owner, then the second of each, and so on.
+
+    *ordered*: items of all owners; the items of one owner keep their order.
+    """
     counts: Counter[str] = Counter()
     turns: list[list[Any_]] = []
     for item in ordered:
@@ -69,12 +72,15 @@ def round_robin(ordered: Iterable[Any_], owner_of: Callable[[Any_], str]) -> lis
 
 
 def shape(pod: Pod) -> tuple[NodeConstraints, Resources]:
-    """Return the node constraints of the pod, without volumes, and its requests."""
+    """Return the node constraints of the pod, without volumes, and its requests.
+
+    Pods with equal results fit on the same empty nodes.
+    """
     return without_volumes(pod.node_constraints), pod.requests
 
 
 class EmptyNodes:
-    """The room on nodes if only DaemonSet and static pods ran there and no node were marked."""
+    """The room on each node if it had no mark, and only DaemonSet and static pods ran there."""
 
     def __init__(
         self,
@@ -84,9 +90,10 @@ class EmptyNodes:
         *,
         ignore_cordons: bool = False,
     ) -> None:
-        """Index the nodes for these *pods*.
+        """Index the nodes of the cluster to check *pods* against them.
 
-        *ignore_cordons*: also ignore cordons and transient taints.
+        *taint_key*: key of Ebb's taint, which is ignored. *ignore_cordons*: also ignore cordons
+        and transient taints.
         """
         resident: dict[str | None, list[Resources]] = {}
         for pod in cluster.pods:
@@ -107,8 +114,9 @@ class EmptyNodes:
         self._unplaceable_count = 0
 
     def can_hold(self, pod: Pod) -> bool | None:
-        """Report whether some node would admit the pod; None: not checked (IMPOSSIBLE_MAX).
+        """Report whether some node, if it were empty, would admit and hold the pod.
 
+        None means that the pod was not checked, because IMPOSSIBLE_MAX other pods found no node.
         Pods with equal requests and constraints are checked once.
         """
         alike = pod.node_constraints, pod.requests
@@ -125,10 +133,10 @@ def feasible_unschedulable(
 ) -> Iterator[Pod]:
     """Yield the unschedulable pods that some node would admit if it were empty.
 
-    *unschedulable*: all unschedulable pods of the cluster, if the caller knows them.
-
-    A pod that no node could ever hold does not show a lack of capacity. Neither does a pod whose
-    requests or node selectors are unknown. Such pods do not keep Ebb from marking nodes.
+    They show a lack of capacity. A pod that no node could ever hold, or whose requests or node
+    selectors are unknown, does not, and does not keep Ebb from marking nodes. *taint_key*: key of
+    Ebb's taint, which is ignored. *unschedulable*: all unschedulable pods of the cluster; None:
+    they are searched for.
     """
     if unschedulable is None:
         unschedulable = filter(is_unschedulable, cluster.pods)
@@ -141,9 +149,10 @@ def feasible_unschedulable(
 def never_schedulable(
     cluster: Cluster, pending: Iterable[Pod], taint_key: str
 ) -> Iterator[tuple[Pod, bool]]:
-    """Yield the *pending* pods that no node could hold even if all nodes were Ready.
+    """Yield the *pending* pods that no node could hold even if all nodes were Ready and empty.
 
-    Each pod comes with whether it was checked: pods beyond IMPOSSIBLE_MAX are not.
+    Each pod comes with True if it was checked. Pods beyond IMPOSSIBLE_MAX are not checked and come
+    with False. *taint_key*: key of Ebb's taint, which is ignored.
     """
     pods = by_namespace_in_turns(pending)
     if pods:
@@ -156,7 +165,7 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     """Report whether a pod that has just *turned* unschedulable requires a reconciliation at once.
 
     A pod that Ebb can evaluate requires one if some node could hold it. Another pod requires one
-    if a NoSchedule mark may be what blocks it.
+    if a NoSchedule mark may be what blocks it. *taint_key*: key of Ebb's taint.
     """
     marks = existing_marks(cluster.nodes, taint_key)
     no_schedule_nodes = tuple(
@@ -184,9 +193,9 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
 def pending_since(
     since: Mapping[str, int], unschedulable: Iterable[Pod], placed: Collection[str], now: Now
 ) -> dict[str, int]:
-    """Return the time since which each pod is still pending although the plan has a place for it.
+    """Return by pod the unix second since which it is Pending although the plan places it.
 
-    Unix seconds by namespace/name. *since*: the result of the previous reconciliation.
+    The keys are namespace/name. *since*: the result of the previous reconciliation.
     *unschedulable*: all unschedulable pods. *placed*: pods for which the current plan has a place.
     """
     waiting = [pod for pod in unschedulable if pod.evaluable and pod.key in placed]
@@ -201,11 +210,12 @@ def blocked_by_no_schedule(
     untracked: Collection[NodeConstraints] = frozenset(),
     unevaluated: Collection[tuple[Resources, NodeConstraints]] = frozenset(),
 ) -> Iterator[tuple[Pod, str]]:
-    """Yield the pods that a NoSchedule mark may keep Pending, and why; namespaces take turns.
+    """Yield the pods that a NoSchedule mark may keep Pending, each with a message that says why.
 
-    *unschedulable*: all unschedulable pods. *untracked*: constraints of pods whose reach Ebb does
-    not track. *unevaluated*: requests and constraints that were not checked. Ebb treats both like
-    pods that it cannot evaluate.
+    Namespaces take turns. *unschedulable*: all unschedulable pods. *since*: result of
+    `pending_since`. *untracked*: constraints of pods whose reach (set of usable nodes) Ebb does
+    not track. *unevaluated*: requests and constraints that were not checked. Ebb treats pods of
+    both kinds like pods that it cannot evaluate.
     """
     for pod in by_namespace_in_turns(unschedulable):
         placed_at = since.get(pod.key, now.seconds)

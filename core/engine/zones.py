@@ -1,4 +1,4 @@
-"""Keep zones balanced: no removal may leave a zone far behind another one."""
+"""Keep zones balanced: no node removal may leave a zone with far fewer nodes than another."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ _NodeFacts = tuple[tuple[int, ...], _Traits, str, bool]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneClass:
-    """Similar nodes of one zone that the same pods can use."""
+    """Similar nodes of one zone that the same pods can use, with the node counts of all zones."""
 
     traits: _Traits
     zone: str
@@ -39,7 +39,10 @@ class ZoneClass:
     """Number of schedulable nodes, by zone, in all zones that are compared with each other."""
 
     def explain(self) -> str | None:
-        """Return a message if the zone must not lose one of the nodes, else None."""
+        """Return a message if the zone would fall too far behind without one of the nodes.
+
+        None if the zone may lose a node.
+        """
         if not self.schedulable:
             return None
         left = self.counts[self.zone] - 1
@@ -51,21 +54,22 @@ class ZoneClass:
 
 
 class Zones:
-    """Number of schedulable nodes in each zone, among similar nodes that the same pods can use.
+    """Numbers of schedulable nodes by zone, among similar nodes that the same pods can use.
 
     Nodes are similar if they have the same taints and devices and belong to the same configured
     pool. Otherwise GPU nodes in one zone would keep general nodes of another zone, as soon as one
     pod tolerates the taint of the GPU nodes.
 
-    The smallest reach of a node that spans several zones decides, because larger reaches contain
-    nodes that its pods cannot use. Hostname and zone selectors of pods are ignored here: otherwise
-    a pod that may use only two nodes would limit the comparison to these two. Nodes that no pod
-    reaches need no balance. A zone without schedulable nodes still counts as a zone, so that the
-    deciding reach does not change as nodes become schedulable or unschedulable.
+    A reach is a set of nodes that some pods can use. The smallest reach of a node that spans
+    several zones decides, because larger reaches contain nodes that its pods cannot use. Hostname
+    and zone selectors of pods are ignored here: otherwise a pod that may use only two nodes would
+    limit the comparison to these two. Nodes that no pod reaches need no balance. A zone without
+    schedulable nodes still counts as a zone, so that the deciding reach does not change as nodes
+    become schedulable or unschedulable.
     """
 
     def __init__(self, snapshot: ClusterSnapshot, node_ids: Iterable[int]) -> None:
-        """Count the nodes; they must be neither leaving nor virtual."""
+        """Count the nodes by zone; *node_ids*: all nodes that are neither leaving nor virtual."""
         self._snapshot = snapshot
         by_facts = self._by_facts(node_ids)
         zones_of: defaultdict[_Area, set[str]] = defaultdict(set)
@@ -107,7 +111,7 @@ class Zones:
         return ids
 
     def count_removal(self, node_id: int) -> None:
-        """Count the node as removed; its zone remains even without nodes."""
+        """Count the node as removed; its zone is compared even if no node is left in it."""
         if zone_class := self.of_node.get(node_id):
             for number, members in enumerate(self._sets):
                 if node_id in members:
@@ -116,17 +120,20 @@ class Zones:
 
 
 def _traits(pool: str, node: Node) -> _Traits:
-    """Return the traits of the node; taints count only if they keep pods away."""
+    """Return the pool, taints and devices that similar nodes share with the node.
+
+    Only taints that keep pods away are included, and no transient ones.
+    """
     usual = bare(node)
     taints = tuple(sorted(filter(is_blocking, usual.taints), key=repr))
     return pool, taints, tuple(sorted(usual.allocatable.devices))
 
 
 class _MergedReaches:
-    """The sets of nodes within which zones are balanced.
+    """Sets of nodes within which zones are balanced.
 
-    Such a set is a reach without the hostname and zone selectors of its pods. Several reaches may
-    have the same set.
+    Each set is a reach (a set of nodes that some pods can use) computed without the hostname and
+    zone selectors of its pods. Several reaches may have the same set.
     """
 
     def __init__(self, reaches: Reaches, numbers: Iterable[int]) -> None:
@@ -139,12 +146,18 @@ class _MergedReaches:
         """Ids of the nodes in each set."""
 
     def smallest(self, reaches: Iterable[int]) -> int:
-        """Return the number of the smallest set of one of these reaches."""
+        """Return the number of the smallest set that belongs to one of the *reaches*.
+
+        Sets are numbered by position in `sets`, reaches by position in `Reaches.all`.
+        """
         return self._set_number[min(reaches, key=self._order.__getitem__)]
 
 
 def _nodes_without_location(reaches: Reaches, number: int) -> tuple[int, ...]:
-    """Return the nodes that the reach would have if its pods selected neither nodes nor zones."""
+    """Return the ids of the nodes that the pods of a reach could use without location selectors.
+
+    Location selectors name a hostname or a zone. *number*: position of the reach in `reaches.all`.
+    """
     merged: set[NodeConstraints] = set()
     for node_constraints in reaches.templates_of(number):
         without_location = _without_location(node_constraints)
@@ -168,7 +181,10 @@ def _without_location(node_constraints: NodeConstraints) -> NodeConstraints:
 def _terms_without_location(
     terms: tuple[SelectorTerm, ...] | None,
 ) -> tuple[SelectorTerm, ...] | None:
-    """Return the terms without location labels, or None if a term selects nothing else."""
+    """Return node affinity terms without hostname and zone labels.
+
+    None means no restriction: there are no terms, or one selects by hostname or zone only.
+    """
     kept = []
     for term in terms or ():
         labels = tuple(label for label in term.labels if label.key not in LOCATION_LABELS)
