@@ -20,8 +20,9 @@ leaves out the following, so its results do not include their effects:
 - Karpenter: it consolidates by price, and uses properties that simulated node groups do not have;
 - controllers: the termination grace period (pods end at once), proportional scaling during a
   rollout, minReadySeconds, failing pods, StatefulSets, PodDisruptionBudgets;
-- surge moves: the time and the faults of writes; watches are one second late. HPAs see the
-  additional replicas only in runs with surge moves (sim.hpa);
+- surge moves (with an additional replica, a Deployment can do without a pod on a marked node): the
+  time and the faults of writes; watches are one second late. HPAs see the additional replicas only
+  in runs with surge moves (sim.hpa);
 - HPAs: late or wrong metrics;
 - pods: usage that differs from their requests, and images;
 - the programs of Ebb: the time that calls, watches and reconciliations take (except in tests with

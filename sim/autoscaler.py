@@ -1,8 +1,8 @@
 """Simulate Cluster Autoscaler with its default timers, as observed on a real one.
 
-It removes nodes as its mode (ScaleDown) allows. For the pods that fit on no node, it adds nodes of
-one node group at a time. The simulator creates and deletes the Nodes. Writes on Nodes pass the
-same admission as writes of Ebb.
+For the pods that fit on no node, it adds nodes of one node group at a time. It removes nodes as
+its mode (ScaleDown) allows. The simulator creates and deletes the Nodes. Like the writes of Ebb,
+the autoscaler's writes of Nodes go through Ebb's webhook.
 """
 
 import random
@@ -50,7 +50,14 @@ TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """Timers in milliseconds; defaults of Cluster Autoscaler and typical times of a cloud."""
+    """Timers of Cluster Autoscaler and of a typical cloud, in milliseconds.
+
+    `scan_ms` is the time between two scans of all nodes. `unneeded_ms` is how long a node must be
+    unneeded before its removal. After a scale-up, no node is removed for `delay_after_add_ms`. A
+    node whose pods fit nowhere else is not evaluated again for `recheck_ms`. The last two fields
+    are (least, most) of random times: `reaction_ms` from an unschedulable pod to a scale-up,
+    `startup_ms` from the scale-up to the readiness of the node.
+    """
 
     scan_ms: int = SCAN_MS
     unneeded_ms: int = UNNEEDED_MS
@@ -64,7 +71,7 @@ TIMERS: Final = Timers()
 
 
 class ScaleDown(StrEnum):
-    """Which nodes the autoscaler removes."""
+    """Nodes that the autoscaler removes: none, empty, or also underutilized ones by eviction."""
 
     NEVER = "never"
     EMPTY = "empty nodes only"
@@ -72,7 +79,7 @@ class ScaleDown(StrEnum):
 
 
 class AutoscalerOperations(Protocol):
-    """The operations of the simulator that the autoscaler uses."""
+    """Operations of the simulator that the simulated autoscaler uses."""
 
     state: ClusterState
 
@@ -80,30 +87,40 @@ class AutoscalerOperations(Protocol):
         """Return the virtual time in milliseconds."""
 
     def write(self, node: Node) -> None:
-        """Update a Node, through admission."""
+        """Store a changed Node, as Ebb's webhook admits it."""
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: the pod, or its replacement, becomes Pending."""
+        """Evict a pod: a Job's pod becomes Pending again, a Deployment replaces its pod."""
 
     def end_node(self, name: str) -> None:
-        """Delete a Node."""
+        """Delete an empty Node with its DaemonSet pod."""
 
     def template(self, shape: Resources) -> Node:
-        """Return the template of Nodes with this shape."""
+        """Return the template of the Nodes in a node group.
+
+        *shape*: allocatable resources of each Node in the group.
+        """
 
     def new_node(self, shape: Resources) -> str:
-        """Create a Node that is not Ready yet; return its name."""
+        """Create a Node that is not Ready yet; return its name.
+
+        *shape*: allocatable resources, which identify the node group.
+        """
 
     def ready_node(self, name: str) -> None:
-        """Make a Node Ready."""
+        """Make a Node Ready, and schedule the Pending pods."""
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Schedule an action after a delay."""
+        """Call *act* after a delay of virtual time."""
 
 
 @dataclass(slots=True)
 class _Since:
-    """Since when nodes are unneeded, and until when nodes are not evaluated again, in ms."""
+    """Memory of earlier scans by node name; times are in ms of virtual time.
+
+    `unneeded` has since when a node is unneeded. `recheck` has until when a node is not evaluated
+    again, because its pods did not fit on other nodes.
+    """
 
     unneeded: dict[str, int] = field(default_factory=dict)
     recheck: dict[str, int] = field(default_factory=dict)
@@ -112,7 +129,10 @@ class _Since:
 
 
 class Autoscaler:
-    """One autoscaler for all nodes; each shape is a node group."""
+    """Simulated Cluster Autoscaler for all nodes.
+
+    Nodes with an equal shape (allocatable resources) form a node group.
+    """
 
     def __init__(
         self,
@@ -138,11 +158,14 @@ class Autoscaler:
     # Adding
 
     def unschedulable(self) -> None:
-        """Note an unschedulable pod; all Pending pods are evaluated some seconds later."""
+        """React to an unschedulable pod: evaluate all Pending pods some seconds later.
+
+        The evaluation adds nodes if the pods need new nodes.
+        """
         self._evaluate_in(self._chance.randint(*self._timers.reaction_ms))
 
     def _evaluate_in(self, delay_ms: int) -> None:
-        """Evaluate Pending pods after the delay, unless an evaluation is due earlier."""
+        """Add nodes for Pending pods after a delay, unless an evaluation is due earlier."""
         at_ms = self._now() + delay_ms
         if self._next_evaluation_ms is not None and self._next_evaluation_ms <= at_ms:
             return
@@ -150,7 +173,11 @@ class Autoscaler:
         self._simulator.after(delay_ms, lambda: self._evaluate(at_ms))
 
     def _evaluate(self, at_ms: int) -> None:
-        """Add nodes of one group for the Pending pods; evaluate again if any group could help."""
+        """Add nodes of one node group for the Pending pods that need new nodes.
+
+        While a node group could run any of the Pending pods, another evaluation follows. *at_ms*
+        is the planned time of this evaluation; if an earlier one has replaced it, nothing happens.
+        """
         if self._next_evaluation_ms != at_ms:
             return  # replaced by an earlier evaluation
         self._next_evaluation_ms = None
@@ -160,15 +187,16 @@ class Autoscaler:
         self._scale_up(self._needing_new_nodes(waiting))
 
     def _can_help(self, pod: Pod) -> bool:
-        """Return whether any node group has nodes that could run the pod."""
+        """Return whether an empty node of any node group could run the pod."""
         return any(option(template, [pod], 1) for template in self._templates())
 
     def _templates(self) -> Iterator[Node]:
         return (self._simulator.template(shape) for shape in self._shapes)
 
     def _needing_new_nodes(self, waiting: Iterable[Pod]) -> list[Pod]:
-        """Return pods that are Pending long enough and do not fit on nodes that are starting.
+        """Return the Pending pods for which nodes must be added.
 
+        A pod counts if it has been Pending for YOUNG_MS and fits on no node that is starting.
         Ready nodes are not checked: kube-scheduler would have used them already.
         """
         since = self._simulator.state.pending
@@ -177,7 +205,7 @@ class Autoscaler:
         return [pod for pod in old if pod.key not in placeable]
 
     def _scale_up(self, waiting: Sequence[Pod]) -> None:
-        """Add the nodes of the group with the least waste."""
+        """Add nodes for Pending pods, of the group with the least waste; none if no group fits."""
         nodes_max = NODES_MAX - len(self._simulator.state.places)
         if nodes_max <= 0 or not waiting:
             return
@@ -205,7 +233,10 @@ class Autoscaler:
     # Removing
 
     def scan(self) -> None:
-        """Evaluate all nodes; called every `scan_ms`."""
+        """Evaluate all nodes: remove unneeded nodes that are due, or set taints on unneeded nodes.
+
+        The simulator calls this every `scan_ms`. Before, nodes are added for CapacityBuffers.
+        """
         now_ms, needed = self._now(), self._room_for_buffers()
         if self._scale_down is ScaleDown.NEVER:
             return
@@ -226,10 +257,11 @@ class Autoscaler:
             self._taint_unneeded(since.unneeded)
 
     def _unneeded(self, needed: Collection[str]) -> list[Place]:
-        """Return the nodes that can all be removed: the pods of each fit on the remaining nodes.
+        """Return the nodes that can all be removed, because their pods fit on the remaining nodes.
 
-        Empty nodes come first, then nodes that were unneeded before. A node whose pods did not fit
-        is not evaluated again for some time.
+        *needed*: names of nodes that CapacityBuffers need, so that they remain. Empty nodes are
+        tried first, then nodes that were unneeded in the last scan. A node whose pods did not fit
+        is not evaluated again for `recheck_ms`.
         """
         before = self._since.unneeded
         removable: list[Place] = []
@@ -260,9 +292,11 @@ class Autoscaler:
     def _move_all(
         self, pods: Sequence[Pod], free: dict[str, Resources]
     ) -> list[tuple[Pod, str]] | None:
-        """Reserve a node for each pod and return these nodes, or None if one does not fit.
+        """Reserve capacity for all pods; return (pod, name of its node) for each pod.
 
-        A pod gets the same node as in the last evaluation, if possible.
+        Return None, and reserve nothing, if a pod fits on no node. *free*: free capacity by node
+        name, from which the requests are subtracted. A pod gets the same node as in the last scan,
+        if possible.
         """
         hints = self._since.hints
         targets: list[tuple[Pod, str]] = []
@@ -276,9 +310,11 @@ class Autoscaler:
         return targets
 
     def _room_for_buffers(self) -> Collection[str]:
-        """Add nodes for buffer pods that do not fit; return the nodes that the buffers need.
+        """Add nodes for pods of CapacityBuffers that do not fit on the existing nodes.
 
-        Buffer pods come after Pending pods. They use the fullest nodes first, empty nodes last.
+        Return the names of the nodes, Ready or starting, whose free capacity the CapacityBuffers
+        need. Pending pods get free capacity first. Buffer pods use the fullest nodes first, empty
+        nodes last.
         """
         state = self._simulator.state
         if not state.buffers:
@@ -294,9 +330,10 @@ class Autoscaler:
         return {name for name, room in free.items() if room != before[name]}
 
     def _taint_unneeded(self, unneeded: Collection[str]) -> None:
-        """Set the PreferNoSchedule taint on unneeded nodes, and remove it from other nodes.
+        """Set the taint CANDIDATE on nodes named in *unneeded*; remove it from all other nodes.
 
-        One scan changes at most CANDIDATE_TAINTS_A_SCAN_MAX nodes.
+        The taint has the effect PreferNoSchedule. One scan changes at most
+        CANDIDATE_TAINTS_A_SCAN_MAX nodes.
         """
         wrong = [
             place.node
@@ -332,14 +369,19 @@ class Autoscaler:
         )
 
     def _placeable(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
-        """Place pods by first-fit into the free capacity *free*; return the pods that fit.
+        """Place pods on nodes by first-fit; return the pods that fit.
 
-        The requests of these pods are subtracted from *free*.
+        *free*: free capacity by node name, from which the requests of the placed pods are
+        subtracted.
         """
         return [pod for pod in pods if self._take_room(pod, free) is not None]
 
     def _take_room(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
-        """Reserve capacity for a pod and return the node: the hinted or the first feasible one."""
+        """Reserve capacity for a pod; return the name of the node, or None if no node is feasible.
+
+        The node named *hint* is tried first, then all nodes in order. *free*: free capacity by
+        node name, from which the requests are subtracted.
+        """
         places = self._simulator.state.places
         hinted = () if hint not in free else (hint,)
         for name in chain(hinted, free):
@@ -352,7 +394,10 @@ class Autoscaler:
         return None
 
     def _delete(self, place: Place) -> None:
-        """Set the taint of a removal; after a delay, delete the node if it is still empty."""
+        """Set the taint TO_BE_DELETED on a node, and delete the node DELETE_DELAY_MS later.
+
+        If the node has pods by then, it remains, and the taint is removed.
+        """
         node = place.node
         taint = Taint(TO_BE_DELETED, str(self._now() // 1000), Effect.NO_SCHEDULE)
         self._simulator.write(replace(node, taints=(*node.taints, taint)))
@@ -395,12 +440,13 @@ def _is_candidate(node: Node) -> bool:
 
 
 def is_underutilized(node: Node, requests: Resources, threshold: Fraction) -> bool:
-    """Return whether utilization is at most *threshold*, as Cluster Autoscaler computes it.
+    """Return whether a node's utilization by Cluster Autoscaler's rule is at most *threshold*.
 
-    Utilization is requests over allocatable: of GPUs on nodes with GPUs, else the larger one of
-    CPU and memory. A missing resource counts as unused. Since 1.35 the condition is `utilization
-    <= threshold`; the thresholds for GPUs and for other nodes both default to 50 %. Source: its
-    simulator/utilization and scaledown/eligibility.
+    *requests*: total requests of the pods on the node. *threshold*: from 0 to 1. Utilization is
+    requests over allocatable: of GPUs on nodes with GPUs, else the larger one of CPU and memory. A
+    missing resource counts as unused. Since 1.35 the condition is `utilization <= threshold`; the
+    thresholds for GPUs and for other nodes both default to 50 %. Source: its simulator/utilization
+    and scaledown/eligibility.
     """
     pairs: list[tuple[int | Fraction, int | Fraction]]
     pairs = list(zip(Amount.of(requests), Amount.of(node.allocatable), strict=True))

@@ -46,14 +46,20 @@ The unit is the highest price of a node.
 
 @dataclass(frozen=True, slots=True)
 class PricedGroup:
-    """Equal nodes: capacity of one node for pods by resource, and its hourly price."""
+    """Equal nodes: their template, and the capacity and hourly price of one node.
+
+    `usable` is the allocatable amount of each resource without the requests of the DaemonSet pod.
+    """
 
     template: Node
     usable: Mapping[str, int]
     price: Fraction
 
     def shares(self, pod_class: _PodClass) -> Mapping[str, Fraction] | None:
-        """Return the share of a node that a pod takes, by resource; None if it does not fit."""
+        """Return the share of one node that a pod takes, by resource; None if it does not fit.
+
+        *pod_class*: requests and node constraints of the pod.
+        """
         requests, node_constraints = pod_class
         requested = {name: amount for name, amount in amounts(requests).items() if amount}
         if any(amount > self.usable.get(name, 0) for name, amount in requested.items()):
@@ -68,18 +74,25 @@ Divide = Callable[[Demand, Sequence[PricedGroup]], Division]
 
 
 def amounts(of: Resources) -> dict[str, int]:
-    """Return the amounts by resource."""
+    """Return the amounts by name of the resource.
+
+    The keys are "cpu" (millicores), "memory" and "storage" (bytes), "pods", and the names of
+    extended resources.
+    """
     known = {"cpu": of.cpu_millis, "memory": of.memory_bytes, "storage": of.ephemeral_bytes}
     return {**dict(of.extended), **known, "pods": of.pods}
 
 
 def check() -> None:
-    """Fail early if the solver is missing. Raises: InvalidInputError."""
+    """Fail before a simulation if the solver HiGHS is not installed. Raises: InvalidInputError."""
     solver()
 
 
 def solver(purpose: str = "the lower bound of the cost") -> "Highs":
-    """Return a solver without output. Raises: InvalidInputError for *purpose* if it is missing."""
+    """Return a new HiGHS solver that writes no output.
+
+    Raises: InvalidInputError if HiGHS is not installed; *purpose* is the start of its message.
+    """
     try:
         from highspy import Highs  # noqa: PLC0415 an optional dependency
     except ImportError as fault:
@@ -92,11 +105,11 @@ def solver(purpose: str = "the lower bound of the cost") -> "Highs":
 def lp_lower_bound(
     templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None
 ) -> LowerBound:
-    """Return a function that computes the lower bound of the cost of nodes for given pods.
+    """Return a function that computes a lower bound of the hourly cost of nodes for given pods.
 
-    The bound holds for any number of nodes of each template.
-
-    *divide* proposes the division of prices; None: the solver.
+    The bound holds for any number of nodes of each template. Pods that fit on no template do not
+    count. *price_of* returns the hourly price of a node. *divide* proposes how to divide the price
+    of a node among its resources; None: the solver proposes it.
     """
     groups = [
         PricedGroup(template, amounts(template.allocatable - DAEMON_REQUESTS), price_of(template))
@@ -126,10 +139,11 @@ def _options(groups: Sequence[PricedGroup], pod_class: _PodClass) -> Sequence[_O
 
 
 def _solve(demand: Demand, groups: Sequence[PricedGroup]) -> Division:
-    """Return the division of prices that the solver proposes.
+    """Return the division of node prices among resources that the solver proposes.
 
-    It maximizes the total value of all pods. The value of a pod is at most the value of its shares
-    on any group that could run it. The resources of a node are worth at most its price.
+    *demand*: number of pods of each class, with the groups that could run them. The solver
+    maximizes the total value of all pods. The value of a pod is at most the value of its shares on
+    any group that could run it. The resources of a node are worth at most its price.
     """
     program = solver()
     dearest = max((group.price for group in groups), default=Fraction()) or Fraction(1)
@@ -166,7 +180,11 @@ def _floored(value: float) -> Fraction:
 
 
 def _exact_bound(demand: Demand, groups: Sequence[PricedGroup], division: Division) -> Fraction:
-    """Return the bound that follows from a division of prices, whatever its quality."""
+    """Return the lower bound of the hourly cost that a division of node prices proves.
+
+    Every division proves a bound; a poor division only makes it lower. *demand*: number of pods of
+    each class, with the groups that could run them.
+    """
     scales = []
     for index, group in enumerate(groups):
         total = sum(division[index, name] for name in group.usable)

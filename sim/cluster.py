@@ -1,4 +1,4 @@
-"""State of the simulated cluster: nodes, pods, and sums per node; no behavior of its own."""
+"""State of the simulated cluster: nodes, pods, and requests per node; no behavior of its own."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,14 +24,17 @@ TOLERATE_ALL: Final = NodeConstraints(tolerations=(Toleration(operator="Exists")
 
 
 def scored_requests(requests: Resources) -> Amount:
-    """Return the requests of a pod as kube-scheduler's scores count them."""
+    """Return the CPU and memory requests of a pod as kube-scheduler's scores count them.
+
+    A pod without a request counts with kube-scheduler's default: 100 millicores, 200 MiB.
+    """
     return Amount(
         requests.cpu_millis or NONZERO_CPU_MILLIS, requests.memory_bytes or NONZERO_MEMORY_BYTES
     )
 
 
 class NodeResult(NamedTuple):
-    """Score and taint count of a feasible node, as kube-scheduler computes them for a pod."""
+    """Score of a feasible node for a pod, and number of its taints that count against it."""
 
     score: int
     """Weighted sum of the scores that do not depend on other nodes."""
@@ -41,7 +44,7 @@ class NodeResult(NamedTuple):
 
 @dataclass(slots=True)
 class Place:
-    """A node and its pods."""
+    """A simulated node with its pods and its free capacity."""
 
     node: Node
     created_ms: int
@@ -55,7 +58,7 @@ class Place:
 
 
 class ClusterState:
-    """All nodes, all pods, and the Pending pods."""
+    """All nodes by name, all pods by key, and since when each Pending pod has been Pending."""
 
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
@@ -68,7 +71,7 @@ class ClusterState:
         """Adds the facts about surge moves that Ebb's plans use to a cluster."""
 
     def add_node(self, node: Node, now_ms: int) -> Pod:
-        """Add a node with its agent; return the agent."""
+        """Add a node together with its DaemonSet pod, the agent; return the agent."""
         self.places[node.name] = Place(node, now_ms, node.allocatable)
         agent = Pod(
             namespace="kube-system",
@@ -85,7 +88,7 @@ class ClusterState:
         return agent
 
     def remove_node(self, name: str) -> list[Pod]:
-        """Remove an empty node; return its remaining pods (the agent)."""
+        """Remove a node without pods except its DaemonSet pod; return the removed pods."""
         removed = [pod for pod in self.pods.values() if pod.node == name]
         for pod in removed:
             del self.pods[pod.key]
@@ -93,23 +96,23 @@ class ClusterState:
         return removed
 
     def replace_node(self, node: Node) -> None:
-        """Replace a changed node."""
+        """Store a changed node in place of the node with the same name."""
         place = self.places[node.name]
         place.node = node
         place.results.clear()
 
     def arrive(self, pod: Pod, now_ms: int) -> None:
-        """Add a Pending pod."""
+        """Add a pod that is Pending since *now_ms*."""
         self.pods[pod.key] = pod
         self.pending[pod.key] = now_ms
 
     def refuse(self, key: str) -> Pod:
-        """Mark a Pending pod as unschedulable; return the changed pod."""
+        """Set a Pending pod's condition that it is unschedulable; return the changed pod."""
         pod = self.pods[key] = replace(self.pods[key], unschedulable=True)
         return pod
 
     def bind(self, pod: Pod, name: str) -> Pod:
-        """Bind a Pending pod to a node; return the changed pod."""
+        """Bind a Pending pod to the node *name*; return the changed pod."""
         bound = replace(pod, node=name, unschedulable=False)
         self.pods[pod.key] = bound
         del self.pending[pod.key]
@@ -118,37 +121,37 @@ class ClusterState:
         return bound
 
     def finish(self, key: str) -> Pod:
-        """Remove a bound pod."""
+        """Remove a pod that is bound to a node; return the removed pod."""
         pod = self.pods.pop(key)
         self._take(pod, -1)
         del self.places[pod.node or ""].pods[key]
         return pod
 
     def delete(self, key: str) -> Pod:
-        """Remove a pod, bound or Pending."""
+        """Remove a pod, bound or Pending; return the removed pod."""
         if self.pending.pop(key, None) is None:
             return self.finish(key)
         return self.pods.pop(key)
 
     def replace_pod(self, pod: Pod) -> None:
-        """Replace a changed pod."""
+        """Store a changed pod in place of the pod with the same key."""
         self.pods[pod.key] = pod
         if pod.node is not None and pod.key in self.places[pod.node].pods:
             self.places[pod.node].pods[pod.key] = pod
 
     def evict(self, key: str, now_ms: int) -> Pod:
-        """Unbind a pod, so that it is Pending again; return the changed pod."""
+        """Unbind a pod, so that it is Pending again since *now_ms*; return the changed pod."""
         waiting = replace(self.finish(key), node=None)
         self.arrive(waiting, now_ms)
         return waiting
 
     def snapshot(self) -> Cluster:
-        """Return the cluster as the controller sees it."""
+        """Return the cluster as Ebb's controller sees it, with surge moves if Ebb makes any."""
         cluster = Cluster.of((place.node for place in self.places.values()), self.pods.values())
         return self.add_moves(cluster)
 
     def marked(self) -> Iterable[Place]:
-        """Return the marked nodes."""
+        """Return the nodes that have Ebb's mark, with their pods."""
         return (place for place in self.places.values() if mark_of(place.node.labels) is not None)
 
     def _take(self, pod: Pod, sign: int) -> None:

@@ -24,7 +24,7 @@ QUARTER: Final = 4
 
 
 class DeploymentOperations(Protocol):
-    """The operations of the simulator that the controllers use."""
+    """Operations of the simulator that the Deployment and ReplicaSet controllers use."""
 
     state: ClusterState
 
@@ -32,18 +32,18 @@ class DeploymentOperations(Protocol):
         """Return the virtual time in milliseconds."""
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Schedule an action after a delay."""
+        """Call *act* after a delay of virtual time."""
 
     def create(self, pod: Pod) -> None:
         """Create a pod that runs until it is deleted."""
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete pods, bound or Pending."""
+        """Delete the pods with these keys, bound or Pending."""
 
 
 @dataclass(slots=True)
 class _Rolling:
-    """One Deployment with its desired replicas, and its pods by key, each with its revision."""
+    """State of a simulated Deployment: desired replicas, and pods by key with their revisions."""
 
     deployment: Deployment
     desired: int = 0
@@ -72,7 +72,7 @@ class _Rolling:
         self.labels = {APP_LABEL: self.deployment.name}
 
     def of_revision(self, revision: int) -> list[Replica]:
-        """Return the pods of one ReplicaSet."""
+        """Return the pods of the ReplicaSet for a revision of the Deployment."""
         return [replica for number, replica in self.pods.values() if number == revision]
 
     def ready(self) -> int:
@@ -82,7 +82,10 @@ class _Rolling:
         return max(self.desired - self.extra - self.ready(), 0)
 
     def count(self, now_ms: int) -> None:
-        """Count the missing pods until now; call it before each change."""
+        """Add the Ready pods that were missing since the last call to the totals.
+
+        Call it before each change of the replicas or pods.
+        """
         missing = self.missing()
         self.complete = self.complete or (self.desired > 0 and not missing)
         if self.complete:
@@ -93,18 +96,22 @@ class _Rolling:
 
 
 class Deployments:
-    """Both controllers, for all Deployments of a load."""
+    """The Deployment controller and the ReplicaSet controller, for all Deployments of a load."""
 
     def __init__(
         self, simulator: DeploymentOperations, seed: int, order: ScaleInOrder | None = None
     ) -> None:
-        """*order*: another tool, whose pod deletion costs are always up to date."""
+        """Create the controllers without Deployments.
+
+        *order*: scale-ins follow the pod deletion costs of this other tool, which are always up to
+        date; None: they follow the costs that the pods have. *seed*: for the random UIDs of pods.
+        """
         self._simulator, self._chance, self._order = simulator, random.Random(seed), order
         self._owner: dict[str, _Rolling] = {}
         self._rolling: dict[str, _Rolling] = {}
 
     def begin(self, deployment: Deployment) -> None:
-        """Schedule all changes of a Deployment: replicas, rollouts and restarts."""
+        """Schedule all changes of a new Deployment: replicas, rollouts and restarts."""
         rolling, after = _Rolling(deployment), self._simulator.after
         self._rolling[deployment.name] = rolling
         for at_ms, desired in rolling.deployment.replicas:
@@ -131,7 +138,10 @@ class Deployments:
         self._sync(rolling)
 
     def below_desired_ms(self) -> tuple[int, int]:
-        """Return the Ready pods that were missing, times milliseconds: all, and by evictions."""
+        """Return how many Ready pods all Deployments lacked until now, times milliseconds.
+
+        The result is (all, part of it in which replacements of evicted pods were not Ready yet).
+        """
         every = self._rolling.values()
         for rolling in every:
             rolling.count(self._simulator.now_ms())
@@ -146,15 +156,18 @@ class Deployments:
         return self._rolling.keys()
 
     def replicas(self, name: str) -> tuple[int, int]:
-        """Return the desired replicas, and the number of Ready pods."""
+        """Return (desired replicas, number of Ready pods) of a Deployment."""
         return self._rolling[name].desired, self._rolling[name].ready()
 
     def scale(self, name: str, replicas: int, manager: str) -> None:
-        """Set the replicas of a Deployment."""
+        """Set the replicas of a Deployment; *manager*: field manager of the write."""
         self._scale(self._rolling[name], replicas, manager)
 
     def surge(self, name: str, replicas: int, extra: int) -> None:
-        """Set the replicas of a Deployment, of which a surge move has added *extra*."""
+        """Set the replicas of a Deployment for a surge move.
+
+        *extra*: how many of the *replicas* the move has added.
+        """
         rolling = self._rolling[name]
         rolling.count(self._simulator.now_ms())
         rolling.generation += 1
@@ -162,16 +175,16 @@ class Deployments:
         self._sync(rolling)
 
     def missing_by_moves(self, name: str, calm_ms: int) -> int:
-        """Return the Ready pods that are missing although only surge moves changed anything.
+        """Return how many Ready pods a Deployment lacks because of surge moves.
 
-        *calm_ms*: time after another change in which its effects may last.
+        It is 0 if anything else has changed the Deployment within the last *calm_ms* milliseconds.
         """
         rolling = self._rolling[name]
         calm = self._simulator.now_ms() - rolling.disturbed_ms > calm_ms
         return rolling.missing() if calm else 0
 
     def observed(self, name: str) -> ObservedDeployment:
-        """Return the Deployment as the API server has it."""
+        """Return the Deployment in the form in which Ebb reads it from the API server."""
         rolling = self._rolling[name]
         return ObservedDeployment(
             namespace=NAMESPACE,
@@ -190,7 +203,7 @@ class Deployments:
         )
 
     def pods(self, name: str) -> list[Pod]:
-        """Return all pods of a Deployment."""
+        """Return all pods of a Deployment, those of old ReplicaSets included."""
         pods = self._simulator.state.pods
         return [pods[key] for key in self._rolling[name].pods]
 
@@ -203,7 +216,7 @@ class Deployments:
             self._sync(rolling)
 
     def bound(self, pod: Pod) -> None:
-        """Handle a binding: the pod becomes Ready after the startup time."""
+        """Schedule the readiness of a pod that was bound: it is Ready after its startup time."""
         rolling, now_ms = self._owner[pod.key], self._simulator.now_ms()
         _, replica = rolling.pods[pod.key]
         # Pods that are bound at the start have been running since their creation.
@@ -222,7 +235,7 @@ class Deployments:
         self._sync(rolling)
 
     def replaced(self, key: str) -> None:
-        """Handle a deletion by another component: a new pod replaces the deleted one."""
+        """Replace the evicted pod *key*: remove it from its Deployment, and create a new pod."""
         rolling = self._owner.pop(key)
         self._disturb(rolling)
         del rolling.pods[key]
@@ -232,11 +245,11 @@ class Deployments:
         rolling.replacements |= rolling.pods.keys() - before
 
     def owns(self, key: str) -> bool:
-        """Return whether the pod belongs to a Deployment."""
+        """Return whether the pod with this key belongs to a Deployment."""
         return key in self._owner
 
     def _sync(self, rolling: _Rolling) -> None:
-        """Create and delete pods until only the readiness of pods can allow further steps."""
+        """Create and delete pods until the next step must wait for the readiness of a pod."""
         changed = True
         while changed:
             before = set(rolling.pods)
@@ -257,7 +270,7 @@ class Deployments:
             self._create(rolling)
 
     def _sync_old(self, rolling: _Rolling) -> None:
-        """Delete pods of old ReplicaSets that the new one can replace, unready pods first."""
+        """Delete as many pods of old ReplicaSets as maxUnavailable allows, unready pods first."""
         new = rolling.of_revision(rolling.revision)
         unready = sum(replica.ready_ms is None for replica in new)
         least = rolling.desired - rolling.desired // QUARTER
@@ -278,7 +291,7 @@ class Deployments:
         return first_deleted(current, related, self._simulator.now_ms())
 
     def _current(self, replica: Replica) -> Replica:
-        """Return the replica with the current state of its pod: its node and deletion cost."""
+        """Return the replica with its pod as it is now: its node and its pod deletion cost."""
         return replace(replica, pod=self._simulator.state.pods[replica.pod.key])
 
     def _create(self, rolling: _Rolling) -> None:

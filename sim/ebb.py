@@ -33,40 +33,43 @@ from sim.wire import written
 
 
 class Peers(Protocol):
-    """Calls to the extender and the webhook, in process or over HTTP."""
+    """Calls to Ebb's extender and webhook, in process or over HTTP."""
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        """Return the scores of the extender."""
+        """Return the extender's score of each node by name; *names*: nodes that admit the pod."""
 
     def mutate(self, before: Node, after: Node) -> Node:
-        """Return the Node as the webhook changes it."""
+        """Return the Node *after* as the webhook changes it; *before*: the Node until now."""
 
 
 class InProcessCalls:
-    """Calls to the extender and the webhook in process."""
+    """Calls to the functions behind the extender and the webhook, without HTTP."""
 
     def __init__(self, view: View, config: Config) -> None:
         self._view, self._config = view, config
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        """Return the scores from the view's answer to a prioritize call."""
+        """Return the extender's score of each node by name; *names*: nodes that admit the pod."""
         answer, _ = self._view.answer(wire.names_body(names, written(pod)), 0.0)
         return wire.scores(answer)
 
     def mutate(self, before: Node, after: Node) -> Node:  # noqa: ARG002 as the protocol has it
-        """Return the Node with the taints that its mark requires."""
+        """Return the Node *after* with the taint that its mark requires; unmarked: without it.
+
+        *before* is the Node as stored until now, and not used.
+        """
         return replace(after, taints=desired_taints(after, self._config.taint_key))
 
 
 class _StoppedLoop(asyncio.SelectorEventLoop):
-    """Event loop whose time stands still: nothing times out, and no code in it may sleep."""
+    """Event loop whose clock stands still: nothing times out, and no code in it may sleep."""
 
     def time(self) -> float:
         return 0.0
 
 
 class _Pods:
-    """Store of the simulated Pods, on which the controller writes pod deletion costs."""
+    """Store of the simulated Pods, to which the controller writes pod deletion costs."""
 
     def __init__(self, state: Callable[[], ClusterState], changed: Callable[[Pod], None]) -> None:
         self._state, self._changed = state, changed
@@ -92,12 +95,15 @@ class _Pods:
         return after, version
 
     async def may(self) -> bool:
-        """Return True: pods may be patched, as with the component pod-deletion-cost."""
+        """Return True: Ebb may patch pods, as with the component pod-deletion-cost."""
         return True
 
 
 class _Buffers:
-    """The API server's CapacityBuffers, and the pods that the autoscaler derives from them."""
+    """Store of the CapacityBuffers and PodTemplates that Ebb creates.
+
+    After each change, it gives the simulated autoscaler the pods that the CapacityBuffers request.
+    """
 
     def __init__(self, state: Callable[[], ClusterState]) -> None:
         self._state = state
@@ -130,7 +136,7 @@ class _Buffers:
 
 
 class Ebb:
-    """The programs of Ebb beside a simulated cluster; implements sim.simulator.Compactor."""
+    """Ebb's controller, extender and webhook in a simulated cluster (sim.simulator.Compactor)."""
 
     def __init__(self, config: Config, view: View, peers: Peers) -> None:
         self._peers = peers
@@ -150,12 +156,12 @@ class Ebb:
 
     @property
     def taint_key(self) -> str:
-        """Return the key of Ebb's taint."""
+        """Return the key of the taint that Ebb sets on marked nodes."""
         return self._reconciler.config.taint_key
 
     @property
     def config(self) -> Config:
-        """Return the configuration."""
+        """Return the controller's configuration, from which schedules and pauses are removed."""
         return self._reconciler.config
 
     @property
@@ -164,19 +170,22 @@ class Ebb:
         return self._reconciler.last
 
     def keep_move_costs(self, pod_uids: frozenset[str]) -> None:
-        """Keep the costs of these pods in the next reconciliation; they are being moved."""
+        """Set the pods that surge moves replace: reconciliations keep their pod deletion costs."""
         self._reconciler.moving_pods = pod_uids
 
     def write_pod(self, write: Write[Pod]) -> None:
-        """Write a Pod."""
+        """Write a pod deletion cost to a simulated Pod."""
         self._loop.run_until_complete(self._pods.write(write, "1"))
 
     def close(self) -> None:
-        """Close the event loop."""
+        """Close the event loop in which the controller runs."""
         self._loop.close()
 
     def restart(self, config: Config) -> None:
-        """Start a new leader, whose only state is what the Nodes contain."""
+        """Start a new controller, which knows nothing but what the Nodes contain.
+
+        Schedules and pauses in the configuration are ignored.
+        """
         # A simulation begins at no real date, so the settings for dates have no meaning.
         config = replace(config, schedule=(), pause_until_seconds=None)
         self.metrics = metrics = Metrics()
@@ -194,35 +203,39 @@ class Ebb:
         self._publisher = Publisher(self._buffers, self._reconciler)
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        """Answer a prioritize call."""
+        """Return the extender's score of each node by name; *names*: nodes that admit the pod."""
         return self._peers.prioritize(pod, names)
 
     def node_changed(self, node: Node) -> None:
-        """Handle a new or changed node."""
+        """Notify the controller and the extender of a new or changed node."""
         for inventory in self._inventories:
             inventory.changed(NODES, node)
 
     def node_deleted(self, name: str) -> None:
-        """Handle a deleted node."""
+        """Notify the controller and the extender of a deleted node."""
         for inventory in self._inventories:
             inventory.deleted(NODES, name)
 
     def pod_changed(self, pod: Pod) -> None:
-        """Handle a new or changed pod."""
+        """Notify the controller and the extender of a new or changed pod."""
         for inventory in self._inventories:
             inventory.changed(PODS, pod)
 
     def pod_deleted(self, pod: Pod) -> None:
-        """Handle a deleted pod."""
+        """Notify the controller and the extender of a deleted pod."""
         for inventory in self._inventories:
             inventory.deleted(PODS, pod.key)
 
     def admit(self, before: Node, after: Node) -> Node:
-        """Return *after* as it is stored after admission."""
+        """Return the Node *after* as the webhook changes it; *before*: the Node until now."""
         return self._peers.mutate(before, after)
 
     def urgent(self) -> bool:
-        """Return whether a reconciliation must run now, before the interval has passed."""
+        """Return whether a reconciliation must run now, before the interval has passed.
+
+        It is True, for example, if a pod is unschedulable and Ebb may have to unmark a node for
+        it.
+        """
         # READ_DEFAULTS, not the configuration: the simulated kube-scheduler schedules all pods,
         # whatever scheduler names are configured.
         if (
@@ -233,7 +246,7 @@ class Ebb:
         return self._controller_view.wake.is_set()
 
     def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
-        """Run one reconciliation."""
+        """Run one reconciliation of the cluster *state*; *write* stores a Node that it changes."""
         self._controller_view.wake.clear()
         self._state, self._store = state, write
         cluster = self.outdated_cluster or state.snapshot()
@@ -243,14 +256,21 @@ class Ebb:
     # The API server, as the controller sees it
 
     async def get(self, key: str) -> tuple[Node, str]:
-        """Return a stored Node; the version is constant, because there is one writer at a time."""
+        """Return the Node with the name *key*, and its version.
+
+        The version is constant, because there is one writer at a time. Raises: UnavailableError if
+        there is no such Node.
+        """
         place = self._state.places.get(key)
         if place is None:
             raise UnavailableError(f"no node {key}")
         return place.node, "1"
 
     async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:  # noqa: ARG002
-        """Write labels and annotations of a Node, or its whole list of taints."""
+        """Write labels and annotations of a Node, or its whole list of taints.
+
+        Return the Node as stored, and its version, which never changes.
+        """
         node, _ = await self.get(write.key)
         self._store(applied(write, node))
         return await self.get(write.key)

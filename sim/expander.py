@@ -19,7 +19,10 @@ from sim.cluster import DAEMON_REQUESTS
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A number of new nodes of one group, and the pods that fit on them."""
+    """A possible scale-up of a node group: the number of new nodes, and the pods that fit on them.
+
+    `shape` is the allocatable resources of a node of the group.
+    """
 
     shape: Resources
     nodes: int
@@ -27,7 +30,7 @@ class Option:
 
     @property
     def waste(self) -> Fraction:
-        """Return the sum of the unused shares of CPU and memory."""
+        """Return the unused share of CPU plus the unused share of memory on the new nodes."""
         requested = Amount.of(Resources.total(pod.requests for pod in self.pods))
         return sum(
             (
@@ -40,7 +43,11 @@ class Option:
 
 
 def option(template: Node, waiting: Iterable[Pod], nodes_max: int) -> Option | None:
-    """Pack Pending pods into new nodes, largest first, by first-fit; None if no pod fits."""
+    """Return the scale-up of one node group for Pending pods, or None if no pod fits.
+
+    *template*: a Node of the group. The pods are packed into at most *nodes_max* new nodes by
+    first-fit, the largest pod first.
+    """
     whole = template.allocatable
     empty = whole - DAEMON_REQUESTS
     helped = [pod for pod in waiting if pod.requests.fits_in(empty)]
@@ -69,6 +76,6 @@ def _size(requests: Resources, whole: Resources) -> Fraction:
 
 
 def least_waste(options: Sequence[Option]) -> list[Option]:
-    """Return the options with the least waste; the caller picks one of them at random."""
+    """Return all scale-ups with the least waste; the caller picks one of them at random."""
     least = min((choice.waste for choice in options), default=None)
     return [choice for choice in options if choice.waste == least]

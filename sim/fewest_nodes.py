@@ -59,7 +59,11 @@ class NodesNeeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _PodClass:
-    """Equal pods: number, requests by resource, and how many of them each node could run."""
+    """Pods with equal requests and node constraints.
+
+    `pods` is their number, `requests` the amounts that one pod requests, by resource. `most` is
+    how many of the pods a node could run, by index of the node.
+    """
 
     pods: int
     requests: Mapping[str, int]
@@ -68,7 +72,11 @@ class _PodClass:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """The integer program: capacity of each node by resource, nodes that remain, and pods."""
+    """Input of the integer program; nodes are numbered.
+
+    `capacity` has for each node the capacity for movable pods, by resource. `remaining` are the
+    nodes that cannot be removed.
+    """
 
     capacity: Sequence[Mapping[str, int]]
     remaining: frozenset[int]
@@ -78,9 +86,10 @@ class _Problem:
 def nodes_needed(
     snapshot: ClusterSnapshot, plan: Plan, seconds_max: float = SECONDS_MAX
 ) -> NodesNeeded:
-    """Return how few nodes the cluster of the snapshot needs; *plan*: the plan for it.
+    """Return how few nodes the cluster of a snapshot needs, and how many remain after *plan*.
 
-    Raises: InvalidInputError if the solver is missing, or if the cluster is too large.
+    *seconds_max*: time limit of the solver. Raises: InvalidInputError if the solver is missing, or
+    if the cluster is too large.
     """
     solver(OPTION)
     nodes = len(plan.removals) + len(plan.kept)
@@ -93,7 +102,10 @@ def nodes_needed(
 
 
 def _problem(snapshot: ClusterSnapshot) -> _Problem:
-    """Return the integer program for the pods and nodes between which the plan chooses."""
+    """Return the input of the integer program: the nodes and movable pods of a snapshot.
+
+    Raises: InvalidInputError if there are too many choices of a node for the pods.
+    """
     packer = prepare(snapshot)[0].packer  # with places for Pending pods
     on = [
         Counter(
@@ -128,7 +140,11 @@ def _problem(snapshot: ClusterSnapshot) -> _Problem:
 
 
 def _counted(on: Sequence[Counter[_Equal]]) -> Sequence[tuple[_Equal, int]]:
-    """Return the number of equal pods on all nodes, in an order that the solver may depend on."""
+    """Return the number of pods of each class on all nodes, in an order that is always the same.
+
+    *on* has the numbers for each node. The order matters, because the solver's result depends on
+    it.
+    """
     total: Counter[_Equal] = Counter()
     for counts in on:
         total.update(counts)
@@ -136,7 +152,11 @@ def _counted(on: Sequence[Counter[_Equal]]) -> Sequence[tuple[_Equal, int]]:
 
 
 def _capacity(cluster: Cluster, packer: Packer) -> list[Mapping[str, int]]:
-    """Return by node the amounts of resources that are free for pods that may move."""
+    """Return for each node of *packer* its capacity for movable pods, by resource.
+
+    It is allocatable without the requests of pods that cannot move. It is never less than the
+    requests of the movable pods on the node, so that they may remain there.
+    """
     movable: dict[str | None, list[Resources]] = {}
     for number, pod in enumerate(packer.pods):
         if number not in packer.placeholders:
@@ -152,7 +172,10 @@ def _capacity(cluster: Cluster, packer: Packer) -> list[Mapping[str, int]]:
 
 
 def _solve(problem: _Problem, seconds_max: float) -> tuple[int, int | None]:
-    """Return the proved lower bound, and the nodes of the best solution found, if any."""
+    """Return (proved lower bound, nodes of the best placement found) as numbers of nodes.
+
+    The second number is None if the solver found no placement within *seconds_max*.
+    """
     program = solver(OPTION)
     program.setOptionValue("time_limit", seconds_max)
     nodes = range(len(problem.capacity))

@@ -1,11 +1,13 @@
 """A HorizontalPodAutoscaler that sees the replicas as they are, those of surge moves included.
 
-Source: kube-controller-manager's HorizontalPodAutoscaler without `behavior`, 1.37. The pods that
-are not Ready are not measured (groupPods), so the load of a new pod counts for the others. If the
-utilization is within the tolerance, the HPA recommends the replicas that it sees, and so the
-additional one. Otherwise it recommends the replicas that the load needs, and may lower them during
-a move. It applies the highest recommendation of the last five minutes. So after a move it may
-raise the replicas again, and keeps them if the utilization is within the tolerance then.
+A surge move adds a replica to a Deployment for a short time, so that the Deployment can do without
+a pod on a marked node. Source: kube-controller-manager's HorizontalPodAutoscaler without
+`behavior`, 1.37. Pods that are not Ready are not measured (groupPods), so the load of a new pod
+counts for the others. If the utilization is within the tolerance, the HPA recommends the replicas
+that it sees, the additional replica included. Otherwise it recommends the replicas that the load
+needs, and may lower them during a move. It applies the highest recommendation of the last five
+minutes. So after a move it may raise the replicas again, and keeps them if the utilization is
+within the tolerance then.
 
 tests/e2e/test_surge.py observes this on the real controller. sim.waves computes the replicas
 without moves; both agree if nothing else sets the replicas.
@@ -18,15 +20,21 @@ from sim.waves import STABILIZATION_MS, TOLERANCE_PARTS, level, scale_out_max
 
 
 class HorizontalPodAutoscaler:
-    """The HPA of one Deployment whose load follows the daily wave."""
+    """The HPA of one Deployment whose load follows the daily wave of sim.waves."""
 
     def __init__(self, mean: Fraction, replicas: int) -> None:
-        """*mean*: mean load, in pods at full target utilization."""
+        """Create the HPA of a Deployment that has *replicas* at the start.
+
+        *mean*: mean load of the day, as the number of pods that would run exactly at the target.
+        """
         self._mean = mean
         self._advised: deque[tuple[int, int]] = deque([(0, replicas)])
 
     def sync(self, replicas: int, ready: int, at_ms: int) -> int:
-        """Return the replicas to set; *ready*: how many pods are Ready and share the load."""
+        """Return the replicas that the HPA sets at the time *at_ms*.
+
+        *replicas*: replicas until now. *ready*: how many pods are Ready and share the load.
+        """
         measured = min(ready, replicas)
         if not measured:
             return replicas  # without a metric the HPA does nothing
@@ -37,7 +45,11 @@ class HorizontalPodAutoscaler:
 
 
 def _advice(load: Fraction, replicas: int, measured: int) -> int:
-    """Return the recommendation for a load, in pods at full target utilization."""
+    """Return the recommended replicas for a load.
+
+    *load*: number of pods that would run exactly at the target utilization. *measured*: Ready pods
+    that share the load.
+    """
     if _within_tolerance(load, measured):
         return replicas
     # If the load is too high, pods that are not Ready count as idle. They must not turn the

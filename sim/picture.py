@@ -1,4 +1,4 @@
-"""Draw pictures of simulations: that of the demo, and cost over moved pods; needs matplotlib."""
+"""Draw charts of simulations: cost over time, and cost over moved pods; needs matplotlib."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,10 @@ BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
 
 
 def check(path: str) -> None:
-    """Fail early if the picture cannot be written. Raises: InvalidInputError."""
+    """Fail before a simulation if *path* or the lack of matplotlib prevents a picture.
+
+    Raises: InvalidInputError.
+    """
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(path, f"allowed: a name that ends in {' or '.join(SUFFIXES)}")
@@ -45,7 +48,10 @@ def _figure_class(path: str) -> "type[Figure]":
 
 
 def draw(results: Mapping[str, Result], title: str, path: str) -> None:
-    """Write a PNG or SVG, by the suffix of the path. Raises: InvalidInputError."""
+    """Draw runs over time, and write the picture to *path*. Raises: InvalidInputError.
+
+    *results*: result of each run by its name. The suffix of the path selects PNG or SVG.
+    """
     figure = _figure_class(path)(figsize=(10, 8), layout="constrained")
     top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(2, 1))[:, 0]
     runs = list(zip(results.items(), COLOURS, strict=False))
@@ -60,7 +66,7 @@ def draw(results: Mapping[str, Result], title: str, path: str) -> None:
 
 
 class MovesPoint(NamedTuple):
-    """One simulation as a point of `draw_moves`."""
+    """One simulation as a point in the chart of `draw_moves`: its name, moved pods and cost."""
 
     name: str
     pods: int
@@ -71,7 +77,11 @@ class MovesPoint(NamedTuple):
 
 
 def draw_moves(points: Sequence[MovesPoint], title: str, path: str) -> None:
-    """Draw cost over moved or evicted pods. Raises: InvalidInputError."""
+    """Draw cost over moved or evicted pods, and write the picture to *path*.
+
+    Each point is a simulation. The suffix of the path selects PNG or SVG. Raises:
+    InvalidInputError.
+    """
     figure = _figure_class(path)(figsize=(8, 4.5), layout="constrained")
     axis = figure.subplots()
     ours = sorted((point for point in points if point.line), key=lambda point: point.pods)

@@ -27,7 +27,10 @@ OnProgress = Callable[[str, int], None]
 
 
 class Run(NamedTuple):
-    """One run; its name is unique among the runs of a call."""
+    """A simulation to run; its name is unique among the runs of a call.
+
+    `wire`: call Ebb's webhook and extender over HTTP.
+    """
 
     name: str
     scenario: Scenario
@@ -47,10 +50,11 @@ def run_all(
     on_progress: OnProgress,
     given: Config | None = None,
 ) -> Mapping[str, Result]:
-    """Run all scenarios with one load.
+    """Simulate one load in each scenario in parallel; return the results by name of the scenario.
 
-    *given* is the configuration of Ebb; None: the demo's own.
-    Raises: UnavailableError when a process is ended.
+    *given*: configuration of Ebb; None: the demo's own. *wire*: call Ebb's webhook and extender
+    over HTTP. *on_progress* is called with the name of a run and its simulated hours. Raises:
+    UnavailableError when a process ends early.
     """
     longest_first = reversed(scenarios)
     runs = [Run(one.name, one, load, seed, given, wire) for one in longest_first]
@@ -59,7 +63,11 @@ def run_all(
 
 
 def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Result]:
-    """Run all simulations. Raises: UnavailableError when a process is ended."""
+    """Run all simulations in parallel; return each result by the name of its run.
+
+    *on_progress* is called with the name of a run and its simulated hours. Raises:
+    UnavailableError when a process ends early.
+    """
     with ExitStack() as stack:
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
@@ -78,7 +86,7 @@ def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Resul
 
 @contextmanager
 def _pool() -> Iterator[Executor]:
-    """Open a pool of processes that are terminated if the body of the context fails."""
+    """Context manager: open a pool of processes, and terminate them if the body fails."""
     others = set(active_children())
     with ProcessPoolExecutor(PARALLEL_RUNS, SPAWN, _leave_at_ctrl_c) as pool:
         try:
@@ -91,7 +99,10 @@ def _pool() -> Iterator[Executor]:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Defer Ctrl-C; processes that start meanwhile defer it until they are ready for it."""
+    """Context manager: defer Ctrl-C until the end of the body.
+
+    Processes that the body starts defer Ctrl-C until they are ready for it.
+    """
     pressed: list[int] = []
     resource_tracker.ensure_running()  # started later, it would let Ctrl-C through
     handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))

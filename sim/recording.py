@@ -1,4 +1,4 @@
-"""Record a run for a time lapse: cost, Pending pods, and the state and fill of each node."""
+"""Record a run for a time lapse: cost, Pending pods, and each node's state and requested share."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -26,7 +26,7 @@ STARTING, NO_SCHEDULE, PREFER_NO_SCHEDULE, NOT_MARKED = range(1, 5)
 
 
 class Frame(NamedTuple):
-    """Totals of a run up to the time of a frame."""
+    """Totals of a run from its start to the time of a frame."""
 
     cost_ms: Fraction
     """Hourly prices of the nodes, times milliseconds of existence."""
@@ -39,7 +39,7 @@ class Frame(NamedTuple):
 
 @dataclass(slots=True)
 class NodeRecord:
-    """The values of one node over time."""
+    """Values of one node over time; a value stands for the node's state and requested share."""
 
     group: str
     """Zone and instance type of the node; without a type, its size."""
@@ -49,7 +49,7 @@ class NodeRecord:
 
 @dataclass(slots=True)
 class Recording:
-    """The frames of one run; frame N is at N times `step_ms`."""
+    """The frames of one run, and its nodes by name; frame N is at N times `step_ms`."""
 
     step_ms: int = STEP_MS
     frames: list[Frame] = field(default_factory=list)
@@ -66,11 +66,11 @@ class Recorder:
 
     @property
     def next_ms(self) -> int:
-        """Return the time of the next frame."""
+        """Return the virtual time of the next frame in milliseconds."""
         return len(self.recording.frames) * self.recording.step_ms
 
     def add(self, frame: Frame, state: ClusterState) -> None:
-        """Record the next frame."""
+        """Record the next frame, and changes of the nodes in *state* since the last frame."""
         index = len(self.recording.frames)
         self.recording.frames.append(frame)
         for name in [name for name in self._values if name not in state.places]:
@@ -91,7 +91,7 @@ class Recorder:
         self._changes += 1
 
     def _thin_out(self) -> None:
-        """Drop every other frame, and nodes that exist in none of the others."""
+        """Drop every other frame, and the nodes that exist in none of the remaining frames."""
         recording = self.recording
         recording.step_ms *= 2
         recording.frames = recording.frames[::2]
@@ -105,7 +105,10 @@ class Recorder:
 
 
 def _thinned(changes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the changes between every other frame."""
+    """Return the changes of a node after every other frame has been dropped.
+
+    A change is (index of the frame, value of the node from this frame on).
+    """
     last = {(index + 1) // 2: value for index, value in changes}
     kept: list[tuple[int, int]] = []
     for index, value in last.items():
@@ -128,7 +131,10 @@ def _state(node: Node) -> int:
 
 
 def _fill(place: Place) -> int:
-    """Return the largest share of a resource that pods request; 0 only without pods."""
+    """Return how full a node is, from 0 to FILLS: the largest requested share of any resource.
+
+    It is rounded up, and 0 only if the node has no pods.
+    """
     if not place.pods:
         return 0
     whole, free = place.node.allocatable, dict(place.free.extended)

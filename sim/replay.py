@@ -1,4 +1,4 @@
-"""Simulate variants on one history or trace with several seeds, and recommend one."""
+"""Simulate variants (settings of Ebb, or no Ebb) with several seeds, and recommend one."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ LoadOfSeed = Callable[[int], SimulatedLoad]
 
 
 class MetricSummary(NamedTuple):
-    """One metric over runs that differ only in their seed."""
+    """Mean, least and greatest value of one metric over runs that differ only in their seed."""
 
     mean: Fraction
     least: Fraction
@@ -32,13 +32,13 @@ class MetricSummary(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Fraction]) -> "MetricSummary":
-        """Return the summary of at least one value."""
+        """Return the summary of the values, which must not be empty."""
         return cls(sum(values, Fraction()) / len(values), min(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a variant over all seeds."""
+    """Metrics of a variant over its runs with all seeds."""
 
     variant: Variant
     figures: Mapping[RunMetric, MetricSummary | None]
@@ -65,10 +65,11 @@ def run_variants(
     *,
     record: bool = False,
 ) -> list[Outcome]:
-    """Run every variant with every seed.
+    """Run every variant with every seed; return an Outcome for each variant.
 
-    *record*: record the variants outside the sweep with the first seed; those of a sweep may be
-    hundreds. Raises: UnavailableError when a process is ended.
+    *load* returns the load for a seed. *record*: record frames of the run with the first seed.
+    Variants of a sweep are not recorded, as there may be hundreds. *on_progress* is called with
+    the name of a run and its simulated hours. Raises: UnavailableError when a process ends early.
     """
     variants = list(variants)
     loads = {seed: load(seed) for seed in seeds}
@@ -138,7 +139,11 @@ def _parts(deployments: Iterable[Deployment], every: int, offset: int) -> Iterat
 
 
 def _restarts(deployment: Deployment, every: int, first: int) -> Iterator[int]:
-    """Yield the restarts of the sampled replicas, as if restarts took all replicas in turn."""
+    """Yield the times in ms of the restarts that affect a sampled replica.
+
+    The restarts of a Deployment are assumed to affect its replicas in turn. Every *every*-th
+    replica is sampled, from the replica with index *first* on.
+    """
     for number, at_ms in enumerate(deployment.restarts):
         step = bisect_right(deployment.replicas, at_ms, key=itemgetter(0))
         _, count = deployment.replicas[step - 1]
@@ -150,7 +155,7 @@ def _restarts(deployment: Deployment, every: int, first: int) -> Iterator[int]:
 
 
 def pareto_front(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return the Pareto front of mean cost and mean Pending time.
+    """Return the outcomes on the Pareto front of mean cost and mean Pending time, cheapest first.
 
     An outcome is on the front if none with lower cost has an equal or shorter Pending time, and
     none with a shorter Pending time has an equal or lower cost.
@@ -178,11 +183,11 @@ class Choice(NamedTuple):
 
 
 def choose(outcomes: Sequence[Outcome]) -> Choice | None:
-    """Return the recommended variant of Ebb, or None if all disturb pods.
+    """Return the recommended variant of Ebb, or None if all variants disturb pods.
 
     A variant disturbs pods if pods are evicted, or are Pending because of a mark. The recommended
-    variant is the cheapest one in which pods are Pending no longer than in COMPARED_TO, or else
-    the one with the shortest Pending time.
+    variant is the cheapest one in which pods are Pending no longer than without Ebb (COMPARED_TO),
+    or else the one with the shortest Pending time.
     """
     compared = [outcome for outcome in outcomes if outcome.variant.name == COMPARED_TO]
     undisturbed = [

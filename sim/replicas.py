@@ -19,7 +19,10 @@ MS_PER_SECOND: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A pod with the times that the controller compares, in ms; it truncates them to seconds."""
+    """A pod with the times in ms that decide which pod the ReplicaSet controller deletes first.
+
+    The controller compares the times in whole seconds.
+    """
 
     pod: Pod
     created_ms: int
@@ -30,7 +33,7 @@ class Replica:
 def first_deleted(
     replicas: Iterable[Replica], related: Iterable[Replica], now_ms: int
 ) -> list[Replica]:
-    """Return the pods of a ReplicaSet in the order of deletion.
+    """Return the pods of a ReplicaSet in the order in which a scale-in deletes them.
 
     *related* are the pods of all ReplicaSets of the Deployment. Of two pods with equal readiness
     and equal pod deletion cost, the one with more related pods on its node is deleted first.
@@ -54,10 +57,10 @@ def _rank(replica: Replica, together: int) -> tuple[bool, bool, int, int]:
 
 
 def _by_age(replica: Replica, other: Replica, now_ms: int) -> int:
-    """Compare by the time since readiness, then since creation.
+    """Return a negative number if *replica* is deleted before *other* by age, else a positive one.
 
-    Ages are compared by their binary logarithm. Pods of similar age are ordered by UID, which is
-    random.
+    The time since readiness is compared first, then the time since creation, each by its binary
+    logarithm. Pods of similar age are ordered by UID, which is random.
     """
     for ours_ms, others_ms in (
         (replica.ready_ms, other.ready_ms),
@@ -78,7 +81,10 @@ def _second(at_ms: int | None) -> int:
 
 
 def _magnitude(second: int, now_ms: int) -> int:
-    """Return the whole binary logarithm of an age in nanoseconds; -1 for no age."""
+    """Return the whole binary logarithm of the nanoseconds from *second* until *now_ms*.
+
+    *second*: a time in seconds. -1 if no time has passed.
+    """
     return (
         ((now_ms - second * MS_PER_SECOND) * 1_000_000).bit_length() - 1
         if (now_ms > second * MS_PER_SECOND)

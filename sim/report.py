@@ -1,4 +1,4 @@
-"""The metrics of a run, as the rows of every table of runs.
+"""The metrics of a run that tables of runs show.
 
 Cost is price times duration, in the unit of the configured prices. Without prices it is
 core-hours, with a GPU as 11 cores and a GiB of memory as 0.13 cores. The lower bound is computed
@@ -29,16 +29,19 @@ class RunMetric:
     """Number of decimal places."""
 
     def shown(self, value: Fraction | None) -> str:
-        """Return a value of this metric as text; it may be a mean."""
+        """Return a value of this metric, or a mean of values, as text; "-" for None."""
         return NONE if value is None else f"{float(value):,.{self.places}f}"
 
     def cell(self, result: Result) -> str:
-        """Return the metric of one run as text."""
+        """Return this metric of one run as text; "-" if it is undefined."""
         return self.shown(self.value(result))
 
 
 def _times_the_bound(result: Result) -> Fraction | None:
-    """Return total cost over total lower bound, of the samples that have a bound."""
+    """Return the cost of a run relative to its lower bound; None without a bound.
+
+    Both are totals over the samples that have a bound.
+    """
     bounded = [(one.cost, one.least) for one in result.samples if one.least is not None]
     least = sum((least for _, least in bounded), Fraction())
     return sum((cost for cost, _ in bounded), Fraction()) / least if least else None
@@ -78,6 +81,9 @@ RUN_METRICS: Final = (
 
 
 def table(results: Mapping[str, Result]) -> list[list[str]]:
-    """Return rows of cells: a heading, then one metric a row and one run a column."""
+    """Return a table as a list of lines: the names of the runs, then a line for each metric.
+
+    *results*: result of each run by its name.
+    """
     figures = [[metric.label, *map(metric.cell, results.values())] for metric in RUN_METRICS]
     return [["", *results], *figures]

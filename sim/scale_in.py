@@ -14,7 +14,7 @@ from sim.cluster import Place
 
 
 class ScaleInOrder(StrEnum):
-    """The order in which a scale-in empties nodes."""
+    """The order in which the pod deletion costs of another tool let scale-ins empty nodes."""
 
     FEWEST_PODS = "KEP-5982"
     """Pods on nodes with fewer active pods are deleted first."""
@@ -25,10 +25,11 @@ class ScaleInOrder(StrEnum):
 
 
 def deletion_costs(order: ScaleInOrder, places: Iterable[Place]) -> dict[str, int]:
-    """Return the pod deletion cost of each pod of a ReplicaSet, by the key of the pod.
+    """Return the pod deletion costs that another tool would write to pods of ReplicaSets, by key.
 
-    The costs order the pods of one ReplicaSet by their nodes. These pods have equal requests, so
-    the further rule of ScaleDownBinPack, larger pods of a node first, has no effect.
+    *places*: all nodes. The costs order the pods of one ReplicaSet by their nodes. These pods have
+    equal requests, so the further rule of ScaleDownBinPack, larger pods of a node first, has no
+    effect.
     """
     targets = [(place, pods_of_place) for place in places if (pods_of_place := _targets(place))]
     if order is ScaleInOrder.FEWEST_PODS:
@@ -51,7 +52,7 @@ def _bin_pack(place: Place, targets: Sequence[Pod]) -> tuple[bool, Fraction, int
 
 
 def _share(requests: Resources, total: Resources) -> Fraction:
-    """Return the sum of the requested shares of CPU and memory."""
+    """Return requested CPU as a share of *total* (allocatable), plus the same for memory."""
     pairs = (
         (requests.cpu_millis, total.cpu_millis),
         (requests.memory_bytes, total.memory_bytes),

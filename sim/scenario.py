@@ -31,7 +31,7 @@ OWN: Final = Config(
 
 
 class Parts(StrEnum):
-    """Components of Ebb that are installed."""
+    """Which components of Ebb a scenario has."""
 
     TAINT = "taints only, without extender and pod deletion costs"
     WHOLE = "all default features, with the components pod-deletion-cost and capacity-buffers"
@@ -80,21 +80,24 @@ DEMO: Final = (AUTOSCALER, MOST_ALLOCATED, MANAGED_SURGE, WHOLE, SURGE)
 
 
 def with_timers(scenario: Scenario, seconds: int) -> Scenario:
-    """Return the scenario with these timers of the autoscaler's scale-down.
+    """Return the scenario with two timers of Cluster Autoscaler set to *seconds*.
 
-    They stand for `--scale-down-unneeded-time` and `--scale-down-delay-after-add`.
+    They are `--scale-down-unneeded-time` and `--scale-down-delay-after-add`.
     """
     timers = Timers(unneeded_ms=1000 * seconds, delay_after_add_ms=1000 * seconds)
     return replace(scenario, options=replace(scenario.options, timers=timers))
 
 
 def recorded(scenario: Scenario) -> Scenario:
-    """Return the scenario with a recording for a time lapse."""
+    """Return the scenario with the option to record frames for a time lapse."""
     return replace(scenario, options=replace(scenario.options, record=True))
 
 
 def configuration(parts: Parts, given: Config | None = None) -> Config:
-    """Return the configuration of Ebb: *given* or the demo's own, in mode enforce."""
+    """Return Ebb's configuration for the components *parts*: *given* or the demo's own.
+
+    The mode is always enforce. Features without their component are disabled.
+    """
     config = given or OWN
     extender = ExtenderConfig(score=config.extender.score)
     config = replace(config, mode=Mode.ENFORCE, extender=extender)
@@ -108,7 +111,7 @@ def configuration(parts: Parts, given: Config | None = None) -> Config:
 
 
 def _taint_alone(config: Config) -> Config:
-    """Return the configuration without features that need further components."""
+    """Return the configuration without pod deletion costs, CapacityBuffers and surge moves."""
     reserve = replace(config.budgets.reserve, capacity_buffers=CapacityBuffers.DISABLED)
     budgets = replace(config.budgets, reserve=reserve)
     surge = replace(config.surge, mode=SurgeMode.DISABLED)
@@ -125,10 +128,10 @@ def run(
     given: Config | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
-    """Run *load* once.
+    """Simulate *load* once in a scenario; return the totals of the run.
 
-    *wire*: call webhook and extender over HTTP and HTTPS. *given*: the configuration of Ebb; None:
-    the demo's own.
+    *wire*: call Ebb's webhook and extender over HTTPS and HTTP. *given*: the configuration of Ebb;
+    None: the demo's own. *progress* is called with the number of simulated hours.
     """
     scenario = replace(scenario, options=_priced(scenario.options, load, given))
     if scenario.ebb is None:

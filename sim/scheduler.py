@@ -31,14 +31,14 @@ POD_CLASSES_MAX: Final = 1000
 
 
 class Scorer(Protocol):
-    """An extender: scores by node name."""
+    """An extender of kube-scheduler that scores nodes for a pod."""
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        """Answer a prioritize call."""
+        """Return the score of each node by name; *names*: the feasible nodes for the pod."""
 
 
 class Scheduler:
-    """Select a node for a pod; ties are broken at random with a seed."""
+    """The simulated kube-scheduler, which selects a node for a pod; ties are broken at random."""
 
     def __init__(
         self, state: ClusterState, scorer: Scorer | None, seed: int, profile: Profile = DEFAULT
@@ -50,7 +50,7 @@ class Scheduler:
         self._next = 0
 
     def choose(self, pod: Pod) -> str | None:
-        """Return the node for *pod*, or None if no node is feasible."""
+        """Return the name of the feasible node with the highest score; None: none is feasible."""
         feasible = self._feasible(pod)
         if len(feasible) < 2:
             return feasible[0][0].node.name if feasible else None
@@ -65,9 +65,10 @@ class Scheduler:
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)
 
     def _feasible(self, pod: Pod) -> list[tuple[Place, NodeResult]]:
-        """Return all feasible nodes, or in a cluster of more than SAMPLED_MIN nodes a sample.
+        """Return feasible nodes for a pod, with scores that do not depend on other nodes.
 
-        The next search starts after the last node of this one.
+        In a cluster of more than SAMPLED_MIN nodes it is a sample. The next search then starts
+        after the last node of this one.
         """
         places = self._admitted_by_pods(pod)
         wanted = len(places)
@@ -88,7 +89,11 @@ class Scheduler:
         return feasible
 
     def _admitted_by_pods(self, pod: Pod) -> list[Place]:
-        """Return the nodes that the required inter-pod constraints of the pods admit."""
+        """Return the nodes that admit the pod by its required constraints on other pods.
+
+        These are inter-pod affinity, anti-affinity and topology spread. Without constraints, all
+        nodes are returned.
+        """
         places = list(self._state.places.values())
         if pod.pod_constraints == NO_POD_CONSTRAINTS:
             return places
@@ -99,7 +104,10 @@ class Scheduler:
         return [places[at] for at in set_bits(group.admitted((1 << len(places)) - 1))]
 
     def _pod_class(self, pod: Pod) -> object:
-        """Return an object that represents all pods with the same requests and constraints."""
+        """Return the key under which nodes cache scores for pods like this one.
+
+        All pods with equal requests and node constraints have the same key.
+        """
         pod_class = pod.requests, pod.node_constraints
         if pod_class not in self._pod_classes and len(self._pod_classes) == POD_CLASSES_MAX:
             self._pod_classes.clear()
@@ -126,20 +134,20 @@ def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, NodeResult]]) -> di
 
 
 def admits(place: Place, pod: Pod) -> bool:
-    """Return whether a node is Ready, has capacity for the pod, and passes the other filters."""
+    """Return whether a node is Ready, has free capacity for the pod, and passes its filters."""
     return has_room(place, pod) and first_failing_filter(place.node, pod.node_constraints) is None
 
 
 def has_room(place: Place, pod: Pod) -> bool:
-    """Return whether the node is Ready and has the requested resources."""
+    """Return whether the node is Ready and has enough free capacity for the pod's requests."""
     return place.node.ready and pod.requests.fits_in(place.free)
 
 
 def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
-    """Score nodes by how few pods of the pod's ReplicaSet they have.
+    """Return a score from 0 to 100 for each node: fewer pods of the pod's ReplicaSet score higher.
 
-    The score is 0 without a ReplicaSet, and for pods with constraints of their own, which replace
-    kube-scheduler's default.
+    All scores are 0 without a ReplicaSet, and for pods with topology spread constraints of their
+    own, which replace kube-scheduler's default.
     """
     if pod.owner_kind != REPLICA_SET or pod.pod_constraints.spread:
         return [0] * len(feasible)

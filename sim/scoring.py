@@ -42,7 +42,10 @@ PACKED: Final = Profile(Strategy.MOST_ALLOCATED, fit_weight=10, balanced_weight=
 
 
 def least_allocated(requested: Amount, allocatable: Amount) -> int:
-    """Return the mean free share; a resource that the node lacks is left out."""
+    """Return the mean free share of CPU and memory, from 0 to 100.
+
+    A resource that the node lacks is left out.
+    """
     return _mean(
         requested,
         allocatable,
@@ -51,7 +54,10 @@ def least_allocated(requested: Amount, allocatable: Amount) -> int:
 
 
 def most_allocated(requested: Amount, allocatable: Amount) -> int:
-    """Return the mean requested share; a resource that the node lacks is left out."""
+    """Return the mean requested share of CPU and memory, from 0 to 100.
+
+    A resource that the node lacks is left out.
+    """
     return _mean(requested, allocatable, min)
 
 
@@ -71,19 +77,20 @@ _FIT: Final[Mapping[Strategy, Callable[[Amount, Amount], int]]] = {
 
 
 def balanced(requested: Amount, allocated: Amount, allocatable: Amount) -> int:
-    """Return how much the pod improves the balance of CPU and memory on the node: 50 to 100.
+    """Return how much a pod improves the balance of CPU and memory on a node: 50 to 100.
 
-    75 means no change.
+    75 means no change. *requested* are the requests on the node with the pod, *allocated* without
+    it.
     """
     half = SCORE_MAX // 2
     return half + (half + _balance(requested, allocatable) - _balance(allocated, allocatable)) // 2
 
 
 def _balance(used: Amount, allocatable: Amount) -> int:
-    """Return NodeResourcesBalancedAllocation's score of a node for these requests.
+    """Return how equal the requested shares of CPU and memory on a node are: 50 to 100.
 
-    It is 100 minus the standard deviation of the requested percentages of CPU and memory, computed
-    with floats as in kube-scheduler.
+    It is NodeResourcesBalancedAllocation's score of a node: 100 minus the standard deviation of
+    the requested percentages, computed with floats as in kube-scheduler.
     """
     shares = [
         min(part / total, 1.0) for part, total in zip(used, allocatable, strict=True) if total
@@ -101,7 +108,7 @@ simulated nodes have no zones.
 
 
 def spread(together: Sequence[int]) -> list[int]:
-    """Return the score of each node: the fewer pods of the pod's ReplicaSet it has, the higher.
+    """Return the score of each node, up to 100: fewer pods of the pod's ReplicaSet score higher.
 
     *together* is the number of these pods on each node.
     """
@@ -112,13 +119,13 @@ def spread(together: Sequence[int]) -> list[int]:
 
 
 class Weighed:
-    """The resource scores of a profile."""
+    """Scores nodes for a pod with both resource plugins of a scheduler profile."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile, self._fit = profile, _FIT[profile.strategy]
 
     def score(self, place: Place, pod: Pod) -> int:
-        """Return the weighted sum of both plugins for the pod on a node."""
+        """Return the weighted sum of both plugins' scores for the pod on a node."""
         profile, allocatable = self._profile, Amount.of(place.node.allocatable)
         score = profile.fit_weight * self._fit(
             place.used.plus(scored_requests(pod.requests)), allocatable
@@ -131,5 +138,8 @@ class Weighed:
 
 
 def _is_balance_scored(requests: Resources) -> bool:
-    """Return False for pods without CPU and memory requests."""
+    """Return whether NodeResourcesBalancedAllocation scores the pod.
+
+    It does so for pods that request CPU or memory.
+    """
     return bool(requests.cpu_millis or requests.memory_bytes)

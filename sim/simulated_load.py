@@ -37,7 +37,7 @@ PODS_AT_ONCE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that arrives at a time, and runs for a time after it is bound."""
+    """A pod that is created at a time, and ends a given time after it was bound to a node."""
 
     at_ms: int
     name: str
@@ -53,7 +53,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Pods that run until a scale-in, a rollout or a restart deletes them."""
+    """A Deployment whose pods run until a scale-in, a rollout or a restart deletes them."""
 
     name: str
     requests: Resources
@@ -79,7 +79,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedLoad:
-    """Nodes at the start, and arrivals in order of time."""
+    """Input of a simulation: nodes at the start, and pods and Deployments in order of time."""
 
     name: str
     nodes: tuple[Resources, ...]
@@ -96,23 +96,26 @@ class SimulatedLoad:
     then `deployments`."""
 
     def in_order(self) -> Sequence[Arrival | Deployment]:
-        """Return all arrivals; arrivals of one time are scheduled in this order."""
+        """Return all pods and Deployments; at equal times they are scheduled in this order."""
         arrivals: Sequence[Arrival | Deployment] = (*self.arrivals, *self.deployments)
         return sorted(arrivals, key=_largest_first) if self.largest_first else arrivals
 
     @property
     def shapes(self) -> tuple[Resources, ...]:
-        """Return the shapes that can be added: not those whose nodes opt out of scale-down."""
+        """Return the shapes (allocatable resources) of nodes that the autoscaler can add.
+
+        Shapes whose nodes opt out of scale-down by an annotation are left out.
+        """
         every = dict.fromkeys((*self.nodes, *self.groups))
         return tuple(shape for shape in every if not self.template(shape).annotations)
 
     @property
     def templates(self) -> tuple[Node, ...]:
-        """Return the template of Nodes for each shape that can be added."""
+        """Return a template Node for each shape of nodes that the autoscaler can add."""
         return tuple(map(self.template, self.shapes))
 
     def template(self, shape: Resources) -> Node:
-        """Return the template of Nodes with this shape."""
+        """Return the template of Nodes with this shape (allocatable resources)."""
         return self.groups.get(shape) or Node(name="", allocatable=shape)
 
 
@@ -123,7 +126,7 @@ def _largest_first(arrival: Arrival | Deployment) -> tuple[int, int, str, bool]:
 
 
 def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> Resources:
-    """Return resources from the units of sim.statistics and of the trace."""
+    """Return Resources for an amount in millicores, MiB of memory, and thousandths of a GPU."""
     extended = ((GPU, gpu_millis),) if gpu_millis else ()
     return Resources(cpu_millis, memory_mib * MIB, 0, pods, extended)
 
@@ -132,7 +135,6 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad
     """Generate the demo's load from the shapes, lifetimes and daily wave in sim.statistics.
 
     On average over the day *at_once* pods run concurrently; Little's law gives the arrival rate.
-
     Arrivals are drawn from one longest lifetime before the start. The pods that still run at the
     start form the initial population, each with its remaining lifetime.
     """
@@ -157,7 +159,10 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad
 def _moments(
     chance: random.Random, rate: float, wave: Sequence[int], begin: float, end: float
 ) -> Iterator[float]:
-    """Yield arrival times in ms; *rate* applies to the highest hour of the wave."""
+    """Yield random arrival times in ms between *begin* and *end*.
+
+    *wave* has the relative arrivals of each hour. *rate*: arrivals per ms in its highest hour.
+    """
     now, highest = begin, max(wave)
     while (now := now + chance.expovariate(rate)) < end:
         if chance.random() * highest < wave[math.floor(now / HOUR_MS) % len(wave)]:
@@ -165,7 +170,7 @@ def _moments(
 
 
 def _life(chance: random.Random) -> int:
-    """Draw a lifetime: uniform between two adjacent quantiles, on a logarithmic scale."""
+    """Draw a lifetime in ms: uniform between two adjacent quantiles, on a logarithmic scale."""
     place = chance.random() * (len(LIFE_SECONDS) - 1)
     low, high = LIFE_SECONDS[int(place)], LIFE_SECONDS[int(place) + 1]
     seconds = low * math.pow(high / low, place % 1)
@@ -173,7 +178,10 @@ def _life(chance: random.Random) -> int:
 
 
 def mean_life_ms() -> float:
-    """Return the mean of drawn lifetimes: the logarithmic mean of each interval of quantiles."""
+    """Return the mean of randomly drawn lifetimes of pods, in milliseconds.
+
+    It is the average over the intervals of quantiles of their logarithmic mean.
+    """
     means = [(high - low) / math.log(high / low) for low, high in pairwise(LIFE_SECONDS)]
     return 1000 * sum(means) / len(means)
 
@@ -187,12 +195,12 @@ def bootstrap(
     at_once: int,
     wave: Sequence[int],
 ) -> SimulatedLoad:
-    """Generate a load from the rows of a trace (requests, life in ms) with a daily wave.
+    """Generate a load with a daily wave from random pods of a trace.
 
-    The initial population is drawn in proportion to lifetimes; each pod has a random part of its
-    lifetime left. Later arrivals are a Poisson process, and each is a row drawn at random.
+    *nodes*: allocatable of the nodes. *rows*: (requests, lifetime in ms) of each pod of the trace.
     *at_once* pods run concurrently on average (Little's law). *wave* has the relative arrivals of
-    each hour.
+    each hour. The initial population is drawn in proportion to lifetimes; each pod has a random
+    part of its lifetime left. Later arrivals are a Poisson process of random pods of the trace.
     """
     chance = random.Random(seed)
     lives = [max(life, 1000) for _, life in rows]

@@ -39,28 +39,31 @@ class Compactor(Scorer, Protocol):
 
     @property
     def taint_key(self) -> str:
-        """Return the key of Ebb's taint."""
+        """Return the key of the taint that Ebb sets on marked nodes."""
 
     def node_changed(self, node: Node) -> None:
-        """Handle a new or changed node."""
+        """Notify Ebb of a new or changed node."""
 
     def node_deleted(self, name: str) -> None:
-        """Handle a deleted node."""
+        """Notify Ebb of a deleted node."""
 
     def pod_changed(self, pod: Pod) -> None:
-        """Handle a new or changed pod."""
+        """Notify Ebb of a new or changed pod."""
 
     def pod_deleted(self, pod: Pod) -> None:
-        """Handle a deleted pod."""
+        """Notify Ebb of a deleted pod."""
 
     def admit(self, before: Node, after: Node) -> Node:
-        """Return *after* as it is stored after admission."""
+        """Return the Node *after* as the webhook changes it; *before*: the Node until now."""
 
     def urgent(self) -> bool:
-        """Return whether a reconciliation must run now; `reconcile` resets this."""
+        """Return whether a reconciliation must run now, before the interval has passed.
+
+        `reconcile` resets this.
+        """
 
     def reconcile(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
-        """Run one reconciliation."""
+        """Run one reconciliation of the cluster *state*; *write* stores a Node that it changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Result:
-    """Totals of a run."""
+    """Totals of a simulation run."""
 
     node_ms: int = 0
     capacity_millis_ms: int = 0
@@ -123,7 +126,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class SimulatorOptions:
-    """Options of scheduler, autoscaler timers, prices and reconciliations."""
+    """Options of a run, such as scheduler profile, autoscaler timers, prices and recording."""
 
     profile: Profile = DEFAULT
     timers: Timers = TIMERS
@@ -146,7 +149,7 @@ DEFAULT_OPTIONS: Final = SimulatorOptions()
 
 
 class Simulator:
-    """One run of one load."""
+    """A simulation of one load with one seed, with or without Ebb; it can run once."""
 
     def __init__(
         self,
@@ -178,7 +181,10 @@ class Simulator:
         return self._now
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
-        """Run the load to its end; call *progress* with the simulated hours."""
+        """Run the load to its end; return the totals.
+
+        *progress* is called every simulated hour with the number of simulated hours.
+        """
         for shape in self._load.nodes:
             self.ready_node(self.new_node(shape, DAY_MS))
         for arrival in self._load.in_order():
@@ -213,7 +219,7 @@ class Simulator:
     # Time
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Schedule an action after a delay."""
+        """Call *act* after a delay of virtual time."""
         self._at(self._now + delay_ms, act)
 
     def _at(self, at_ms: int, act: Callable[[], None]) -> None:
@@ -271,11 +277,14 @@ class Simulator:
     # Nodes
 
     def template(self, shape: Resources) -> Node:
-        """Return the template of Nodes with this shape."""
+        """Return the template of Nodes with this shape (allocatable resources)."""
         return self._load.template(shape)
 
     def new_node(self, shape: Resources, age_ms: int = 0) -> str:
-        """Create a Node of that age that is not Ready yet; return its name."""
+        """Create a Node that is not Ready yet, and as old as *age_ms*; return its name.
+
+        *shape*: allocatable resources, which identify its node group.
+        """
         self._numbers += 1
         name = f"node-{self._numbers:06}"
         template = self.template(shape)
@@ -294,12 +303,12 @@ class Simulator:
         return name
 
     def ready_node(self, name: str) -> None:
-        """Make a Node Ready."""
+        """Make a Node Ready, and schedule the Pending pods."""
         self._store(replace(self.state.places[name].node, ready=True))
         self._schedule_pending()
 
     def write(self, node: Node) -> None:
-        """Update a Node, through admission."""
+        """Store a changed Node as Ebb's webhook admits it, and count marks and unmarks."""
         before = self.state.places[node.name].node
         if self._compactor is not None:
             node = self._compactor.admit(before, node)
@@ -350,7 +359,7 @@ class Simulator:
         self.create(pod)
 
     def create(self, pod: Pod) -> None:
-        """Create a pod, and schedule it if a node is feasible."""
+        """Create a pod, and bind it to a node if any node is feasible."""
         self.result.pods += 1
         self.state.arrive(pod, self._now)
         if not self._schedule(pod):
@@ -364,7 +373,10 @@ class Simulator:
         self._autoscaler.unschedulable()
 
     def _count_pending_by_mark(self, pod: Pod) -> None:
-        """Count a pod once if a marked node has room, and only Ebb's taint keeps it Pending."""
+        """Count a pod that is Pending only because of Ebb's taint: a marked node has room for it.
+
+        Each pod counts once.
+        """
         if pod.key in self._pending_by_mark:
             return
         key = self._compactor.taint_key if self._compactor else ""
@@ -395,7 +407,7 @@ class Simulator:
         return True
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete pods of Deployments, bound or Pending."""
+        """Delete the pods of Deployments with these keys, bound or Pending."""
         for key in keys:
             self._add_wait(self.state.pending.get(key, self._now))
             pod = self.state.delete(key)
@@ -404,7 +416,10 @@ class Simulator:
         self.after(0, self._schedule_pending)
 
     def _end(self, key: str, ending_ms: int) -> None:
-        """End a pod, unless it was evicted in the meantime and has started again."""
+        """Remove a pod at the end of its life, unless an eviction has restarted it meanwhile.
+
+        *ending_ms*: the end that was planned when the pod was bound.
+        """
         if self._endings.get(key) != ending_ms:
             return
         del self._endings[key], self._lives[key]
@@ -414,7 +429,7 @@ class Simulator:
         self._schedule_pending()
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: the pod, or its replacement, becomes Pending."""
+        """Evict a pod: a Job's pod becomes Pending again, a Deployment replaces its pod."""
         self.result.evicted += 1
         if self._deployments.owns(pod.key):
             self.delete([pod.key])

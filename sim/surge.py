@@ -1,7 +1,9 @@
 """Surge moves in a simulated cluster: the real decisions of core.moves, on simulated Deployments.
 
-Each write succeeds at once, and the records are encoded and decoded, as in the ConfigMap. HPAs see
-the additional replicas.
+A surge move adds a replica to a Deployment, waits until the new pod is available, and removes the
+replica again, so that the ReplicaSet deletes a pod on a marked node. Each write succeeds at once.
+The records of moves are encoded and decoded, as in Ebb's ConfigMap. HPAs see the additional
+replicas.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,12 +47,12 @@ AFTER_MS: Final = 60_000
 
 
 class SimulatedMoves:
-    """The part of the controller that carries out surge moves."""
+    """The part of Ebb's controller that makes surge moves, with its records of the moves."""
 
     def __init__(
         self, ebb: Ebb, state: ClusterState, deployments: Deployments, autoscaled: Iterable[str]
     ) -> None:
-        """*autoscaled*: names of the Deployments that an HPA scales."""
+        """Start without moves; *autoscaled*: names of the Deployments that an HPA scales."""
         self._ebb, self._state, self._deployments = ebb, state, deployments
         self._autoscalers = {
             f"{NAMESPACE}/{name}": HorizontalAutoscaler(
@@ -66,7 +68,10 @@ class SimulatedMoves:
         """End of the last move by Deployment."""
 
     def prepare_reconciliation(self) -> None:
-        """Report what the next plan and the next deletion costs need to know."""
+        """Tell the next reconciliation which surge moves are in progress or have just ended.
+
+        It then plans with the pods of the moves, and keeps their pod deletion costs.
+        """
         records = decode(self._data).records
         before, self._before = self._before, records
         self._state.add_moves = lambda cluster: with_moves(
@@ -76,7 +81,10 @@ class SimulatedMoves:
         self._ebb.keep_move_costs(frozenset(move.pod_uid for move in moves))
 
     def run(self, plan: Plan, result: Result, now_ms: int) -> None:
-        """Advance the moves in progress, and begin new ones."""
+        """Advance the surge moves in progress, and begin new moves for nodes that *plan* removes.
+
+        Moves that end are counted in *result*.
+        """
         self.advance(plan, result, now_ms)
         if not any(True for _ in self._state.marked()):
             return
@@ -88,7 +96,7 @@ class SimulatedMoves:
             self._advance(context, move, result, now_ms)
 
     def advance(self, plan: Plan, result: Result, now_ms: int) -> None:
-        """Advance the moves in progress."""
+        """Advance the surge moves in progress; moves that end are counted in *result*."""
         records = decode(self._data).records
         if records.moves:
             context = self._context(plan, records, now_ms)
@@ -96,7 +104,7 @@ class SimulatedMoves:
                 self._advance(context, move, result, now_ms)
 
     def in_progress(self) -> list[str]:
-        """Return the names of the Deployments with a move."""
+        """Return the names of the Deployments that have a surge move in progress."""
         return [move.deployment for move in decode(self._data).records.moves.values()]
 
     def _advance(
@@ -125,7 +133,7 @@ class SimulatedMoves:
                     return
 
     def _fresh(self, view: MoveView, move: MoveRecord) -> MoveView:
-        """Return the view with the Deployment and its pods as they are now."""
+        """Return the view of a move with its Deployment and pods as they are now."""
         name = move.deployment
         deployment, pods = self._deployments.observed(name), self._deployments.pods(name)
         return replace(view, deployment=deployment, pods=pods)
@@ -162,7 +170,7 @@ class SimulatedMoves:
 
 
 class SurgeSimulator(Simulator):
-    """A simulator in which Ebb also moves pods, and HPAs see it."""
+    """A simulator in which Ebb also makes surge moves, and HPAs see the additional replicas."""
 
     def __init__(
         self,
@@ -186,7 +194,10 @@ class SurgeSimulator(Simulator):
         self._moves = SimulatedMoves(ebb, self.state, self._deployments, autoscaled)
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
-        """Run the load to its end; call *progress* with the simulated hours."""
+        """Run the load to its end; return the totals.
+
+        *progress* is called every simulated hour with the number of simulated hours.
+        """
         self._every(SYNC_MS, self._sync_hpas)
         self._every(SAMPLE_MS, self._check_ready_pods)
         self._every(SECOND_MS, self._advance_moves)
@@ -200,7 +211,10 @@ class SurgeSimulator(Simulator):
                 self._deployments.scale(name, wanted, HPA_MANAGER)
 
     def _check_ready_pods(self) -> None:
-        """Count the Ready pods that Deployments lack because of a move."""
+        """Add the Ready pods that Deployments lack because of a surge move to the result.
+
+        They count as pods times milliseconds since the last check.
+        """
         now_ms, ended_ms = self.now_ms(), self._moves.ended_ms
         recent = (name for name, at_ms in ended_ms.items() if now_ms - at_ms <= AFTER_MS)
         for name in {*self._moves.in_progress(), *recent}:
@@ -209,7 +223,10 @@ class SurgeSimulator(Simulator):
             self.result.below_by_moves_ms += missing * SAMPLE_MS
 
     def _advance_moves(self) -> None:
-        """Advance the moves between reconciliations, as events in a real cluster cause it."""
+        """Advance the surge moves in progress, as watch events do in a real cluster.
+
+        The simulator calls this every second.
+        """
         if (last := self._ebb.last) is not None:
             self._moves.advance(last.plan, self.result, self.now_ms())
 
@@ -222,7 +239,10 @@ class SurgeSimulator(Simulator):
 
 
 def _without_later_replicas(load: SimulatedLoad) -> SimulatedLoad:
-    """Return the load in which HPAs set all replicas after the first ones."""
+    """Return the load without changes of replicas over time in Deployments that have an HPA.
+
+    The simulated HPA sets their replicas instead.
+    """
     return replace(
         load,
         deployments=tuple(

@@ -1,4 +1,4 @@
-"""The openb trace: two CSV files with nodes and pods."""
+"""Read the openb trace of Alibaba: two CSV files with nodes and pods."""
 
 import csv
 from collections.abc import Iterator
@@ -52,9 +52,10 @@ def pods(folder: Path) -> list[TracePod]:
 
 
 def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad:
-    """Draw pods from the trace, with the arrival rate over the day of the built-in load.
+    """Generate a load from random pods of the trace, on the nodes of the trace.
 
-    Raises: InvalidInputError with file and line.
+    The arrival rate follows the daily wave of sim.statistics. *at_once*: mean number of concurrent
+    pods. Raises: InvalidInputError with file and line.
     """
     shapes = [shape for _, shape in nodes(folder)]
     lives = [(pod.requests, pod.life_ms) for pod in pods(folder)]
@@ -62,9 +63,10 @@ def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) ->
 
 
 def rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the location of each row and the row; names must exist and be unique.
+    """Yield (location, values by column) for each line of a CSV file; locations are for errors.
 
-    Raises: InvalidInputError with file and line.
+    The column *name* must have a unique value in each line. Raises: InvalidInputError with file
+    and line.
     """
     seen: set[str] = set()
     try:

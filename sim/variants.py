@@ -54,7 +54,7 @@ EMPTY: Final[Document] = {"apiVersion": API_VERSION, "kind": KIND}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One variant."""
+    """A scenario with a configuration of Ebb, to be compared with others on the same load."""
 
     name: str
     scenario: Scenario
@@ -67,9 +67,11 @@ class Variant:
 
 
 def columns(document: Document, source: str) -> Iterator[Variant]:
-    """Yield a variant for each mode, score and policy. Raises: ConfigError.
+    """Yield a variant for each scenario, and for each other score and policy of Ebb.
 
-    A policy whose settings nominate no node is left out: its result would equal that without Ebb.
+    *document*: the configuration that they change; *source*: its name, for errors. A policy that
+    proposes no node for removal is left out: its result would equal that without Ebb. Raises:
+    ConfigError.
     """
     config = parse(document, source)
     for scenario in SCENARIOS:
@@ -99,7 +101,10 @@ def _nominates(config: Config) -> bool:
 
 
 def parse_sweep(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Parse `setting=value,value`. Raises: InvalidInputError."""
+    """Return the values to try by setting, parsed from texts of the form `setting=value,value`.
+
+    Raises: InvalidInputError.
+    """
     sweep_values: dict[str, tuple[str, ...]] = {}
     for text in texts:
         path, equals, values = text.partition("=")
@@ -121,7 +126,11 @@ def parse_sweep(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def points(sweep: Mapping[str, Sequence[str]], document: Document, source: str) -> list[Variant]:
-    """Return a variant for each combination of values. Raises: ConfigError, InvalidInputError."""
+    """Return a variant for each combination of the values in a sweep.
+
+    *sweep*: values by setting. *document*: the configuration that they change; *source*: its name,
+    for errors. Raises: ConfigError, InvalidInputError.
+    """
     paths = list(sweep)
     count = 1
     for values in sweep.values():
@@ -146,7 +155,10 @@ def _point(settings: tuple[tuple[str, str], ...], document: Document, source: st
 
 
 def _changed(document: Document, changes: Mapping[str, Any]) -> Document:
-    """Return the document with new values, without settings that depended on the old ones."""
+    """Return the configuration with new values; *changes*: value by path of the setting.
+
+    Other settings that depended on an old value (DEPENDENT) are removed.
+    """
     for setting, dependent in DEPENDENT.items():
         own = (path for path in changes if f"{path}.".startswith(f"{setting}."))
         if changed := [path for path in own if _at(document, path) != changes[path]]:
@@ -159,7 +171,10 @@ def _changed(document: Document, changes: Mapping[str, Any]) -> Document:
 def _without_dependent(
     document: Document, changed: Sequence[str], dependent: Sequence[str]
 ) -> Document:
-    """Return the document without dependent settings, except in pools with all changed ones."""
+    """Return the configuration without the setting at the path *dependent*.
+
+    A pool keeps it if the pool sets all settings of *changed* itself.
+    """
     document = _without(document, dependent)
     if not document.get("pools"):
         return document

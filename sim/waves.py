@@ -41,7 +41,10 @@ LEVELS_MAX: Final = DAY_MS // SYNC_MS
 
 
 def level(at_ms: int) -> Fraction:
-    """Return the daily wave at a time; its mean is 1, and it is linear between full hours."""
+    """Return the load at a time (ms) relative to the mean load of a day, which is 1.
+
+    It repeats every day, and is linear between full hours.
+    """
     return _level(at_ms % DAY_MS)
 
 
@@ -54,12 +57,15 @@ def _level(at_ms: int) -> Fraction:
 
 
 def scale_out_max(replicas: int) -> int:
-    """Return the most replicas that a scale-out sets at once (calculateScaleUpLimit)."""
+    """Return the highest number of replicas that an HPA sets at once (calculateScaleUpLimit).
+
+    *replicas*: replicas before.
+    """
     return max(2 * replicas, FOUR_PODS)
 
 
 def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tuple[int, int]]:
-    """Yield (start in ms, replicas) for each change of the replicas.
+    """Yield (start in ms, replicas) at the start and for each later change that an HPA makes.
 
     *load* returns how many pods would run exactly at the target utilization at a time (ms).
     """
@@ -84,7 +90,7 @@ def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tup
 
 
 def mixed(seed: int, days: int) -> SimulatedLoad:
-    """Generate Jobs and Deployments, half of the pods each, on the built-in nodes."""
+    """Generate a load on the built-in nodes: half of the pods are of Jobs, half of Deployments."""
     half = PODS_AT_ONCE // 2
     return replace(
         embedded(seed, days, at_once=half),
@@ -94,7 +100,10 @@ def mixed(seed: int, days: int) -> SimulatedLoad:
 
 
 def deployments(seed: int, days: int, *, at_once: int) -> tuple[Deployment, ...]:
-    """Draw Deployments with shapes of sim.statistics; in total *at_once* pods run on average."""
+    """Draw Deployments with HPAs, whose pods have shapes of sim.statistics.
+
+    In total *at_once* pods run on average.
+    """
     chance = random.Random(seed)
     shapes = [amount(c, m, g) for c, m, g, _ in POD_SHAPES]
     weights = [weight for *_, weight in POD_SHAPES]

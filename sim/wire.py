@@ -39,7 +39,7 @@ MUTATE: Final = f"{MUTATE_PATH}?timeout=1s"
 
 
 class _StoppedClock:
-    """Clock that stands still, so that no view becomes stale and no wait ends."""
+    """Clock that stands still, so that the extender's data is never stale and no wait ends."""
 
     def unix_seconds(self) -> int:
         return 0
@@ -49,7 +49,7 @@ class _StoppedClock:
 
 
 class OverTheWire:
-    """Context manager that runs both servers and calls them; implements sim.ebb.Peers."""
+    """Context manager that runs extender and webhook as servers and calls them (sim.ebb.Peers)."""
 
     def __init__(self, view: View, config: Config) -> None:
         pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
@@ -93,12 +93,15 @@ class OverTheWire:
         self._loop.close()
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        """POST /prioritize, as kube-scheduler does."""
+        """Return the extender's score of each node by name, by POST /prioritize."""
         body = wire.names_body(names, written(pod))
         return wire.scores(_post(self._plain, "/prioritize", body))
 
     def mutate(self, before: Node, after: Node) -> Node:
-        """POST an AdmissionReview and apply the patch, as the API server does."""
+        """Return the Node *after* as the webhook patches it; *before*: the Node stored until now.
+
+        The webhook gets an AdmissionReview, as from the API server.
+        """
         self._reviews += 1
         uid = f"review-{self._reviews}"
         answer = orjson.loads(_post(self._secure, MUTATE, _review(uid, before, after)))
@@ -123,7 +126,7 @@ def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> byt
 
 
 def _review(uid: str, before: Node, after: Node) -> bytes:
-    """Return the AdmissionReview of an update by a user that is not a kubelet."""
+    """Return the JSON of an AdmissionReview for an update of a Node, not by a kubelet."""
     kind = {"group": "", "version": "v1", "kind": "Node"}
     resource = {"group": "", "version": "v1", "resource": "nodes"}
     request = {
@@ -182,7 +185,10 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 
 def _patched(node: Node, operations: Sequence[Mapping[str, Any]]) -> Node:
-    """Apply a JSONPatch that may only set `/spec/taints`."""
+    """Return the Node after a JSONPatch that may only set `/spec/taints`.
+
+    Raises: UnavailableError for any other operation.
+    """
     for operation in operations:
         if (operation["op"], operation["path"]) != ("add", "/spec/taints"):
             raise UnavailableError(f"webhook: unexpected operation {operation}")

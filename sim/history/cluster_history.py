@@ -18,7 +18,7 @@ FILES_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLifetime:
-    """A pod with its start and end."""
+    """A pod with the times of its creation, its binding and its end, in Unix milliseconds."""
 
     pod: Pod
     begins_ms: int
@@ -33,7 +33,7 @@ class PodLifetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLifetime:
-    """A node with its start and end."""
+    """A node with the times of its start and end, in Unix milliseconds."""
 
     node: Node
     begins_ms: int
@@ -42,7 +42,7 @@ class NodeLifetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHistory:
-    """All nodes and pods of a history, and notes about its quality."""
+    """All nodes and pods of a recorded cluster over time, and notes on the quality of the data."""
 
     source: str
     begins_ms: int
@@ -55,12 +55,16 @@ class ClusterHistory:
 
     @property
     def duration_ms(self) -> int:
-        """Return the length of the history."""
+        """Return the length of the history in milliseconds."""
         return self.ends_ms - self.begins_ms
 
 
 def check(history: ClusterHistory) -> ClusterHistory:
-    """Return the history if it can be simulated. Raises: InvalidInputError."""
+    """Return the history unchanged if it can be simulated. Raises: InvalidInputError.
+
+    It must have a suitable length and size, a node at its start, and a pod that is neither a
+    DaemonSet pod nor a static pod.
+    """
     if history.duration_ms < HOUR_MS // 60:
         problem = f"covers {max(history.duration_ms, 0) // 1000} s; allowed: at least a minute"
         raise InvalidInputError(history.source, problem)
@@ -77,7 +81,10 @@ def check(history: ClusterHistory) -> ClusterHistory:
 
 
 def check_sizes(source: str, *, nodes: int, pods: int) -> None:
-    """Reject a history that is too large, while it is read. Raises: InvalidInputError."""
+    """Reject a history with too many nodes or pods. Raises: InvalidInputError.
+
+    Readers also call this while they read, with the numbers so far. *source*: path, for the error.
+    """
     for kind, count, most in (("nodes", nodes, NODES_MAX), ("pods", pods, PODS_MAX)):
         if count > most:
             raise InvalidInputError(source, f"more than {most:,} {kind}; allowed: up to {most:,}")

@@ -54,7 +54,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class _PodTrack:
-    """A pod that existed in the last dump."""
+    """A pod that has not ended in the last dump read, with the timestamps of its JSON."""
 
     pod: Pod
     begins_ms: int
@@ -63,7 +63,7 @@ class _PodTrack:
 
 @dataclass(frozen=True, slots=True)
 class _NodeTrack:
-    """A node that existed in the last dump."""
+    """A node in the last dump read, with the time at which it began to exist (Unix ms)."""
 
     node: Node
     begins_ms: int
@@ -89,9 +89,10 @@ class _Reading:
 def read(
     folder: str, unreadable: list[str], on_progress: OnProgress = lambda *_: None
 ) -> ClusterHistory:
-    """Read all dumps of a folder; objects that cannot be read are appended to *unreadable*.
+    """Read all dumps of a folder, and return the history of their cluster.
 
-    Raises: InvalidInputError that names the file.
+    For each object that cannot be read, a message is appended to *unreadable*. Raises:
+    InvalidInputError that names the file.
     """
     reading = _Reading(folder, unreadable)
     paths = listed(folder)
@@ -105,7 +106,10 @@ def read(
 
 
 def listed(folder: str) -> list[str]:
-    """Return the files of a folder with a known suffix. Raises: InvalidInputError."""
+    """Return the sorted paths of all files in a folder that have a known suffix.
+
+    Raises: InvalidInputError, also if there are no files or too many.
+    """
     try:
         paths = sorted(
             str(path)
@@ -130,7 +134,10 @@ def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def time_of(path: str) -> int | None:
-    """Return the time in a file's name in Unix milliseconds, or None."""
+    """Return the time in a file's name in Unix milliseconds; None if the name has no time.
+
+    Raises: InvalidInputError if the name has an impossible date.
+    """
     name = Path(path).name
     if (match := TIME_IN_NAME.search(name)) is not None:
         year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
@@ -147,7 +154,10 @@ def time_of(path: str) -> int | None:
 
 
 def _newest(path: str) -> int | None:
-    """Return the newest timestamp in a dump, in ms; kubelets write one every few minutes."""
+    """Return the newest timestamp of all objects in a dump, in Unix ms; None if it has none.
+
+    It is close to the time of the dump, because kubelets write a timestamp every few minutes.
+    """
     newest = 0
     for name, raw, where in items(files.read_dump(path), path, []):
         if name in (NODES.name, PODS.name):
@@ -213,7 +223,7 @@ def _update_pod(reading: _Reading, at_ms: int, stamps: Times, raw: Bytes, where:
 
 
 def _begun(reading: _Reading, at_ms: int, stamps: Times) -> int:
-    """Return when an object that is new in this dump began to exist."""
+    """Return when an object that is new in the dump at *at_ms* began to exist, in Unix ms."""
     was_gated = stamps.key in reading.gated
     known = stamps.started if was_gated else stamps.created
     middle_ms = (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms
@@ -236,7 +246,7 @@ def _end_missing(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str])
 
 
 def _end_pod(reading: _Reading, track: _PodTrack, at_ms: int) -> None:
-    """Record the lifetime of a pod that ended before this dump."""
+    """Record the lifetime of a pod that ended between the dump before and the dump at *at_ms*."""
     stamps = track.times
     before_ms = max([track.begins_ms, *reading.moments[-1:]])
     known = stamps.finished if stamps.over else stamps.deleting
@@ -262,7 +272,7 @@ def _pod_lifetime(track: _PodTrack, ends_ms: int | None, slack_ms: int = 0) -> P
 
 
 def _history(reading: _Reading) -> ClusterHistory:
-    """Return the history; objects in the last dump exist until the end."""
+    """Return the history of all dumps read; objects in the last dump exist until the end."""
     moments = reading.moments
     ends_ms = moments[-1]
     existing = [

@@ -36,7 +36,7 @@ _Annotations = tuple[tuple[str, str], ...]
 
 
 class _GroupProperties(NamedTuple):
-    """Common properties of the nodes of a group."""
+    """Properties that all nodes of a node group share; memory is rounded to MEMORY_STEP_BYTES."""
 
     labels: tuple[tuple[str, str], ...]
     taints: tuple[Taint, ...]
@@ -52,12 +52,19 @@ def _order(properties: _GroupProperties) -> tuple[object, ...]:
 
 
 class Groups:
-    """All node groups of a history, and the groups of the nodes at its start."""
+    """All node groups of a history, with a template Node for each shape (allocatable resources).
+
+    `first` has the shapes of the nodes at the start of the history. `left_out` is the number of
+    nodes that no autoscaler can scale.
+    """
 
     def __init__(
         self, history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime], config: Config
     ) -> None:
-        """Group nodes by the labels that pods and the configuration use."""
+        """Group the nodes that have equal resources, taints and relevant labels.
+
+        A label is relevant if a pod of *pod_lifetimes* or the configuration uses it.
+        """
         self._read = {*_read_by_pods(pod_lifetimes), *config.node_labels(), ZONE_LABEL} - {
             HOST_LABEL
         }
@@ -91,7 +98,10 @@ class Groups:
         )
 
     def recorded_totals(self, price_of: Price) -> Result:
-        """Return node-hours, capacity and cost of the nodes as recorded."""
+        """Return node-hours, capacity and cost of the recorded nodes; the rest of the Result is 0.
+
+        *price_of* returns the hourly price of a node.
+        """
         node_ms, capacity, cost = 0, 0, Fraction()
         for shape, begins_ms, ends_ms in self._lifetimes:
             existed_ms = max(ends_ms - begins_ms, 0)
@@ -123,9 +133,11 @@ class Groups:
         members: Iterable[NodeLifetime],
         agents: dict[str, list[Resources]],
     ) -> Resources:
-        """Add a group; if its shape exists already, some bytes less memory make the shape unique.
+        """Add a node group, and return its shape (allocatable resources).
 
-        *kept* are annotations that exclude its nodes from scale-down.
+        If another group has the same shape, some bytes less memory make it unique. *kept*:
+        annotations that exclude the nodes from scale-down. *members*: nodes of the group.
+        *agents*: requests of DaemonSet and static pods by node name.
         """
         nodes = [lifetime.node for lifetime in members]
         whole = min(
@@ -147,7 +159,10 @@ class Groups:
 
 
 def _kept(node: Node) -> _Annotations:
-    """Return the annotations by which a person or tool excludes the node from scale-down."""
+    """Return the annotations by which a person or tool excludes the node from scale-down.
+
+    The annotation that Ebb itself has set does not count. Empty: nobody excludes the node.
+    """
     if opt_out_annotation(node) is None:
         return ()
     ours = protection_of(node)
@@ -156,17 +171,28 @@ def _kept(node: Node) -> _Annotations:
 
 
 def is_scalable(node: Node) -> bool:
-    """Return whether the node belongs to a group that an autoscaler can scale."""
+    """Return whether the node belongs to a group that an autoscaler can scale.
+
+    Control plane nodes, virtual nodes and unreadable nodes do not.
+    """
     return not any(blocker.code in NO_GROUPS for blocker in node_blockers(node))
 
 
 def capacity_for_pods(template: Node) -> Resources:
-    """Return the capacity of an empty node of a group for pods."""
+    """Return the allocatable resources of a node without the requests of its DaemonSet pod.
+
+    *template*: template of the nodes in its group.
+    """
     return template.allocatable - DAEMON_REQUESTS
 
 
 def _with_agent(whole: Resources, agents: list[Resources]) -> Resources:
-    """Replace the median requests of a node's DaemonSet pods by those of the simulated agent."""
+    """Return allocatable resources *whole* with the recorded DaemonSet pods exchanged.
+
+    The simulation has one DaemonSet pod a node, the agent. So the median of the recorded requests
+    is subtracted, and the agent's requests are added. *agents*: requests of DaemonSet and static
+    pods, in total for each node of the group.
+    """
     requested = Resources(
         median_low(requests.cpu_millis for requests in agents),
         median_low(requests.memory_bytes for requests in agents),
@@ -182,7 +208,10 @@ def _with_agent(whole: Resources, agents: list[Resources]) -> Resources:
 
 
 def _agents(history: ClusterHistory) -> dict[str, list[Resources]]:
-    """Return the requests of DaemonSet and static pods by node; one pod counts per DaemonSet."""
+    """Return the requests of DaemonSet and static pods by node name.
+
+    Each DaemonSet counts once on a node, even if its pod was replaced.
+    """
     by_node: dict[str, dict[str, Resources]] = {}
     for lifetime in history.pod_lifetimes:
         pod = lifetime.pod
@@ -193,7 +222,11 @@ def _agents(history: ClusterHistory) -> dict[str, list[Resources]]:
 
 
 def without_node_name(lifetime: PodLifetime) -> PodLifetime:
-    """Return the pod's lifetime without constraints that name a single node."""
+    """Return the pod's lifetime without constraints that name a single node.
+
+    If no constraint names a node, *lifetime* itself is returned. Otherwise the pod also loses its
+    node affinity, and keeps its tolerations and the rest of its node selector.
+    """
     pod = lifetime.pod
     node_constraints = _without_hostname(pod.node_constraints)
     return (

@@ -45,7 +45,7 @@ NOTES: Final = (
 
 
 class NodeType(NamedTuple):
-    """A shape of nodes."""
+    """A node type that the simulated autoscaler can add."""
 
     name: str
     allocatable: Resources
@@ -54,7 +54,7 @@ class NodeType(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """A row of the trace; times in milliseconds."""
+    """A line of the trace: an instance, which becomes a pod of its app; times in milliseconds."""
 
     name: str
     app: str
@@ -85,12 +85,16 @@ class _Type(msgspec.Struct, rename="camel"):
 
 
 def is_trace(path: str) -> bool:
-    """Return whether the path is a trace of this format: a file, where others are folders."""
+    """Return whether the path is a trace of instances: a file, as other histories are folders."""
     return Path(path).is_file()
 
 
 def read(path: str) -> ClusterHistory:
-    """Read the trace and the types. Raises: InvalidInputError with file and line."""
+    """Read a trace of instances, and the node types in the file beside it, as a history.
+
+    The trace has no nodes. The history has nodes of the type with which the first instances cost
+    least, ten percent more than they need. Raises: InvalidInputError with file and line.
+    """
     instances = list(_instances(Path(path)))
     begins_ms = min(
         (instance.created_ms for instance in instances if instance.created_ms is not None),
@@ -137,7 +141,10 @@ def read(path: str) -> ClusterHistory:
 
 
 def load_of_days(path: str, days: int, config: Config) -> SimulatedLoad:
-    """Return the first days of the trace as a load. Raises: InvalidInputError."""
+    """Return the first *days* days of the trace at *path* as a simulated load.
+
+    *config* determines the labels that distinguish node groups. Raises: InvalidInputError.
+    """
     load = load_of(read(path), config).load
     return replace(
         load, duration_ms=min(load.duration_ms, days * DAY_MS), interval_ms=TRACE_INTERVAL_MS
@@ -145,9 +152,9 @@ def load_of_days(path: str, days: int, config: Config) -> SimulatedLoad:
 
 
 def with_prices(config: Config, path: str) -> Config:
-    """Return the configuration with the prices of the types, unless it has prices.
+    """Return the configuration with the prices of the node types beside the trace at *path*.
 
-    Raises: InvalidInputError.
+    If the configuration has prices, it is returned unchanged. Raises: InvalidInputError.
     """
     if config.prices:
         return config
@@ -155,7 +162,10 @@ def with_prices(config: Config, path: str) -> Config:
 
 
 def prices(path: str) -> list[dict[str, object]]:
-    """Return the entries of the setting `prices` for the types. Raises: InvalidInputError."""
+    """Return entries of Ebb's setting `prices` for the node types beside the trace at *path*.
+
+    Each entry has the keys `nodeSelector` and `price`. Raises: InvalidInputError.
+    """
     types = node_types(path, list(_instances(Path(path))))
     return [
         {
@@ -167,9 +177,10 @@ def prices(path: str) -> list[dict[str, object]]:
 
 
 def node_types(path: str, instances: Iterable[Instance]) -> list[NodeType]:
-    """Return the types for Linux that fit every instance without GPU, by name.
+    """Return the node types for Linux on amd64 that fit every instance without GPU, by name.
 
-    Raises: InvalidInputError.
+    *path*: path of the trace, beside which the file with the types lies. Types without an
+    on-demand price are left out. Raises: InvalidInputError, also if no type remains.
     """
     file = str(Path(path).with_name(TYPES_FILE))
     try:
@@ -268,7 +279,10 @@ def _lifetime(instance: Instance, begins_ms: int) -> PodLifetime:
 
 
 def _packed(pods: Sequence[Resources], shape: Resources) -> int:
-    """Return how many nodes of a shape first-fit decreasing fills with these pods, at least 1."""
+    """Return how many nodes of a shape these pods need by first-fit decreasing, at least 1.
+
+    *pods*: requests of the pods. *shape*: allocatable resources of a node.
+    """
     least = min((pod.cpu_millis for pod in pods), default=0)
     full, open_nodes = 0, [shape]
     for pod in sorted(pods, key=lambda pod: (-pod.cpu_millis, -pod.memory_bytes)):

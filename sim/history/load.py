@@ -33,7 +33,7 @@ SHORT: Final = (
 
 
 class HistoryLoad(NamedTuple):
-    """The load, and notes about parts of the history that it leaves out."""
+    """The simulated load of a history, and notes about parts of the history that it leaves out."""
 
     load: SimulatedLoad
     notes: tuple[str, ...]
@@ -42,11 +42,10 @@ class HistoryLoad(NamedTuple):
 
 
 def load_of(history: ClusterHistory, config: Config) -> HistoryLoad:
-    """Return the load of a history.
+    """Convert a history to a simulated load, with notes about parts that it leaves out.
 
-    *config* determines the labels that distinguish node groups, and the prices.
-
-    Raises: InvalidInputError when no pod is left.
+    *config* determines the labels that distinguish node groups, and the prices. Raises:
+    InvalidInputError when no pod is left.
     """
     virtual = {lifetime.node.name for lifetime in history.node_lifetimes if lifetime.node.virtual}
     in_history = [lifetime for lifetime in history.pod_lifetimes if _needs_node(lifetime, history)]
@@ -87,9 +86,10 @@ def load_of(history: ClusterHistory, config: Config) -> HistoryLoad:
 
 
 def _needs_node(lifetime: PodLifetime, history: ClusterHistory) -> bool:
-    """Return whether the pod needs a node during the history.
+    """Return whether the pod must be placed on a node during the history.
 
-    DaemonSet and static pods do not: they come with every node.
+    Pods that ended before its start or begin at its end need no node. DaemonSet and static pods do
+    not count either: they come with every node.
     """
     ended = lifetime.ends_ms is not None and lifetime.ends_ms <= max(
         history.begins_ms, lifetime.begins_ms
@@ -100,7 +100,10 @@ def _needs_node(lifetime: PodLifetime, history: ClusterHistory) -> bool:
 def _placeable(
     pod_lifetimes: Iterable[PodLifetime], templates: Iterable[Node]
 ) -> list[PodLifetime]:
-    """Return the pods that fit on an empty node of some group; others would be Pending forever."""
+    """Return the pods that fit on an empty node of any group; others would be Pending forever.
+
+    *templates*: a Node of each group.
+    """
     nodes = list(templates)
     known: dict[object, bool] = {}
     placeable = []
@@ -125,7 +128,7 @@ def _would_take(node: Node, pod: Pod) -> bool:
 
 
 def _arrivals(history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]) -> Iterator[Arrival]:
-    """Yield the pods that belong to no ReplicaSet by time; pods of one time largest first."""
+    """Yield the pods that belong to no ReplicaSet by time; at equal times the largest first."""
     names: Counter[str] = Counter()
     single = [lifetime for lifetime in pod_lifetimes if lifetime.pod.owner_kind != REPLICA_SET]
     for lifetime in sorted(single, key=lambda lifetime: _order(lifetime, history)):
@@ -154,12 +157,16 @@ def _order(lifetime: PodLifetime, history: ClusterHistory) -> tuple[int, int, in
 
 
 def _end(lifetime: PodLifetime, history: ClusterHistory) -> int:
-    """Return the end of a pod; a pod that still existed does not end during the simulation."""
+    """Return the end of a pod in Unix ms.
+
+    For a pod that still existed at the end of the history, it is a day later, so that the pod does
+    not end during the simulation.
+    """
     return history.ends_ms + DAY_MS if lifetime.ends_ms is None else lifetime.ends_ms
 
 
 def _disruption_facts(pod: Pod) -> DisruptionFacts | None:
-    """Return the facts that block an eviction: annotations and local volumes; None without any."""
+    """Return annotations and local volumes of a pod that block its eviction; None without any."""
     disruption_facts = DisruptionFacts(
         local_volumes=pod.disruption_facts.local_volumes, notes=pod.disruption_facts.notes
     )
@@ -172,7 +179,10 @@ def _disruption_facts(pod: Pod) -> DisruptionFacts | None:
 def _deployments(
     history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]
 ) -> Iterator[Deployment]:
-    """Yield each ReplicaSet as a Deployment; a recorded rollout scales one down and another up."""
+    """Yield a Deployment for each ReplicaSet; a recorded rollout scales one down and another up.
+
+    Pods of one ReplicaSet with different requests or constraints become several Deployments.
+    """
     sets: dict[tuple[object, ...], list[PodLifetime]] = {}
     for lifetime in pod_lifetimes:
         pod = lifetime.pod
@@ -203,7 +213,7 @@ def _deployments(
 
 
 def _ages(history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]) -> tuple[int, ...]:
-    """Return the ages of the pods that exist at the start, oldest first."""
+    """Return the ages in ms of the pods that exist at the start of the history, oldest first."""
     ages = (history.begins_ms - lifetime.begins_ms for lifetime in pod_lifetimes)
     return tuple(sorted((age_ms for age_ms in ages if age_ms >= 0), reverse=True))
 
@@ -214,9 +224,10 @@ Steps = tuple[tuple[int, int], ...]
 def _counted(
     history: ClusterHistory, pod_lifetimes: Sequence[PodLifetime]
 ) -> tuple[Steps, tuple[int, ...]]:
-    """Return (start, replicas) over time, and the times at which a pod replaced another.
+    """Return the replicas of a ReplicaSet over time, and the times of its restarts.
 
-    All times are milliseconds since the start of the history.
+    The replicas are pairs (start, replicas). A restart is a new pod that replaced another one, so
+    that the replicas remained equal. All times are milliseconds since the start of the history.
     """
     started = sorted(
         lifetime.begins_ms for lifetime in pod_lifetimes if lifetime.begins_ms > history.begins_ms

@@ -1,4 +1,4 @@
-"""Read facts about pods and nodes from metrics of kube-state-metrics (version 2).
+"""Collect properties of pods and nodes from metrics of kube-state-metrics (version 2).
 
 If Prometheus sets a label of the exporter itself, the exporter's value is read from the label with
 the prefix `exported_`, such as `exported_pod`.
@@ -46,7 +46,7 @@ Labels = Mapping[str, str]
 
 
 class SeriesInterval(NamedTuple):
-    """An interval in which a series has samples, in Unix milliseconds."""
+    """A Prometheus series in an interval in which it has samples; times in Unix milliseconds."""
 
     labels: Labels
     first_ms: int
@@ -55,17 +55,20 @@ class SeriesInterval(NamedTuple):
     """Value of the first sample; the largest one for allocatable resources."""
 
     def pod(self) -> tuple[str, str, str]:
-        """Return namespace, name and uid of the pod."""
+        """Return (namespace, name, uid) of the pod that the series describes."""
         return self.of("namespace"), self.of("pod"), self.of("uid")
 
     def of(self, name: str) -> str:
-        """Return the exporter's value of a label."""
+        """Return the value that the exporter has set for a label; empty if the label is absent."""
         return self.labels.get(EXPORTED + name) or self.labels.get(name, "")
 
 
 @dataclass(slots=True)
 class PodFacts:
-    """Facts about one pod."""
+    """Data of one pod, collected from the series of several metrics; times in Unix milliseconds.
+
+    `owner` is (kind, name). `times` has the start and end of the pod by the name of their metric.
+    """
 
     first_ms: int | None = None
     last_ms: int = 0
@@ -83,7 +86,7 @@ class PodFacts:
     selector: tuple[tuple[str, str], ...] = ()
 
     def add_interval(self, interval: SeriesInterval) -> None:
-        """Extend the time in which the pod was alive."""
+        """Extend the time in which the pod was alive by an interval with samples."""
         self.first_ms = min(
             interval.first_ms, interval.first_ms if self.first_ms is None else self.first_ms
         )
@@ -92,7 +95,10 @@ class PodFacts:
 
 @dataclass(slots=True)
 class NodeFacts:
-    """Facts about one node."""
+    """Data of one node, collected from the series of several metrics; times in Unix milliseconds.
+
+    `amounts` has the allocatable amount of each resource as text.
+    """
 
     intervals: list[tuple[int, int]] = field(default_factory=list)
     """Intervals with samples of its allocatable resources."""
@@ -103,7 +109,7 @@ class NodeFacts:
 
 
 class Reading:
-    """Data read so far."""
+    """Data of all pods and nodes that were read so far."""
 
     def __init__(self, source: str, unreadable: list[str], keys: Iterable[str]) -> None:
         self.source, self.unreadable = source, unreadable
@@ -117,26 +123,29 @@ class Reading:
         self.step_ms = self.series = 0
 
     def pod(self, interval: SeriesInterval) -> PodFacts:
-        """Return the pod of a series."""
+        """Return the data of the pod that a series describes; add a new pod without data."""
         return self.pods.setdefault(interval.pod(), PodFacts())
 
     def node(self, interval: SeriesInterval) -> NodeFacts:
-        """Return the node of a series."""
+        """Return the data of the node that a series describes; add a new node without data."""
         return self.nodes.setdefault(interval.of("node"), NodeFacts())
 
     def label(self, written: str, prefix: str) -> str:
-        """Return the original name of a label if it is known, else its exported name."""
+        """Return the original key of a label, or its exported name if the key is unknown.
+
+        *written*: name of the label in the series. *prefix*: its part before the exported name.
+        """
         name = written.removeprefix(prefix)
         return self.names.get(name, name)
 
 
 def _as_exported(key: str) -> str:
-    """Return a label's name as kube-state-metrics exports it: nodePool/Name as node_pool_name."""
+    """Return a label's key as a metric has it: nodePool/Name becomes node_pool_name."""
     return _HUMP.sub("_", _NO_LETTER.sub("_", key)).lower()
 
 
 def in_number(value: str) -> float:
-    """Return the value of a sample; -inf for a value that is not a finite number."""
+    """Return the value of a sample as a number; -inf for a value that is not a finite number."""
     try:
         number = float(value)
     except ValueError:
@@ -145,7 +154,7 @@ def in_number(value: str) -> float:
 
 
 def _resource(interval: SeriesInterval) -> str:
-    """Return the name of a resource as in Pods and Nodes."""
+    """Return the resource that a series describes, by its name in Pods and Nodes."""
     return interval.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
 
 
@@ -184,10 +193,11 @@ def _info(reading: Reading, interval: SeriesInterval) -> None:
 
 
 def node_of(info: Labels, *, exported: bool) -> str | None:
-    """Return the node of a pod; None if it is Pending.
+    """Return the name of a pod's node; None if the pod is Pending.
 
-    *exported*: Prometheus sets a label `node` itself, so the pod's node is in `exported_node`. A
-    Pending pod then has no `exported_node`, as Prometheus drops empty labels.
+    *info*: labels of the series kube_pod_info. *exported*: Prometheus sets a label `node` itself,
+    so the pod's node is in `exported_node`. A Pending pod then has no `exported_node`, as
+    Prometheus drops empty labels.
     """
     own = exported and any(name.startswith(EXPORTED) for name in info)
     node = info.get(f"{EXPORTED}node" if own else "node", "")

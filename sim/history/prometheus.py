@@ -82,10 +82,10 @@ def read(
     keys: Iterable[str] = (),
     on_progress: OnProgress = lambda *_: None,
 ) -> ClusterHistory:
-    """Read all responses of a folder.
+    """Read all responses of Prometheus in a folder, and return the history of their cluster.
 
-    *keys* are the labels that a configuration uses. Objects that cannot be read are appended to
-    *unreadable*. Raises: InvalidInputError that names the file.
+    *keys* are the node labels that a configuration uses. For each object that cannot be read, a
+    message is appended to *unreadable*. Raises: InvalidInputError that names the file.
     """
     reading = Reading(folder, unreadable, keys)
     paths = listed(folder)
@@ -127,7 +127,11 @@ def _take_file(reading: Reading, path: str) -> None:
 
 
 def _take_series(reading: Reading, name: str, series: _MatrixSeries, where: str) -> int:
-    """Read a series and return the time between its samples; 0 if it has fewer than two."""
+    """Add a series to the data read; return the time between its samples in milliseconds.
+
+    It is 0 for fewer than two samples, for taints, whose samples have no regular distance, and for
+    metrics that are ignored. *name*: the metric. *where*: location of the series, for errors.
+    """
     take = READERS.get(name)
     if take is None:
         return 0
@@ -156,7 +160,10 @@ def _take_series(reading: Reading, name: str, series: _MatrixSeries, where: str)
 
 
 def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
-    """Yield the intervals in which every step has a sample."""
+    """Yield (first, last) time of each interval in which every step has a sample.
+
+    *times*: times of the samples in ms. *step_ms*: time between two samples.
+    """
     first = times[0]
     for before, after in pairwise(times):
         if 2 * (after - before) > 3 * step_ms:
@@ -214,7 +221,12 @@ def _node_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[
 
 
 def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
-    """Return the time whose taints are used for a node that existed in this interval."""
+    """Return the time whose taints are used for a node that existed in an interval, in Unix ms.
+
+    It is the first sample, or for a node that was added during the history the first sample after
+    SETTLES_MS. *moments*: times at which any node has a sample. *first_ms* and *last_ms*: first
+    and last sample of the node.
+    """
     if first_ms <= moments[0]:
         return first_ms
     at = bisect_right(moments, first_ms + SETTLES_MS)
@@ -222,7 +234,7 @@ def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
 
 
 def _taints(facts: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
-    """Return the taints of a node at a time.
+    """Return the taints of a node at the time *at_ms*, sorted.
 
     *half_ms*: half the time between two samples; a taint also counts this long before its first
     sample and after its last one.
@@ -238,9 +250,10 @@ def _taints(facts: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
 def _existence(
     intervals: Iterable[tuple[int, int]], moments: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the intervals in which the node existed.
+    """Yield (start, end) of each interval in which the node existed, in Unix ms.
 
-    A gap in its samples separates two intervals only if other nodes have samples in the gap.
+    *intervals*: intervals with samples of the node. A gap between them counts only if other nodes
+    have samples in the gap. *moments*: times at which any node has a sample.
     """
     first_ms, last_ms = min(intervals)
     for begins_ms, ends_ms in sorted(intervals):

@@ -1,4 +1,4 @@
-"""Read the rows of a trace as a history in which every node exists from start to end."""
+"""Read the openb trace (sim.trace) as a history in which every node exists from start to end."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetim
 
 
 def read(folder: str) -> ClusterHistory:
-    """Read both files. Raises: InvalidInputError with file and line."""
+    """Read the two CSV files of a trace. Raises: InvalidInputError with file and line."""
     pods = trace.pods(Path(folder))
     begins_ms = min(pod.created_ms for pod in pods)
     ends_ms = max(pod.created_ms + pod.life_ms for pod in pods)
