@@ -77,9 +77,7 @@ times as long as to decode it, so it is only done if this estimate exceeds KEPT_
 NO_OWNER: Final = "", ""
 _CONTROLLERS: Final = ByteBoundedCache[bytes, tuple[str, str]]()
 """Kind and name of the controller, by the JSON of the owner references."""
-_OF_KUBELETS: Final = ByteBoundedCache[
-    tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
-]()
+_RARE: Final = ByteBoundedCache[tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints]()
 """Shared node constraints of pods that require an operating system or node features."""
 _READY: Final = b'"Ready"'
 # The constructor of a frozen class sets each field by a call. That takes 2.6 times as long as to
@@ -118,7 +116,9 @@ def pod(obj: PodObject) -> Pod | None:
         uid=meta.uid,
         node=shared_name(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests_of(spec, containers, status, resizes),
-        node_constraints=_for_kubelet(node_constraints, spec, containers),
+        node_constraints=with_rare_constraints(
+            node_constraints, spec, restarts_all=containers.restarts_all
+        ),
         scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
         owner_kind=owner_kind,
@@ -283,23 +283,25 @@ def _ready(conditions: bytes) -> bool:
     return any(condition.type == "Ready" and condition.status == "True" for condition in decoded)
 
 
-def _for_kubelet(
-    node_constraints: NodeConstraints, spec: PodSpec, containers: Containers
+def with_rare_constraints(
+    node_constraints: NodeConstraints, spec: PodSpec, *, restarts_all: bool = False
 ) -> NodeConstraints:
-    """Return node constraints that include the pod's operating system and node features.
+    """Return the node constraints with those that few pods have: operating system and features.
 
-    Equal constraints share one object.
+    Decode a new field of NodeConstraints here: pods and DaemonSets both get it. *restarts_all*:
+    the exit of a container can restart all containers of the pod. Equal constraints share one
+    object.
     """
     shares_users = spec.host_network and spec.host_users is False
-    if not (spec.os or containers.restarts_all or shares_users):
+    if not (spec.os or restarts_all or shares_users):
         return node_constraints
     # kube-scheduler's plugin NodeDeclaredFeatures derives the same features.
-    features: tuple[str, ...] = (RESTARTS_ALL,) if containers.restarts_all else ()
+    features: tuple[str, ...] = (RESTARTS_ALL,) if restarts_all else ()
     features += (HOST_USERS,) if shares_users else ()
     system = spec.os.name if spec.os else ""
     key = node_constraints, system, features
     size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(system)
-    return _OF_KUBELETS[key] or _OF_KUBELETS.compute(
+    return _RARE[key] or _RARE.compute(
         key, lambda: replace(_on_system(node_constraints, system), features=features), size
     )
 

@@ -38,6 +38,7 @@ from kube.decode.field_decoding import (
     shared_name,
 )
 from kube.decode.objects import Amounts, Meta, Name, PodSpec, Present, Struct, keyed
+from kube.decode.pod import with_rare_constraints
 from kube.decode.selectors import ordered
 
 REVISION_ANNOTATION: Final = "deployment.kubernetes.io/revision"
@@ -262,7 +263,9 @@ def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
     pod_template = obj.spec.template if obj.spec else None
     spec = (pod_template.spec if pod_template else None) or PodSpec()
     blocks = spec.node_selector, spec.affinity, spec.tolerations
-    node_constraints = templates.template(*map(bytes, blocks)).node_constraints
+    template = templates.template(*map(bytes, blocks))
+    # The containers are not decoded: that a container can restart all others is not known here.
+    node_constraints = with_rare_constraints(template.node_constraints, spec)
     added = (*ADDED, ADDED_ON_HOST) if spec.host_network else ADDED
     tolerations = ordered((*node_constraints.tolerations, *added))
     result = DaemonSet(

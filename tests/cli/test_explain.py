@@ -371,7 +371,7 @@ class TestPod:
         assert (found["node"], found["pending"], found["nodeVerdict"]) == ("gone", False, None)
         assert (found["target"], found["whyNoTarget"], found["couldRunOn"]) == (place, None, [])
         told = table(capsys, file, "pod", "shop/left")
-        assert "movable not needed: its node no longer exists" in told
+        assert "movable no move needed: its node no longer exists" in told
         assert ("planned node n" in told) == bool(place)
 
     def test_daemonset_pod_is_explained_as_removed_with_its_node(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from core.eligibility.node_eligibility import (
@@ -20,6 +21,7 @@ from core.marks.wellknown import (
 )
 from core.model.node import Node, Taint
 from core.model.reason import Reason
+from kube.decode.node import NodeAnnotations
 from tests.support.builders import node
 
 pytestmark = pytest.mark.mutate
@@ -123,3 +125,10 @@ def test_rule_applies_without_declaring_what_it_reads(rule: Any, changes: dict[s
 def test_rule_against_ordinary_nodes_is_rejected() -> None:
     with pytest.raises(ValueError, match="ordinary node"):
         OrdinaryNode([lambda _: "no"])
+
+
+def test_annotations_that_rules_read_are_decoded() -> None:
+    """Nodes keep few annotations; a rule about another one would never apply in a cluster."""
+    decoded = {field.encode_name for field in msgspec.structs.fields(NodeAnnotations)}
+    read = OrdinaryNode(rule for _, rule in NODE_RULES).annotations
+    assert read <= decoded, "add the annotation to NodeAnnotations in kube/decode/node.py"

@@ -1,6 +1,7 @@
 """Every filter is listed, rejects a generated node, and answers for all nodes as for each one.
 
-A new filter needs generated nodes and templates here that it rejects: see `_node` and `_placing`.
+A new filter needs generated nodes and templates here that it rejects: see `_node` and
+`_node_constraints`.
 """
 
 import importlib
@@ -150,7 +151,7 @@ def test_every_filter_rejects_generated_node_first() -> None:
         for one in nodes
     )
     never = [one.name for one in FILTERS if not failing[one.name]]
-    assert never == [], "extend _node and _placing until these filters reject a node"
+    assert never == [], "extend _node and _node_constraints until these filters reject a node"
 
 
 @pytest.mark.parametrize("one", FILTERS, ids=lambda one: one.name)

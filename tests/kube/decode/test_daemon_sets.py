@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from core.model.cluster import DaemonSet
-from core.model.constraints import NodeConstraints, Toleration
+from core.model.constraints import HOST_USERS, OS_LABEL, NodeConstraints, Toleration
 from kube.decode.kinds import DAEMON_SETS
 from kube.decode.pod_limits import TOLERATIONS_MAX
 from kube.decode.selectors import ordered
@@ -30,6 +30,14 @@ def test_daemon_set_has_the_constraints_of_its_pods() -> None:
         node_selector=(("pool", "a"),),
         tolerations=ordered((Toleration("gpu", "Exists"), *ADDED)),
     )
+
+
+def test_daemon_set_has_the_operating_system_and_features_of_its_pods() -> None:
+    """Otherwise Ebb would expect a pod on each node, and set no NoSchedule mark without one."""
+    found = read(os={"name": "windows"}, hostNetwork=True, hostUsers=False)
+    assert found is not None
+    assert found.node_constraints.system == ((OS_LABEL, "windows"),)
+    assert found.node_constraints.features == (HOST_USERS,)
 
 
 @pytest.mark.parametrize("host", [False, True])
