@@ -50,7 +50,7 @@ INTERRUPTED: Final = 130
 
 
 class _Commands(click.Group):
-    """Imports the module of a command when the command runs, so that help stays fast."""
+    """The commands of `ebb`; the module of a command is imported only when the command runs."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         return list(self.commands)
@@ -86,10 +86,10 @@ def ebb() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `ebb` with the arguments *argv*; None means those of the process.
+    """Run `ebb` with the arguments *argv*, by default those of the process.
 
-    Returns the exit code: 0; 1 after findings, with --exit-code; 2 after an error, which is one
-    line on standard error; 130 after Ctrl-C. A command line that is not valid is an error too.
+    Returns the exit code: 0; 1 if there are findings and --exit-code is given; 2 after an error,
+    such as an invalid option, which is printed as one line on standard error; 130 after Ctrl-C.
     """
     if sys.stderr is None:  # the parent process has closed it
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 open while the command runs
@@ -111,7 +111,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _escaped(fault: UnicodeError) -> tuple[str, int]:
-    """Return JSON escapes for characters that cannot be encoded: JSON output stays valid."""
+    """Return JSON escapes for characters that cannot be encoded, and the position after them.
+
+    With this error handler of codecs, JSON output stays valid on a terminal without UTF-8.
+    """
     from json import dumps  # noqa: PLC0415 rarely needed
 
     if not isinstance(fault, UnicodeEncodeError):
@@ -140,7 +143,7 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
 
 
 def _name() -> str:
-    """Return the name of the program as its user types it."""
+    """Return `kubectl ebb` if kubectl runs the program as its plugin, else `ebb`."""
     return "kubectl ebb" if Path(sys.argv[0]).name == PLUGIN else "ebb"
 
 

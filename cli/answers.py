@@ -25,7 +25,7 @@ Part = TypeVar("Part")
 
 
 class RowOptions(NamedTuple):
-    """How a command shows the rows of its answer."""
+    """Options for formats with a row for each node: label columns, sort key, headings or not."""
 
     label_columns: tuple[str, ...] = ()
     """Labels of nodes that are shown as columns."""
@@ -35,7 +35,7 @@ class RowOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Answer of `ebb plan`."""
+    """Answer of `ebb plan` for one cluster: the plan, a row for each shown node, and warnings."""
 
     plan: Plan
     headline: Headline
@@ -58,7 +58,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExplained:
-    """Answer of `ebb explain node`."""
+    """Answer of `ebb explain node`: why the node is removable or not, and its mark's state."""
 
     answer: "NodeAnswer"
     status: "MarkStatus"
@@ -68,7 +68,7 @@ class NodeExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodExplained:
-    """Answer of `ebb explain pod`."""
+    """Answer of `ebb explain pod`: whether the pod is movable, and on which nodes it could run."""
 
     answer: "PodAnswer"
     cluster_input: ClusterInput
@@ -77,18 +77,18 @@ class PodExplained:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Answer of `ebb reasons`: reason codes in the order of the answer."""
+    """Answer of `ebb reasons`: the reason codes to list, in this order."""
 
     codes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsSchema:
-    """Answer of `ebb config schema`: all settings."""
+    """Answer of `ebb config schema`; empty, because every format writes all settings of Ebb."""
 
 
 class Figure(NamedTuple):
-    """One metric of a variant over all seeds, in the unit that its label names."""
+    """Mean, minimum and maximum of one metric of a simulated variant over all seeds."""
 
     metric: "RunMetric"
     mean: Fraction | None
@@ -103,7 +103,7 @@ class Figure(NamedTuple):
 
     @property
     def mean_text(self) -> str:
-        """Return the mean as text."""
+        """Return the mean as text, without the unit."""
         return self.metric.shown(self.mean)
 
     @property
@@ -115,7 +115,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
-    """Result of one simulated variant."""
+    """Result of one simulated variant: a combination of mode, policy and other settings."""
 
     name: str
     settings: Sequence[tuple[str, str]]
@@ -127,7 +127,7 @@ class VariantResult:
     """Frames of the run with the first seed; None if the answer has no time lapse of it."""
 
     def figure_of(self, metric: "RunMetric") -> Figure:
-        """Return the figure of a metric."""
+        """Return the mean, minimum and maximum of a metric over the seeds."""
         return next(figure for figure in self.figures if figure.metric == metric)
 
     def mean(self, metric: "RunMetric") -> Fraction:
@@ -137,7 +137,7 @@ class VariantResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommended:
-    """The recommended variant and its configuration file."""
+    """The variant that `ebb replay` recommends, the reason, and its configuration file as text."""
 
     name: str
     why: str
@@ -146,7 +146,7 @@ class Recommended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """Answer of `ebb replay`."""
+    """Answer of `ebb replay`: all simulated variants of a history, and the recommended one."""
 
     source: str
     summary: str
@@ -163,17 +163,17 @@ class Replayed:
 
     @property
     def modes(self) -> Sequence[VariantResult]:
-        """Return the results outside the sweep: one for each mode, score and policy."""
+        """Return the results of variants outside --sweep: one for each mode, score and policy."""
         return [variant for variant in self.variants if not variant.settings]
 
     @property
     def points(self) -> Sequence[VariantResult]:
-        """Return the results of the sweep: one for each combination of its values."""
+        """Return the results of variants from --sweep: one for each combination of its values."""
         return [variant for variant in self.variants if variant.settings]
 
 
 class ClusterPart(NamedTuple, Generic[Part]):
-    """The answer for one of several clusters, as an output format needs it."""
+    """The answer for one of several clusters, reduced to what its output format writes."""
 
     context: str
     part: Part | None

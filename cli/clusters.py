@@ -20,7 +20,7 @@ FAULT: Final = 2
 
 
 class Answered(NamedTuple, Generic[Answer]):
-    """The answer for one cluster."""
+    """The answer of a command for one cluster, and whether it has findings."""
 
     answer: Answer
     found: bool
@@ -31,7 +31,7 @@ Command = Callable[..., Answered[Answer]]
 
 
 class _Part(NamedTuple):
-    """The answer for one of several clusters, as its output format needs it."""
+    """What is kept of the answer for one of several clusters, until all of them are written."""
 
     part: Any
     found: bool
@@ -41,10 +41,11 @@ class _Part(NamedTuple):
 def options(
     formats: output.Formats[Answer], findings: str
 ) -> Callable[[Command[Answer]], Callable[..., None]]:
-    """Add the options that select clusters and one of the output formats.
+    """Return a decorator that adds the options for clusters, for the output, and --exit-code.
 
-    The command receives a ClusterInput for each cluster, and returns its answer. *findings*:
-    help of --exit-code.
+    The decorated command is called with a ClusterInput for each selected cluster, and returns an
+    Answered. *formats*: output formats that -o allows. *findings*: end of the help text of
+    --exit-code, after "exit with 1".
     """
 
     def decorate(command: Command[Answer]) -> Callable[..., None]:
@@ -82,9 +83,10 @@ def _print_each(
     command: Command[Answer],
     values: dict[str, Any],
 ) -> bool:
-    """Print the answers for all clusters; return whether there are findings.
+    """Print the answers for all clusters, and return whether any of them has findings.
 
-    Exits with FAULT if a cluster could not be read.
+    *several* and *form*: the output format and its name. *values*: options that are passed to the
+    command. Exits with FAULT if a cluster could not be read.
     """
     from cli.answers import ClusterPart  # noqa: PLC0415 the engine is slow to import
     from cli.input import reader  # noqa: PLC0415

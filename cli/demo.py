@@ -1,4 +1,4 @@
-"""The demo: simulate the same load in five variants, as a table and a picture or a page."""
+"""`ebb demo`: simulate the same load in five variants, as a table and a picture or a page."""
 
 import time
 import webbrowser
@@ -35,7 +35,7 @@ PAGE_SUFFIX: Final = ".html"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of the command."""
+    """Options of `ebb demo`."""
 
     trace: str | None
     """File or folder of a trace; None: the built-in load."""
@@ -54,7 +54,10 @@ class Options:
 
 
 def play(options: Options, open_url: Callable[[str], object] = webbrowser.open) -> None:
-    """Run all variants, print the table, and write the picture or the time lapse."""
+    """Simulate all variants, print the table of results, and write the picture or the page.
+
+    *open_url*: opens the written page with the time lapse in a browser.
+    """
     out, config, seed, wire = console(), options.config, options.seed, options.wire
     output = options.output or (PAGE if options.page else PICTURE)
     _check_output(output, page=options.page)
@@ -95,7 +98,10 @@ def play(options: Options, open_url: Callable[[str], object] = webbrowser.open) 
 
 
 def _check_output(output: str, *, page: bool) -> None:
-    """Fail before the simulation. Raises: InvalidInputError, UsageError."""
+    """Check that the file *output* can be written, before the simulation starts.
+
+    *page*: the file is a page, not a picture. Raises: InvalidInputError, UsageError.
+    """
     if not page:
         picture.check(output)
     elif Path(output).suffix.lower() != PAGE_SUFFIX:
@@ -105,7 +111,7 @@ def _check_output(output: str, *, page: bool) -> None:
 
 
 def variants(results: Mapping[str, Result]) -> list[VariantResult]:
-    """Return the results as the page shows them."""
+    """Return the results as the page of the demo shows them; *results*: by name of the variant."""
     return [
         VariantResult(
             name=name,

@@ -21,7 +21,7 @@ TYPE_LABELS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A node of a plan."""
+    """One node of a plan: its mark, pods, requests and price, and why it is not removable."""
 
     node: Node
     order: int | None
@@ -47,12 +47,12 @@ class NodeRow:
 
     @property
     def zone(self) -> str:
-        """Return the zone; empty without the label."""
+        """Return the zone of the node; empty if the node has no zone label."""
         return self.node.labels.get(ZONE_LABEL, "")
 
     @property
     def instance_type(self) -> str:
-        """Return the instance type; empty without the label."""
+        """Return the instance type of the node; empty if the node has no such label."""
         return next((self.node.labels[key] for key in TYPE_LABELS if key in self.node.labels), "")
 
 
@@ -71,7 +71,11 @@ SORT_KEYS: Final[Mapping[str, Callable[[NodeRow], Any]]] = {
 
 
 def node_rows(plan: Plan, cluster: Cluster, config: Config, now_seconds: int) -> list[NodeRow]:
-    """Return a row for each node that the plan names, removable ones first."""
+    """Return a row for each node that the plan names.
+
+    Removable nodes come first, in removal order; then the others, by name. *now_seconds*: Unix
+    time from which the ages of the nodes are computed.
+    """
     order = {removal.node: removal.order for removal in plan.removals}
     reasons = {node.node: _codes(node.blockers) for node in plan.kept}
     own = Counter(pod.node for pod in cluster.pods if pod.node and not pod.stays_with_node)
@@ -132,7 +136,7 @@ class LabelRequirement(NamedTuple):
     negated: bool
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels meet the requirement."""
+        """Return whether the labels of a node meet the requirement."""
         value = labels.get(self.key)
         met = value is not None if self.values is None else value in self.values
         return met is not self.negated
@@ -146,7 +150,10 @@ _REQUIREMENT: Final = re.compile(
 
 
 def selector(text: str) -> Sequence[LabelRequirement]:
-    """Parse a label selector as kubectl does. Raises: InvalidInputError."""
+    """Parse a label selector as kubectl does, and return its requirements.
+
+    A node must meet all of them; an empty text has none. Raises: InvalidInputError.
+    """
     requirements, at = [], 0
     while at < len(text):
         match = _REQUIREMENT.match(text, at)
@@ -168,7 +175,7 @@ def _requirement(match: re.Match[str]) -> LabelRequirement:
 
 
 class Selection(NamedTuple):
-    """The nodes that a command shows: those that meet all requirements and run such pods."""
+    """The nodes that a command shows, selected by their labels and their pods' namespaces."""
 
     requirements: Sequence[LabelRequirement] = ()
     """Requirements on the labels of a node."""
@@ -188,7 +195,7 @@ class Selection(NamedTuple):
         }
 
     def has(self, pod: Pod) -> bool:
-        """Return whether the pod is in the namespace."""
+        """Return whether the pod is in the selected namespace; True if none is selected."""
         return self.namespace is None or pod.namespace == self.namespace
 
 
@@ -196,7 +203,10 @@ EVERYTHING: Final = Selection()
 
 
 def shown(plan: Plan, names: Collection[str] | None) -> Plan:
-    """Return the plan with only these nodes; its totals remain those of all nodes."""
+    """Return the plan with only the named nodes, or with all nodes if *names* is None.
+
+    The totals remain those of all nodes.
+    """
     if names is None:
         return plan
     return replace(

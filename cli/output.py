@@ -1,6 +1,6 @@
 """The output formats of each type of answer, and how a command prints an answer.
 
-A function of the tables imports its module when it runs, because help must be fast.
+Each function that a format uses imports its module only when it runs, because help must be fast.
 """
 
 import sys
@@ -68,7 +68,7 @@ WITHOUT_WARNINGS: Final = frozenset((TABLE, "wide", "csv", "name"))
 
 
 def _text(write: "Callable[[Answer, Console], None]", answer: Answer) -> str:
-    """Return an answer for standard output: with color for a terminal, without for a pipe."""
+    """Return the text that *write* prints for an answer: with color for a terminal only."""
     from cli.terminal import render
 
     return render(lambda out: write(answer, out))
@@ -95,7 +95,10 @@ def _clusters(parts: Parts) -> Json:
 def _json_and_yaml(
     document: Callable[[Answer], Json], *, several: bool = False
 ) -> Formats[Answer]:
-    """Return both formats, which contain the same *document* of an answer."""
+    """Return the formats json and yaml; *document* converts an answer to the content of both.
+
+    *several*: the formats can write several clusters at once.
+    """
     return (
         Format(
             JSON,
@@ -337,7 +340,10 @@ REPLAY: Final[Formats["Replayed"]] = (
 def option(
     formats: Formats[Any], default: str = TABLE
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that selects an output format; the command receives it as a Format."""
+    """Return the click option -o, which selects one of the formats.
+
+    The command receives the selected Format as the argument `form`.
+    """
     by_name = {form.name: form for form in formats}
     return click.option(
         "-o",
@@ -352,18 +358,21 @@ def option(
 
 
 def exit_code_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option with which a command exits with FINDINGS."""
+    """Return the click option --exit-code, with which a command with findings exits with 1.
+
+    *help_text*: when it does so, in words that follow "exit with 1".
+    """
     return click.option("--exit-code", is_flag=True, help=f"exit with {FINDINGS} {help_text}")
 
 
 def exit_if(found: bool) -> None:  # noqa: FBT001 a condition
-    """End the command with the exit code for findings if there are findings."""
+    """End the command with exit code 1 (FINDINGS) if *found* is True, else do nothing."""
     if found:
         click.get_current_context().exit(FINDINGS)
 
 
 def print_answer(answer: Answer, form: Format[Answer]) -> None:
-    """Print an answer on standard output, and its warnings on standard error."""
+    """Print an answer in a format on standard output, and its warnings on standard error."""
     text = form.text(answer)
     for line in warnings(answer, form.name):
         print(line, file=sys.stderr)
@@ -371,7 +380,10 @@ def print_answer(answer: Answer, form: Format[Answer]) -> None:
 
 
 def warnings(answer: object, name: str) -> Iterator[str]:
-    """Yield the warnings about an answer, unless the format of that name contains them."""
+    """Yield the warnings about an answer as lines for standard error.
+
+    Yields nothing for a format that contains the warnings itself; *name*: name of the format.
+    """
     if name in WITHOUT_WARNINGS:
         from cli.terminal import printable
 
@@ -380,7 +392,11 @@ def warnings(answer: object, name: str) -> Iterator[str]:
 
 
 def several(form: Format[Answer], formats: Formats[Answer]) -> Several[Answer]:
-    """Return how a format writes several clusters. Raises: UsageError if it cannot."""
+    """Return how a format writes several clusters at once.
+
+    *formats*: all formats of the command, for the error message. Raises: UsageError if the format
+    can write one cluster only.
+    """
     if form.several is None:
         names = ", ".join(one.name for one in formats if one.several)
         raise click.UsageError(
@@ -390,7 +406,7 @@ def several(form: Format[Answer], formats: Formats[Answer]) -> Several[Answer]:
 
 
 def write_answer(answer: Answer, form: Format[Answer], path: str) -> None:
-    """Write an answer to a file. Raises: InvalidInputError."""
+    """Write an answer in a format to the file *path*. Raises: InvalidInputError."""
     from runtime import files
 
     files.write_text(path, form.text(answer))

@@ -32,7 +32,7 @@ NAMES: Final = tuple(POLICIES)
 
 
 def share(text: str) -> Fraction:
-    """Return the share that a text means. Raises: BadParameter."""
+    """Return the share that a percentage such as 80% means. Raises: BadParameter."""
     try:
         return read_share(text)
     except ValueError as fault:
@@ -40,7 +40,7 @@ def share(text: str) -> Fraction:
 
 
 class Limits(NamedTuple):
-    """Limits of the command line, which replace those of the configuration."""
+    """Limits from the command line, which replace those of the configuration; None: not given."""
 
     removals_max: int | None = None
     cpu: Fraction | None = None
@@ -58,10 +58,12 @@ def planned(
     bound: bool = False,
     clock: Clock = SystemClock(),  # noqa: B008 it has no state
 ) -> Planned:
-    """Return the plan for a cluster.
+    """Make the plan for a cluster, and return the answer of `ebb plan`.
 
+    *limits*: thresholds and number of removals from the command line. *view*: how rows are shown.
     *selection*: the nodes to show; the plan is made for all nodes. *bound*: also compute how few
-    nodes any placement needs. Raises: InvalidInputError.
+    nodes any placement needs. *clock*: the time for a live cluster. Raises: InvalidInputError for
+    an unknown sort key.
     """
     if view.sort_by not in SORT_KEYS:
         allowed = ", ".join(SORT_KEYS)
@@ -105,7 +107,8 @@ def _caveats(cluster_input: ClusterInput, config: Config) -> Sequence[Caveat]:
 def _limited(config: Config, limits: Limits) -> Config:
     """Return the configuration with the thresholds of the command line.
 
-    `releaseThresholds` are derived from them, as if the file did not set `releaseThresholds`.
+    If these change a threshold, `releaseThresholds` (above which Ebb unmarks nodes) are derived
+    from the new thresholds, even if the file sets `releaseThresholds`.
     """
     own = config.thresholds
     thresholds = replace(own, cpu=limits.cpu or own.cpu, memory=limits.memory or own.memory)

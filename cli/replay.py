@@ -1,4 +1,4 @@
-"""The replay: read a history, simulate all variants, compare them and recommend one."""
+"""`ebb replay`: simulate variants of a recorded history, compare them, and recommend one."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ DAYS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of the command."""
+    """Options of `ebb replay`."""
 
     trace: str | None
     dumps: str | None
@@ -64,7 +64,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The load that is simulated, and notes about it."""
+    """The load to simulate, its source, notes about it, and the metrics of the recorded nodes."""
 
     source: str
     load: replay.LoadOfSeed
@@ -73,9 +73,9 @@ class _Loaded:
 
 
 def run(options: Options, *, record: bool = False) -> Replayed:
-    """Simulate all variants of a history and compare them. Raises: EbbError (any subclass).
+    """Simulate all variants with the selected history, and return their comparison.
 
-    *record*: also record the frames of a time lapse.
+    *record*: also record the frames of a time lapse. Raises: EbbError (any subclass).
     """
     for path in (options.page, options.recommend):
         if path is not None:
@@ -102,7 +102,10 @@ def run(options: Options, *, record: bool = False) -> Replayed:
 
 
 def save(answer: Replayed, options: Options) -> None:
-    """Write the requested files, the smaller file first. Raises: InvalidInputError."""
+    """Write the recommended configuration and the page to the files that the options name.
+
+    Writes nothing without these options. Raises: InvalidInputError.
+    """
     if options.recommend is not None and answer.recommended is not None:
         files.write_text(options.recommend, answer.recommended.file)
     if options.page is not None:
@@ -120,9 +123,11 @@ def _document(path: str | None) -> tuple[Document, str]:
 
 
 def sweep_variants(texts: Sequence[str], document: Document, source: str) -> Sequence[Variant]:
-    """Return a variant for each combination; `usual` adds settings that no other text names.
+    """Return a variant for each combination of the values in *texts*, the arguments of --sweep.
 
-    Raises: ConfigError, InvalidInputError.
+    A text is `setting=value,value`, or `usual` for a predefined sweep, whose values the other
+    texts override. *document*: configuration that the variants change; *source*: its name in
+    errors. Returns an empty sequence without texts. Raises: ConfigError, InvalidInputError.
     """
     if not texts:
         return ()
@@ -132,7 +137,10 @@ def sweep_variants(texts: Sequence[str], document: Document, source: str) -> Seq
 
 
 def _loaded(options: Options, config: Config) -> _Loaded:
-    """Read the history that the options select. Raises: InvalidInputError, UsageError."""
+    """Return the load of the history that the options select.
+
+    Raises: InvalidInputError, UsageError.
+    """
     given = [
         path for path in (options.trace, options.dumps, options.prometheus) if path is not None
     ]
@@ -155,7 +163,7 @@ def _loaded(options: Options, config: Config) -> _Loaded:
 
 
 def _drawn(folder: str, options: Options) -> _Loaded:
-    """Draw pods from the rows of a trace, as the demo does."""
+    """Return a load whose pods are drawn at random from the rows of the trace in *folder*."""
     rows_in_trace = len(trace.pods(Path(folder)))
 
     def draw(seed: int) -> SimulatedLoad:
@@ -233,7 +241,7 @@ def _summary(first: SimulatedLoad, count: int, options: Options) -> str:
 
 
 def _length(ms: int) -> str:
-    """Return a length of time in the largest unit that it reaches."""
+    """Return a length of time as text, such as `1.5 days`, in the largest unit that it reaches."""
     return next(
         f"{ms / unit:.1f} {name}" for unit, name in UNITS if ms >= unit or unit == MINUTE_MS
     )
@@ -252,7 +260,11 @@ def _result(outcome: Outcome, *, best: bool) -> VariantResult:
 
 
 def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Recommended:
-    """Return the configuration file, with a comment about the comparison."""
+    """Return the chosen variant, with its configuration file as text.
+
+    The file starts with a comment that compares the variant with COMPARED_TO, a variant without
+    Ebb. *where*: the source and the summary of the simulation.
+    """
     chosen = choice.outcome
     compared = [outcome for outcome in outcomes if outcome.variant.name == replay.COMPARED_TO]
     lines = [
@@ -294,7 +306,10 @@ def _reading() -> Iterator[dumps.OnProgress]:
 
 @contextmanager
 def _progress(runs: int, hours: int) -> Iterator[OnProgress]:
-    """Show how many simulated hours of all runs are done."""
+    """Yield a function that shows on standard error how many simulated hours are done.
+
+    *runs*: number of runs. *hours*: simulated hours of all runs together.
+    """
     out = Console(stderr=True)
     simulated: dict[str, int] = {}
     if not out.is_terminal:
@@ -314,7 +329,10 @@ def _progress(runs: int, hours: int) -> Iterator[OnProgress]:
 
 
 def _lines(simulated: dict[str, int], hours: int) -> OnProgress:
-    """Report progress after every tenth of the hours, a line each."""
+    """Return a function that prints a line after every tenth of the hours of all runs.
+
+    *simulated*: hours done so far, by name of the run; the function updates it.
+    """
 
     def report(name: str, hour: int) -> None:
         before = sum(simulated.values())

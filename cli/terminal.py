@@ -25,7 +25,10 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """Return a console on standard output."""
+    """Return a console on standard output: with color for a terminal, plain for a pipe.
+
+    Lines for a pipe are not wrapped.
+    """
     plain = not sys.stdout.isatty()
     return _Console(
         force_terminal=False if plain else None,
@@ -39,7 +42,7 @@ def console() -> Console:
 
 
 def render(write: Callable[[Console], None]) -> str:
-    """Return the output of *write*: with color for a terminal, without for a pipe."""
+    """Return the text that *write* prints: with color for a terminal, without for a pipe."""
     out = console()
     with out.capture() as captured:
         write(out)
@@ -47,7 +50,7 @@ def render(write: Callable[[Console], None]) -> str:
 
 
 class Table:
-    """Rows without borders; words are never broken, so that names can be copied.
+    """A text table without borders; words are never broken, so that names can be copied.
 
     Text columns shrink in a narrow terminal, at most to their longest word. If that is not enough,
     the last column moves below each row. Only a name that is wider than the terminal makes the
@@ -61,9 +64,10 @@ class Table:
         left: Sequence[int] = (0,),
         names_above: bool = False,
     ) -> None:
-        """Create a table; columns in *left* hold text, the others hold numbers.
+        """Create a table; columns with an index in *left* hold text, the others hold numbers.
 
-        With *names_above* the first cell moves above its row if the terminal is too narrow.
+        *headings*: empty texts for a table without headings. *names_above*: the first cell moves
+        above its row if the terminal is too narrow.
         """
         self._headings, self._left, self._names_above = headings, left, names_above
         self._rows = [tuple(map(printable, row)) for row in rows]
@@ -75,11 +79,11 @@ class Table:
 
     @property
     def width(self) -> int:
-        """Return the width without any wrapping."""
+        """Return the width of the table in characters, without any wrapping."""
         return _width(self._sizes())
 
     def lines(self, width: int) -> Iterator[str]:
-        """Yield the lines for a terminal of that width, headings first if there are any."""
+        """Yield the lines for a terminal of *width* characters, first the headings (if any)."""
         above = self._names_above and self.width > width
         sizes = self._sizes()
         if above:
@@ -96,9 +100,10 @@ class Table:
             yield from self._row(("", *cells[1:]) if above else cells, sizes)
 
     def _needs_last_below(self, sizes: Sequence[int], width: int) -> bool:
-        """Return whether the row fits the terminal only without its last column.
+        """Return whether the rows fit the terminal only if the last column moves below them.
 
-        A name in the last column may not fit there, or the column may be too narrow for text.
+        *sizes*: width of each column. A name in the last column may not fit there, or the column
+        may be too narrow for text.
         """
         last = len(sizes) - 1
         if last not in self._left or not last or not any(self._headings):
@@ -126,7 +131,11 @@ class Table:
         return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
     def _fitted(self, sizes: list[int], width: int) -> list[int]:
-        """Shrink the widest text columns step by step, at most to their longest words."""
+        """Shrink *sizes*, the widths of the columns, until the rows fit *width*, and return them.
+
+        The widest text column shrinks first, and each at most to its longest word. So the result
+        may still be wider.
+        """
         floors = [self._floor(number, size) for number, size in enumerate(sizes)]
         while _width(sizes) > width and sizes != floors:
             able = (number for number, size in enumerate(sizes) if size > floors[number])
@@ -159,10 +168,11 @@ def fitting(
     dropped_first: Sequence[str],
     width: int,
 ) -> tuple[Table, list[str]]:
-    """Return a table for a terminal of that width, and the columns for which it is too narrow.
+    """Return a table for a terminal of *width* characters, and the names of columns left out.
 
-    *rows* have a cell for each heading. The first column moves above its row before a column of
-    *dropped_first* is left out.
+    *rows* have a cell for each heading. *numbers*: columns that hold numbers. *dropped_first*:
+    columns that may be left out, in this order. Before a column is left out, the first one moves
+    above its row.
     """
     columns, left_out = list(headings), list[str]()
     droppable = [name for name in dropped_first if name in columns]
@@ -177,7 +187,7 @@ def fitting(
 
 
 def say(out: Console, *parts: str | Table) -> None:
-    """Print texts and tables; texts wrap between words, an empty text is an empty line."""
+    """Print texts and tables; texts wrap between words, an empty text is a blank line."""
     for part in parts:
         text = printable(part) if isinstance(part, str) else part
         if isinstance(text, str) and out.is_terminal:
@@ -195,7 +205,10 @@ def _wrapped(text: str, size: int) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Escape control characters: names in dumps are untrusted and could control the terminal."""
+    """Return a text with its control characters escaped.
+
+    Names in dumps are untrusted, and control characters in them could control the terminal.
+    """
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,1 +1,1 @@
-"""The checks of `ebb doctor`, a function for each: from facts about a cluster to findings."""
+"""The checks of `ebb doctor`: a function for each judges what was read, and returns a result."""

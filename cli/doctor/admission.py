@@ -101,7 +101,7 @@ def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a Poli
 
 
 def _changed(registration: Any) -> Iterator[Evidence]:  # noqa: ANN401 a RegistrationObject
-    """Yield the fields that differ from manifests/."""
+    """Yield the fields of Ebb's webhook registration that differ from manifests/."""
     for number, webhook in enumerate(registration.webhooks or ()):
         field = f"webhooks[{number}]"
         if webhook.failure_policy != "Ignore":
@@ -130,7 +130,10 @@ def _is_of_service(endpoint_slice: Any, namespace: str) -> bool:  # noqa: ANN401
 
 
 def _ready(endpoint_slice: Any) -> int:  # noqa: ANN401 a SliceObject
-    """Return the number of ready endpoints; in the API a missing condition means ready."""
+    """Return the number of ready endpoints in an EndpointSlice.
+
+    In the API a missing condition means ready.
+    """
     conditions = (each.conditions for each in endpoint_slice.endpoints or ())
     return sum(each is None or each.ready is not False for each in conditions)
 
@@ -162,7 +165,10 @@ def _certificates(facts: Facts) -> CheckResult:
 
 
 def _valid_until(bundle: str, facts: Facts) -> int | str:
-    """Return the end of the CA that is valid longest, or why none is valid."""
+    """Return the Unix second until which a CA is valid, or a text why none is valid.
+
+    *bundle*: a caBundle in base64. If several CAs are valid, the one that is valid longest counts.
+    """
     try:
         certificates = tls.split(b64decode(bundle, validate=True))
         lives = [tls.life(certificate) for certificate in certificates]

@@ -71,7 +71,7 @@ def _has_status(facts: Facts) -> bool:
 
 
 def _unread_status(facts: Facts) -> CheckResult | None:
-    """Return an unknown state if the configured ConfigMap could not be read, else None."""
+    """Return UNKNOWN if Cluster Autoscaler's status ConfigMap could not be read, else None."""
     why = facts.cluster_input.why_absent(STATUSES.name)
     namespace, _, name = facts.config.cluster_autoscaler.status_key.partition("/")
     dump = f"the output of `kubectl get cm {name} -n {namespace} -o json`"
@@ -79,7 +79,7 @@ def _unread_status(facts: Facts) -> CheckResult | None:
 
 
 def _keeping(program: Program) -> Iterator[Evidence]:
-    """Yield why Cluster Autoscaler removes no empty nodes."""
+    """Yield the values because of which Cluster Autoscaler removes no empty nodes, if any."""
     if program.replicas == 0:
         yield Evidence(program.object, "spec.replicas", "0")
     elif not program.boolean("scale-down-enabled", default=True):
@@ -174,10 +174,10 @@ def _taint(facts: Facts) -> CheckResult:
 def _with_flags(
     facts: Facts, wrong: Callable[[Program], Iterable[Evidence]], bad: str, good: str
 ) -> CheckResult:
-    """Check the flags of every running Cluster Autoscaler.
+    """Check the flags of every running Cluster Autoscaler, and return the result.
 
-    *wrong* yields evidence of a problem. *bad* and *good* describe the two results. Raises:
-    UnreadableFlagError.
+    *wrong* yields the flags that are a problem. *bad* and *good*: sentences for a result with and
+    without a problem. Raises: UnreadableFlagError.
     """
     programs = autoscalers(facts)
     running = [program for program in programs if program.replicas != 0]
@@ -204,7 +204,7 @@ def _node_pools(facts: Facts) -> CheckResult:
 
 
 def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a NodePoolObject
-    """Yield the field of a NodePool that differs from docs/karpenter.md."""
+    """Yield the disruption setting of a NodePool that differs from docs/karpenter.md, if any."""
     if pool.spec is not None and pool.spec.replicas is not None:
         return  # its number of nodes is fixed on purpose
     name = f"NodePool {pool.metadata.name}"
@@ -218,7 +218,7 @@ def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a Nod
 
 
 def _readable(check: Callable[[Facts], CheckResult]) -> Callable[[Facts], CheckResult]:
-    """Return the check, which is unknown instead of raising UnreadableFlagError."""
+    """Return a check that returns UNKNOWN where *check* raises UnreadableFlagError."""
 
     def run(facts: Facts) -> CheckResult:
         try:

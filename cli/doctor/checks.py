@@ -26,9 +26,9 @@ SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 def diagnose_cluster(
     cluster_input: ClusterInput, clock: Clock, scheduler_config: str | None
 ) -> Diagnosis:
-    """Run all checks on a cluster.
+    """Run all checks of `ebb doctor` on a cluster, and return their findings.
 
-    *scheduler_config*: file with the configuration of kube-scheduler, or None.
+    *scheduler_config*: file with the configuration of kube-scheduler; None if it is not available.
     Raises: ConfigError or InvalidInputError for this file.
     """
     facts = Facts(
@@ -41,7 +41,7 @@ def diagnose_cluster(
 
 
 def diagnose(facts: Facts) -> Diagnosis:
-    """Run all checks on facts; the findings have problems first, then unknown states."""
+    """Run all checks; the findings have problems first, then unknown states, then the others."""
     findings = [Finding(check, check.run(facts)) for check in CHECKS]
     states = list(CheckState)
     # The sort is stable: findings of one state stay in the order of the table.

@@ -1,4 +1,4 @@
-"""The values of checks: facts, results, findings."""
+"""The values of the checks of `ebb doctor`: their input, results and findings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from core.model.cluster import Cluster
 
 
 class CheckState(StrEnum):
-    """The state of a check."""
+    """The result of a check in one word; unknown if a necessary object could not be read."""
 
     PROBLEM = "problem"
     UNKNOWN = "unknown"
@@ -20,7 +20,7 @@ class CheckState(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """One value that was read."""
+    """One value that was read, such as a field of an object, on which a result is based."""
 
     object: str
     """Object as `Kind namespace/name`, or another source."""
@@ -30,7 +30,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check."""
+    """The result of a check: its state, a sentence, and the values on which it is based."""
 
     state: CheckState
     seen: str
@@ -42,7 +42,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All facts that checks use."""
+    """Input of all checks: the cluster that was read, and the configuration of kube-scheduler."""
 
     cluster_input: ClusterInput
     now_seconds: int
@@ -54,12 +54,12 @@ class Facts:
 
     @property
     def setup(self) -> Setup:
-        """Return the setup around Ebb."""
+        """Return the objects around Ebb, such as RBAC objects and the webhook's registration."""
         return self.cluster_input.setup
 
     @property
     def cluster(self) -> Cluster:
-        """Return the cluster."""
+        """Return the cluster that was read."""
         return self.cluster_input.cluster
 
     @property
@@ -69,13 +69,13 @@ class Facts:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace of Ebb."""
+        """Return the namespace in which Ebb is installed."""
         return self.cluster_input.namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A check: what it asks, and what a problem means."""
+    """A check of `ebb doctor`: its question, its function, and effect and fix of a problem."""
 
     code: str
     question: str
@@ -97,7 +97,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Answer of `ebb doctor`."""
+    """Answer of `ebb doctor` for one cluster: a finding for each check."""
 
     cluster_input: ClusterInput
     now_seconds: int
@@ -105,29 +105,33 @@ class Diagnosis:
     """A finding for each check: problems first, then unknown states, then the others."""
 
     def count(self, state: CheckState) -> int:
-        """Return the number of findings in a state."""
+        """Return the number of checks whose result has the state."""
         return sum(finding.result.state is state for finding in self.findings)
 
 
 def ok(seen: str, *evidence: Evidence) -> CheckResult:
-    """Return a result without a problem."""
+    """Return the result OK; *seen*: a sentence about what was seen."""
     return CheckResult(CheckState.OK, seen, evidence)
 
 
 def problem(seen: str, evidence: Sequence[Evidence]) -> CheckResult:
-    """Return a problem with its evidence."""
+    """Return the result PROBLEM; *seen*: a sentence about what was seen."""
     return CheckResult(CheckState.PROBLEM, seen, tuple(evidence))
 
 
 def unknown(why: str, visible_by: str, *evidence: Evidence) -> CheckResult:
-    """Return an unknown state."""
+    """Return the result UNKNOWN.
+
+    *why*: why the state is unknown. *visible_by*: action of the user that makes it known.
+    """
     return CheckResult(CheckState.UNKNOWN, why, evidence, visible_by)
 
 
 def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> CheckResult:
-    """Return an unknown state, because a kind could not be read.
+    """Return the result UNKNOWN, because the objects of a kind could not be read.
 
-    *dump*: a dump with the objects.
+    *resource*: plural name of the kind. *why*: error of the read, or NOT_IN_DUMP. *dump*: name of
+    a dump that would contain the objects.
     """
     if why == NOT_IN_DUMP:
         return unknown(
@@ -141,7 +145,7 @@ def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> CheckResult:
 
 
 def first_unread(facts: Facts, *kinds: SetupKind) -> CheckResult | None:
-    """Return an unknown state if one of the kinds could not be read, else None."""
+    """Return UNKNOWN for the first of the kinds that could not be read; None if all were."""
     for kind in kinds:
         read = facts.setup.of(kind)
         if read.absent:
@@ -155,6 +159,6 @@ def values(read: Read[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 def where(kind: str, metadata: Any) -> str:  # noqa: ANN401 the metadata of any object
-    """Return the name of an object for evidence: Kind namespace/name."""
+    """Return the name of an object, as evidence contains it: `Kind namespace/name`."""
     namespace = f"{metadata.namespace}/" if metadata.namespace else ""
     return f"{kind} {namespace}{metadata.name}"

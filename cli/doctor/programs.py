@@ -22,12 +22,12 @@ SHELL: Final = "-c"
 
 
 class UnreadableFlagError(Exception):
-    """The value of a flag cannot be read; the message names the flag and its value."""
+    """The value of a program's flag cannot be read; the message names the flag and its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A workload that runs a program, with the flags of its container."""
+    """A workload that runs Cluster Autoscaler or kube-scheduler, with its command line."""
 
     object: str
     namespace: str
@@ -37,12 +37,15 @@ class Program:
     """Replicas of a Deployment; None for a Pod, and if the Deployment names none."""
 
     def text(self, name: str) -> str | None:
-        """Return the last value of a flag; None if it is not set."""
+        """Return the last value of the flag *name* (without dashes); None if it is not set."""
         given = self.texts(name)
         return given[-1] if given else None
 
     def texts(self, name: str) -> Sequence[str]:
-        """Return all values of a flag. A flag without a value is true."""
+        """Return all values of the flag *name* (without dashes), in order; empty if it is not set.
+
+        A flag without a value has the value "true".
+        """
         given: list[str] = []
         for number, word in enumerate(self.words):
             flag, equals, value = word.partition("=")
@@ -54,15 +57,24 @@ class Program:
         return given
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        """Return the value of a flag. Raises: UnreadableFlagError."""
+        """Return the value of a boolean flag, or *default* if it is not set.
+
+        Raises: UnreadableFlagError.
+        """
         return self._read(name, str(default).lower(), go_values.boolean)
 
     def seconds(self, name: str, default: str) -> Fraction:
-        """Return the duration of a flag. Raises: UnreadableFlagError."""
+        """Return the seconds of a duration flag; *default*: its text if the flag is not set.
+
+        Raises: UnreadableFlagError.
+        """
         return self._read(name, default, go_values.seconds)
 
     def number(self, name: str, default: str) -> Fraction:
-        """Return the number of a flag. Raises: UnreadableFlagError."""
+        """Return the value of a decimal flag; *default*: its text if the flag is not set.
+
+        Raises: UnreadableFlagError.
+        """
         return self._read(name, default, go_values.decimal)
 
     def _read(self, name: str, default: str, read: Callable[[str], Value_]) -> Value_:
@@ -73,7 +85,7 @@ class Program:
             raise UnreadableFlagError(f"{self.object}: --{name}={given:.80}") from fault
 
     def evidence(self, name: str, default: str) -> Evidence:
-        """Return the value of a flag as evidence."""
+        """Return the value of a flag as evidence; if it is not set, *default* with a remark."""
         given = self.text(name)
         return Evidence(
             self.object, f"--{name}", f"{default} (default)" if given is None else given
@@ -91,7 +103,10 @@ def schedulers(facts: Facts) -> tuple[Program, ...]:
 
 
 def _programs(facts: Facts, name: str) -> Iterator[Program]:
-    """Yield the Deployments, and the pods without a Deployment, that run a program."""
+    """Yield the Deployments that run the program *name*, and pods of other workloads that do.
+
+    In a live cluster, only pods in kube-system are read.
+    """
     owners: list[str] = []
     for workload in values(facts.setup.of(DEPLOYMENTS)):
         template = workload.spec.template if workload.spec else None
@@ -108,7 +123,11 @@ def _programs(facts: Facts, name: str) -> Iterator[Program]:
 
 
 def _program(kind: str, metadata: Any, spec: Any, name: str) -> Program | None:  # noqa: ANN401
-    """Return the program of the first container that runs it; None if there is none."""
+    """Return a workload as a Program, from its first container that runs the program *name*.
+
+    Returns None if no container does. *kind*: Deployment or Pod. *metadata*, *spec*: parts of the
+    workload; *spec* is that of its pods.
+    """
     containers = (spec.containers if spec else None) or ()
     # Helm prefixes the name of a Deployment, and its image may have any name.
     named = kind == "Deployment" and f"-{metadata.name}".endswith(f"-{name}")

@@ -72,7 +72,10 @@ def _programs(facts: Facts) -> CheckResult:
 
 
 def needed_rights(facts: Facts) -> Iterator[tuple[str, Right]]:
-    """Yield the ServiceAccounts with the permissions that the configuration needs."""
+    """Yield each permission that a program of Ebb needs, after the name of its ServiceAccount.
+
+    The configuration decides which permissions are necessary.
+    """
     yield from ((CONTROLLER, right) for right in _of_controller(facts))
     if _has_webhook(facts) and facts.config.webhook.cert_file is None:
         yield from ((WEBHOOK, right) for right in _of_webhook(facts.namespace))
@@ -128,7 +131,11 @@ def _of_webhook(namespace: str) -> Iterator[Right]:
 
 
 def _granted(facts: Facts, account: str) -> Iterator[tuple[str, ApiRule]]:
-    """Yield the rules bound to a ServiceAccount, with their namespace; empty: all namespaces."""
+    """Yield (namespace, rule) for each RBAC rule that is bound to a ServiceAccount of Ebb.
+
+    An empty namespace means that the rule holds in all namespaces. *account*: name of the
+    ServiceAccount.
+    """
     roles = {("", role.metadata.name): role for role in values(facts.setup.of(CLUSTER_ROLES))}
     roles |= {
         (role.metadata.namespace or DEFAULT, role.metadata.name): role
@@ -146,7 +153,10 @@ def _granted(facts: Facts, account: str) -> Iterator[tuple[str, ApiRule]]:
 
 
 def _is_of(subject: Any, account: str, namespace: str) -> bool:  # noqa: ANN401 a Subject
-    """Return whether a subject is the ServiceAccount, or a group that contains it."""
+    """Return whether the subject of an RBAC binding is or contains a ServiceAccount.
+
+    *account*, *namespace*: name and namespace of the ServiceAccount.
+    """
     if subject.kind == "Group":
         return subject.name in (
             "system:serviceaccounts",
@@ -159,7 +169,10 @@ def _is_of(subject: Any, account: str, namespace: str) -> bool:  # noqa: ANN401 
 
 
 def _allows(namespace: str, rule: ApiRule, right: Right) -> bool:
-    """Return whether a rule, bound in *namespace*, allows a permission."""
+    """Return whether an RBAC rule allows a permission.
+
+    *namespace*: where the rule is bound; empty if it holds in all namespaces.
+    """
     _, _, subresource = right.resource.partition("/")
     resources = {ALL, right.resource, *([f"{ALL}/{subresource}"] if subresource else [])}
     return (

@@ -74,7 +74,10 @@ def _no_scheduler(facts: Facts) -> CheckResult:
 
 
 def _spreading(facts: Facts, content: Mapping[str, Any]) -> Iterator[Evidence]:
-    """Yield the settings of profiles that prefer emptier nodes."""
+    """Yield the settings because of which profiles of kube-scheduler prefer emptier nodes.
+
+    *content*: the KubeSchedulerConfiguration.
+    """
     for profile in _mappings(content.get("profiles")) or ({},):
         name = profile.get("schedulerName", "default-scheduler")
         where = f"{facts.scheduler_file}, profile {name!s:.80}"
@@ -115,7 +118,10 @@ def _extender(facts: Facts) -> CheckResult:
 
 
 def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> CheckResult | None:  # noqa: FBT001 a fact
-    """Return the problem in the configuration of kube-scheduler, or None."""
+    """Return what is wrong with the extender in kube-scheduler's configuration; None if nothing.
+
+    *content*: the KubeSchedulerConfiguration. *installed*: pods of the extender run.
+    """
     listed = [
         extender
         for extender in _mappings(content.get("extenders"))
@@ -160,7 +166,7 @@ def _not_called(facts: Facts, by_result: Mapping[str, int]) -> CheckResult:
 
 
 def _wrong(facts: Facts, extender: Mapping[str, Any]) -> Iterator[Evidence]:
-    """Yield the fields of an extender that differ from manifests/scheduler."""
+    """Yield the fields of an extender's entry that differ from manifests/scheduler."""
     where = f"{facts.scheduler_file}, extender {extender.get('urlPrefix', '')!s:.80}"
     for field in ("nodeCacheCapable", "ignorable"):
         if extender.get(field) is not True:
@@ -171,12 +177,12 @@ def _wrong(facts: Facts, extender: Mapping[str, Any]) -> Iterator[Evidence]:
 
 
 def _mappings(value: object) -> Sequence[Mapping[str, Any]]:
-    """Return the mappings of a list; empty for anything else."""
+    """Return the mappings in a list; empty if *value* is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _within(value: object, *path: str) -> object:
-    """Return the value at a path of nested mappings, or None if there is none."""
+    """Return the value at a path of nested mappings, or None if the path does not exist."""
     for name in path:
         if not isinstance(value, dict):
             return None

@@ -99,7 +99,10 @@ def _requests(facts: Facts) -> CheckResult:
 
 
 def _by_owner(pods: Iterable[Pod], field: str) -> list[Evidence]:
-    """Return the number of pods of each owner as evidence, most pods first."""
+    """Return evidence with the number of pods of each owner, most pods first.
+
+    *field*: what the number counts, such as "pods without requests".
+    """
     counts = Counter(
         f"{pod.owner_kind} {pod.namespace}/{pod.owner_name}"
         if pod.owner_kind

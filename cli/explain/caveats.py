@@ -27,7 +27,7 @@ NODES_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Caveat:
-    """One warning about the cluster that was read."""
+    """One warning about the input of a command: the cluster, or the configuration."""
 
     code: str
     message: str
@@ -41,11 +41,11 @@ class Caveat:
 def caveats(
     cluster: Cluster, kinds: frozenset[str] | None, config: Config, running_nowhere: int = 0
 ) -> tuple[Caveat, ...]:
-    """Return all caveats of a cluster.
+    """Return all warnings about a cluster and its configuration.
 
     *kinds* are the kinds of objects in a dump (a file with the objects of a cluster); None for a
-    live cluster, where all kinds are read.
-    *running_nowhere* is the number of pods in the dump with phase Running but without a node.
+    live cluster, where all kinds are read. *running_nowhere* is the number of pods in the dump
+    with phase Running but without a node.
     """
     missing = () if kinds is None else _missing_in_dump(cluster, kinds)
     return (
@@ -64,7 +64,7 @@ def caveats(
 
 
 def _ignored_settings(config: Config) -> Iterator[Caveat]:
-    """Report settings that only ClusterThreshold reads, if the file selects another policy."""
+    """Warn about settings that only ClusterThreshold reads, if another policy is selected."""
     if POLICIES[config.policy].thresholds:
         return
     pools = config.budgets.pools
@@ -86,7 +86,10 @@ def _no_prices(config: Config) -> Iterator[Caveat]:
 
 
 def _running_nowhere(pods: int) -> Iterator[Caveat]:
-    """Report Running pods without a node, which no API server returns."""
+    """Warn about Running pods without a node, which no API server returns.
+
+    *pods*: the number of these pods.
+    """
     if pods:
         run, are = ("runs", "is") if pods == 1 else ("run", "are")
         message = (
@@ -166,7 +169,10 @@ def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
 
 
 def pods_without_requests(cluster: Cluster) -> tuple[list[Pod], list[Pod]]:
-    """Return all movable pods, and those of them that do not request both CPU and memory."""
+    """Return all movable pods, and the movable pods that do not request both CPU and memory.
+
+    Movable are all pods but DaemonSet and static pods.
+    """
     movable = [pod for pod in cluster.pods if not pod.stays_with_node]
     return movable, [
         pod
@@ -275,7 +281,7 @@ def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Cav
 
 
 def _first(texts: Sequence[str], what: str = "node") -> str:
-    """Join the first NODES_SHOWN texts and the number of the others."""
+    """Join the first NODES_SHOWN texts, and the number of the others; *what*: their noun."""
     more = len(texts) - NODES_SHOWN
     rest = f" and {more:,} more {what}{'' if more == 1 else 's'}" if more > 0 else ""
     return ", ".join(texts[:NODES_SHOWN]) + rest

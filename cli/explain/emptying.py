@@ -1,4 +1,8 @@
-"""Count the pods that keep each removable node from being empty, by how they end."""
+"""Count the pods that keep each removable node from being empty, by how they end.
+
+They end by surge moves (Ebb starts a replacement, then a pod is deleted), by completion, by
+rollouts and scale-ins, or rarely.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +22,7 @@ from core.moves.records import MoveRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emptying:
-    """The pods that keep a node from being empty."""
+    """The pods that keep one node from being empty, by how they end."""
 
     moves: int | None
     """Pods that surge moves would replace sooner or later; None if these are disabled, or if the
@@ -44,9 +48,10 @@ def emptying(
     own_namespace: str,
     now_seconds: int,
 ) -> dict[str, Emptying]:
-    """Return, by the name of each removable node, how its pods end.
+    """Return, by the name of each removable node, its numbers of pods by how they end.
 
-    *objects*: see `ClusterInput.surge_objects`. *own_namespace*: namespace of Ebb.
+    *objects*: objects that surge moves depend on, such as Deployments; None if they are unknown.
+    *own_namespace*: namespace in which Ebb is installed.
     """
     names = frozenset(removal.node for removal in plan.removals)
     now, surge = Now(now_seconds), None

@@ -50,7 +50,7 @@ from core.placement.reaches import Reach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnswer:
-    """Explanation of one node."""
+    """Explanation of one node: why it is removable or not, and where its pods could run."""
 
     node: Node
     pods: tuple[Pod, ...]
@@ -101,7 +101,7 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAnswer:
-    """Explanation of one pod."""
+    """Explanation of one pod: whether it is movable, and on which nodes it could run."""
 
     pod: Pod
     node: Node | None
@@ -130,7 +130,7 @@ class PodAnswer:
 
 
 class Explainer:
-    """Explain nodes and pods of one cluster and its plan; shared parts are computed once."""
+    """Explain nodes and pods of one cluster and its plan; values for several are computed once."""
 
     def __init__(
         self,
@@ -142,8 +142,8 @@ class Explainer:
     ) -> None:
         """Prepare explanations; *snapshot* is the snapshot from which *plan* was made.
 
-        *own_namespace* is the namespace in which Ebb is installed. *surge_objects*: see
-        ClusterInput.
+        *own_namespace* is the namespace in which Ebb is installed. *surge_objects*: objects that
+        surge moves depend on, such as Deployments; None if they are unknown.
         """
         self._surge_objects = surge_objects
         cluster = self._cluster = snapshot.cluster
@@ -154,7 +154,7 @@ class Explainer:
         self._unremovable = {unremovable.node: unremovable for unremovable in plan.kept}
 
     def node(self, name: str) -> NodeAnswer | None:
-        """Return the explanation of a node, or None if it does not exist."""
+        """Return the explanation of the node *name*; None if the node does not exist."""
         node = self._nodes.get(name)
         if node is None:
             return None
@@ -189,7 +189,7 @@ class Explainer:
         )
 
     def pod(self, key: str) -> PodAnswer | None:
-        """Return the explanation of the pod namespace/name, or None if it does not exist."""
+        """Return the explanation of the pod *key* (namespace/name); None if it does not exist."""
         pod = next((pod for pod in self._cluster.pods if pod.key == key), None)
         if pod is None:
             return None
@@ -219,10 +219,10 @@ class Explainer:
         )
 
     def _scalability(self, name: str, blockers: Iterable[Blocker]) -> NodeScalability:
-        """Return whether an autoscaler can remove the node.
+        """Return whether an autoscaler can remove the node, and the evidence.
 
-        A reason *not scalable* of the plan takes precedence: it considers the minimum size of the
-        node group too.
+        *blockers*: reasons of the plan against the removal of the node. The reason *not scalable*
+        among them takes precedence: it considers the minimum size of the node group too.
         """
         verdict = self._snapshot.scalability[name]
         why = next(
@@ -240,9 +240,9 @@ class Explainer:
 
     @cached_property
     def _rate_limits(self) -> Mapping[str, tuple[Blocker, ...]]:
-        """Return the rate limits that delay each removable node.
+        """Return the rate limits that delay the mark of each removable node, by name of the node.
 
-        The nodes before it in removal order count as marked, unless a rate limit delays them.
+        Nodes that precede it in removal order count as marked, unless a rate limit delays them.
         """
         now = rate_limits(
             observe(LeaderState(), self._snapshot, self._now), self._snapshot, self._now
@@ -258,9 +258,10 @@ class Explainer:
         return limits
 
     def _reserved(self, node: Node) -> tuple[Blocker, ...]:
-        """Return the reserve that needs the empty node.
+        """Return why the empty node is reserved for expected pods; empty if it is not.
 
-        The annotation may remain on a node that has pods again, so such a node is not reported.
+        The annotation may remain on a node that has pods again, so that node does not count as
+        reserved.
         """
         reserve_text = None if node.name in self._snapshot.non_empty_nodes else reserved_for(node)
         return (Blocker(RESERVE, reserve_text),) if reserve_text else ()
@@ -276,7 +277,7 @@ class Explainer:
 
     @cached_property
     def _may_not_begin(self) -> Sequence[Blocker]:
-        """Return why no mark, move or eviction may begin now; empty if they may."""
+        """Return why no mark, surge move or eviction may begin now; empty if they may."""
         return may_begin(self._config, self._now).blockers
 
     @cached_property
@@ -316,7 +317,11 @@ class Explainer:
         )
 
     def _surge_moves(self, name: str) -> tuple[int | None, tuple[Blocker, ...]]:
-        """Return how many pods of the node would be moved, and why the others would not."""
+        """Return how many pods of a marked node surge moves would move, and why not the others.
+
+        The number is None if surge moves are disabled or unknown, or if the node has no mark. In a
+        surge move, Ebb starts a replacement before a pod is deleted.
+        """
         context = self._surge_context
         if context is None or name not in context.on:
             return None, ()
@@ -327,7 +332,10 @@ class Explainer:
     def _if_only_removal(
         self, name: str
     ) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
-        """Return the placements if only this node is removed, and the pods that fit nowhere."""
+        """Return the placements if only this node is removed, and the pods that fit nowhere.
+
+        The latter are pairs of namespace/name and the reason.
+        """
         packer = self._planner.packer
         node = packer.node_ids[name]
         attempt = packer.try_place(packer.on[node], node)
@@ -340,14 +348,20 @@ class Explainer:
 
     @cached_property
     def _planned_nodes(self) -> Mapping[str, str]:
-        """Return the final node of each planned pod; a plan may move a pod more than once."""
+        """Return the final node of each pod (namespace/name) that the plan places.
+
+        A plan may move a pod more than once.
+        """
         placements = chain(
             self._plan.pending, *(removal.placements for removal in self._plan.removals)
         )
         return dict(placements)
 
     def _target(self, pod: Pod, node_answer: NodeAnswer | None) -> tuple[str | None, str | None]:
-        """Return the node for the pod, or the reason why there is none."""
+        """Return (node, None) if the plan has a node for the pod, else (None, reason).
+
+        *node_answer*: explanation of the node on which the pod runs; None for a Pending pod.
+        """
         if (
             node_answer is None
             or node_answer.order is not None
@@ -365,8 +379,9 @@ class Explainer:
 def _feasible_nodes(
     snapshot: ClusterSnapshot, pod: Pod
 ) -> tuple[list[str], tuple[tuple[str, int], ...]]:
-    """Return the nodes that could take the pod, marked ones too, and why the others reject it.
+    """Return the nodes that could take the pod now, and how many nodes each rule rejects.
 
+    Marked nodes are included. Rules are pairs of name and number of nodes, most nodes first.
     First-fit runs repeatedly, each time without the nodes that it has returned before.
     """
     packer = Packer(snapshot.cluster, snapshot.node_order, movable=[[pod]])
@@ -387,7 +402,7 @@ def _feasible_nodes(
 
 
 def _rejection(snapshot: ClusterSnapshot, pod: Pod, node: Node) -> str:
-    """Return why the node accepts no pods, or the filter that rejects this pod.
+    """Return the first rule by which the node rejects the pod, such as a filter's name.
 
     Returns an empty text if only rules between pods can reject it.
     """
@@ -406,7 +421,7 @@ def _rejection(snapshot: ClusterSnapshot, pod: Pod, node: Node) -> str:
 
 
 def _insufficient(requested: Resources, free: Resources) -> list[str]:
-    """Return the insufficient resources, compared as kube-scheduler does."""
+    """Return the names of resources of which less is free than requested, as in kube-scheduler."""
     free_extended = dict(free.extended)
     amounts = [
         ("cpu", requested.cpu_millis, free.cpu_millis),

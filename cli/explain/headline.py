@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # only a live cluster has a leader
 
 
 class Cost(NamedTuple):
-    """Cost of nodes for an hour, in the currency of `prices`."""
+    """Cost of the nodes of a plan for an hour, in the currency of the setting `prices`."""
 
     before: Fraction
     """Cost of all nodes."""
@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 
 
 class SlowReason(NamedTuple):
-    """A reason why pods of removable nodes rarely terminate."""
+    """A reason why pods of removable nodes rarely terminate, and the number of its pods."""
 
     code: str
     pods: int
@@ -50,7 +50,7 @@ class SlowReason(NamedTuple):
 
 
 class DeviceChange(NamedTuple):
-    """Requested and allocatable units of a device, such as nvidia.com/gpu."""
+    """Requested and allocatable units of a device such as nvidia.com/gpu, for one plan."""
 
     resource: str
     """Name of the extended resource."""
@@ -99,7 +99,12 @@ def headline(
     facts: "LeaderFacts | None",
     now_seconds: int,
 ) -> Headline:
-    """Return the headline of a plan; *rows*: nodes to count, removable ones first, in order."""
+    """Return the summary of a plan.
+
+    *rows*: nodes to count, removable ones first, in removal order. *emptying*: pods of each
+    removable node by how they end, by name of the node. *facts*: state of the leader; None if
+    unknown.
+    """
     if facts is not None and facts.reconciled_at_seconds is None:
         facts = None  # before its first reconciliation, a leader knows no delays and cooldowns
     removable = [row for row in rows if row.order is not None]
@@ -147,7 +152,10 @@ def _late_because(blockers: Iterable[Blocker]) -> tuple[SlowReason, ...]:
 
 
 def _devices(snapshot: ClusterSnapshot, plan: Plan) -> Iterable[DeviceChange]:
-    """Yield the devices of the nodes that pods can use, as the totals of the plan count them."""
+    """Yield requests and capacity of each device, such as nvidia.com/gpu, by name.
+
+    Only nodes that movable pods can use count, as in the totals of the plan.
+    """
     usable = [
         node
         for node in snapshot.cluster.nodes

@@ -26,7 +26,7 @@ LIMITS: Final = frozenset(
 
 
 class MarkingWait(NamedTuple):
-    """A reason why removable nodes are not marked now."""
+    """A reason why removable nodes are not marked now, with the number of nodes and its end."""
 
     code: str
     nodes: int
@@ -37,7 +37,7 @@ class MarkingWait(NamedTuple):
 
 
 class Marking(NamedTuple):
-    """The unmarked removable nodes: to be marked now, or waiting."""
+    """The unmarked removable nodes: nodes to mark now, nodes that wait, and why they wait."""
 
     now: tuple[str, ...] = ()
     """Nodes that the next reconciliation would mark, in this order. If limits block a removable
@@ -56,11 +56,11 @@ def marking(
     facts: "LeaderFacts | None",
     now_seconds: int,
 ) -> Marking:
-    """Return which of the *unmarked* nodes a reconciliation would mark now.
+    """Return which of the *unmarked* nodes the next reconciliation would mark, and which wait.
 
-    *plan*: the plan without rate limits. *removable*: those of the unmarked nodes that it removes.
-    With the facts of the leader, the answer is that of the leader. Without them, it is that of a
-    new leader, except that `unneededTime` counts as passed.
+    *plan*: the plan without rate limits. *removable*: the unmarked nodes that *plan* removes, in
+    order. *facts*: state of the leader. If it is None, the answer is that of a new leader, except
+    that `unneededTime` counts as passed.
     """
     if not removable:
         return Marking()
@@ -78,7 +78,7 @@ def marking(
 
 
 class Limited(NamedTuple):
-    """The part of a plan that rate limits allow."""
+    """The removals of a plan that rate limits allow now, and why they do not allow the others."""
 
     removals: Sequence[str]
     """Nodes that are removed, in order."""
@@ -90,7 +90,11 @@ class Limited(NamedTuple):
 def limited_plan(
     snapshot: ClusterSnapshot, removable: Sequence[str], due: frozenset[str], limits: RateLimits
 ) -> Limited:
-    """Make a plan within the limits, with the reasons of the *removable* nodes only."""
+    """Make a plan within the rate limits, with the reasons of the *removable* nodes only.
+
+    *removable*: unmarked nodes that the plan without limits removes. *due*: nodes whose
+    `unneededTime` has passed.
+    """
     planner, _ = prepare(snapshot, due=due, limits=limits)
     removals = [removal.node for removal in planner.remove_all(None)]
     others = {node.name for node in snapshot.cluster.nodes}.difference(removable)
@@ -105,10 +109,11 @@ def limited_part(
     due: frozenset[str],
     limits: RateLimits,
 ) -> Limited | None:
-    """Return the same as `limited_plan` without a second plan; None if one is needed.
+    """Return the result of `limited_plan` from the given *plan*; None if a second plan is needed.
 
-    Limits only refuse nodes. So up to the first removal that they refuse, both plans are equal. If
-    they refuse every other node too, the plan within the limits ends there.
+    *plan*: the plan without rate limits. Limits only refuse nodes. So up to the first removal that
+    they refuse, both plans are equal. If they refuse every other node too, the plan within the
+    limits ends there.
     """
     if any(excess != NOTHING for excess in limits.peak_excess.values()):
         return None  # a peak also changes sums
@@ -136,7 +141,7 @@ def limited_part(
 
 
 def _is_cut(plan: Plan) -> bool:
-    """Return whether the plan has as many removals as were allowed, and more were possible."""
+    """Return whether the plan stops at its maximum number of removals, and more were possible."""
     return any(blocker.reason is LIMIT for node in plan.kept for blocker in node.blockers)
 
 
@@ -145,7 +150,7 @@ def _limiting(blockers: Iterable[Blocker]) -> list[Blocker]:
 
 
 class _Ends(NamedTuple):
-    """Unix seconds at which reasons end whose blockers do not contain it."""
+    """Unix seconds at which reasons end, for blockers that do not contain this time themselves."""
 
     delays: Mapping[str, int]
     """End of the unneeded time by node."""
@@ -167,7 +172,7 @@ class _Ends(NamedTuple):
         )
 
     def end(self, node: str, blocker: Blocker) -> int | None:
-        """Return when a reason ends, or None if that is unknown."""
+        """Return the Unix second at which a blocker of the node ends; None if it is unknown."""
         if blocker.until is not None:
             return blocker.until
         return self.delays.get(node) if blocker.reason is DELAY else self.others.get(blocker.code)
@@ -192,10 +197,10 @@ def _last(ends: Sequence[int | None]) -> int | None:
 
 
 def _limits(snapshot: ClusterSnapshot, facts: "LeaderFacts | None", now: Now) -> RateLimits:
-    """Return the rate limits of a new leader, corrected by the facts of the present one.
+    """Return the rate limits of a new leader, corrected by what the present leader knows.
 
-    Marks of nodes that have left are not among the facts, so they do not count for
-    `budgets.window`.
+    *facts*: state of the present leader; None if unknown. It lacks the marks of nodes that have
+    left, so they do not count for `budgets.window`.
     """
     limits = rate_limits(observe(LeaderState(), snapshot, now), snapshot, now)
     if facts is None:

@@ -72,7 +72,10 @@ This page is generated: `ebb reasons -o markdown` prints it, and `make fix` upda
 
 
 def advice(blocker: Blocker, node: str) -> Reason:
-    """Return the reason of a blocker with the names of *node*, pod, key and owner filled in."""
+    """Return the reason of a blocker, with the names of *node*, pod, key and owner filled in.
+
+    These names stand in the commands of its fix and in the text about its end.
+    """
     namespace, name = "NAMESPACE", "NAME"
     if blocker.pod is not None:
         namespace, _, name = blocker.pod.partition("/")
@@ -91,7 +94,7 @@ def with_placeholders(reason: Reason) -> Reason:
 
 
 def page() -> str:
-    """Return the text of docs/reasons.md."""
+    """Return the Markdown text of the page docs/reasons.md."""
     scale_down_not_allowed = (
         "## Why scale-down of an empty node is not allowed\n\n"
         "The node keeps its scale-down protection.\n"

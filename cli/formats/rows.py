@@ -24,20 +24,20 @@ CONTEXT: Final = "context"
 
 
 class Rows(NamedTuple):
-    """The rows of one cluster, in the requested order, and how to show them."""
+    """The rows of the nodes of one cluster, in the requested order, and how to show them."""
 
     rows: Sequence[NodeRow]
     view: RowOptions
 
 
 def rows_of(answer: Planned) -> Rows:
-    """Return the rows of a plan, in the order of --sort-by."""
+    """Return a row for each node of a plan, in the order of --sort-by."""
     key = SORT_KEYS[answer.view.sort_by]
     return Rows(sorted(answer.rows, key=lambda row: (key(row), row.name)), answer.view)
 
 
 def wide(answer: Planned) -> str:
-    """Return a table of all nodes; columns that do not fit a terminal are left out."""
+    """Return a table with a row for each node; columns that do not fit a terminal are left out."""
     rows, view = rows_of(answer)
     headings = (*HEADINGS, *view.label_columns, REASONS)
     every = [dict(zip(headings, _cells(row, view), strict=True)) for row in rows]
@@ -45,7 +45,10 @@ def wide(answer: Planned) -> str:
 
 
 def wide_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
-    """Return a table of the nodes of several clusters; a cluster with an error is one row."""
+    """Return a table with a row for each node of several clusters.
+
+    A cluster that could not be read has one row with the error.
+    """
     view = _view(parts)
     columns = (*HEADINGS, *view.label_columns, REASONS)
     headings = (columns[0], CONTEXT, *columns[1:])
@@ -68,7 +71,10 @@ def _view(parts: Sequence[ClusterPart[Rows]]) -> RowOptions:
 def _table(
     headings: Sequence[str], every: Sequence[Mapping[str, str]], view: RowOptions, width: int
 ) -> Iterator[Table | str]:
-    """Yield a table without the columns for which the terminal is too narrow, and their names."""
+    """Yield a table, without the columns for which the terminal is too narrow.
+
+    If there are any, a line with their names follows. *every*: rows with a cell for each heading.
+    """
     table, left_out = fitting(
         headings, every, numbers=NUMBERS, dropped_first=DROPPED_FIRST, width=width
     )
@@ -95,14 +101,20 @@ def _cells(row: NodeRow, view: RowOptions) -> tuple[str, ...]:
 
 
 def comma_separated(answer: Planned) -> str:
-    """Return the rows as CSV; requested is a share, the age is in seconds."""
+    """Return a row for each node of a plan as CSV.
+
+    Requests are a share of the allocatable amount, such as 0.5; the age is in seconds.
+    """
     rows, view = rows_of(answer)
     lines = [] if view.no_headers else [_csv_headings(view)]
     return _csv([*lines, *(_csv_cells(row, view) for row in rows)])
 
 
 def comma_separated_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
-    """Return the rows of several clusters as CSV; a cluster with an error is one row."""
+    """Return a row for each node of several clusters as CSV.
+
+    A cluster that could not be read has one row with the error.
+    """
     view = _view(parts)
     headings = _csv_headings(view)
     lines: list[Sequence[object]] = [] if view.no_headers else [(*headings, CONTEXT, "error")]
@@ -144,12 +156,12 @@ def _csv_cells(row: NodeRow, view: RowOptions) -> tuple[object, ...]:
 
 
 def names(answer: Planned) -> str:
-    """Return the removable nodes as arguments for kubectl, a line each."""
+    """Return a line `node/NAME` for each removable node, as an argument for kubectl."""
     return "".join(f"{name}\n" for name in _names(rows_of(answer)))
 
 
 def names_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
-    """Return the removable nodes of several clusters, each after its context."""
+    """Return a line `CONTEXT node/NAME` for each removable node of several clusters."""
     return "".join(
         f"{printable(cluster.context)} {name}\n"
         for cluster in parts

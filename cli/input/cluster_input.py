@@ -33,7 +33,7 @@ class Installation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Leader of the controller according to its Lease, or why the leader is unknown."""
+    """Leader among the controller's replicas according to its Lease, or why it is unknown."""
 
     lease: str
     """Lease as namespace/name."""
@@ -45,7 +45,10 @@ class Leader:
     problem: str | None = None
 
     def leads(self, now_seconds: int) -> bool:
-        """Return whether a replica holds the Lease and has renewed it in time."""
+        """Return whether a replica holds the Lease and has renewed it in time.
+
+        *now_seconds*: present time in Unix seconds.
+        """
         renewed = self.renewed_seconds
         return bool(self.holder) and (
             renewed is not None and now_seconds - renewed <= self.duration_seconds
@@ -54,7 +57,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """How Ebb runs in a live cluster."""
+    """How Ebb runs in a live cluster: its leader, the leader's report, and failed reads."""
 
     leader: Leader
     report: "Report | None" = None
@@ -64,18 +67,21 @@ class Running:
 
     @property
     def facts(self) -> "LeaderFacts | None":
-        """Return the facts of the leader, or None."""
+        """Return delays, cooldowns and decisions that the leader reports; None if unknown."""
         return self.report.facts if self.report is not None else None
 
     def leads(self, now_seconds: int) -> bool:
-        """Return whether a replica leads, by its own report or by the Lease."""
+        """Return whether a replica of the controller leads, by its own report or by the Lease.
+
+        *now_seconds*: present time in Unix seconds.
+        """
         # The clock of this machine, with which the Lease is compared, may be wrong.
         return self.report is not None or self.leader.leads(now_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
-    """A cluster, its configuration and their sources."""
+    """A cluster that was read live or from dumps, its configuration, and the sources of both."""
 
     cluster: Cluster
     config: Config
@@ -105,37 +111,44 @@ class ClusterInput:
     """Timestamps from which `now_seconds` estimates the time of the dumps; empty if live."""
 
     def now_seconds(self, clock: Clock) -> int:
-        """Return the Unix time at which the cluster was read; estimated for a dump."""
+        """Return the Unix time at which the cluster was read; estimated for a dump.
+
+        *clock*: the time for a live cluster, and the latest possible time for a dump.
+        """
         clock_seconds = clock.unix_seconds()
         if self.kinds is None:
             return clock_seconds
         return self.dump_time.estimate(self.cluster.pods, clock_seconds)
 
     def why_absent(self, kind: str) -> str:
-        """Return why the objects of a kind are unknown; an empty text if they are known."""
+        """Return why the objects of a kind are unknown; an empty text if they were read."""
         if self.kinds is not None:
             return "" if kind in self.kinds else NOT_IN_DUMP
         return self.absent.get(kind, "")
 
     @property
     def leader(self) -> Leader | None:
-        """Return the leader; None for a dump."""
+        """Return the leader of ebb-controller according to its Lease; None for a dump."""
         return self.running.leader if self.running is not None else None
 
     @property
     def facts(self) -> "LeaderFacts | None":
-        """Return the facts of the leader; None if they could not be read."""
+        """Return delays, cooldowns and decisions that the leader reports; None if unknown."""
         return self.running.facts if self.running is not None else None
 
     @property
     def origin(self) -> tuple[tuple[str, str], ...]:
-        """Return rows with the sources of the cluster and of the configuration."""
+        """Return rows of label and text about the sources of cluster and configuration."""
         cluster = (("cluster", str(self.target)),) if self.target is not None else ()
         return *cluster, ("source", self.where), ("configuration", self.config_from or BUILT_IN)
 
 
 def report_unreadable(unreadable: Sequence[str], out: TextIO) -> None:
-    """Report objects that cannot be read, a line each; their nodes are not removable."""
+    """Write a line on *out* for each of the first unreadable objects, and count the others.
+
+    *unreadable*: each object with the reason why it cannot be read. The nodes of these objects are
+    not removable.
+    """
     out.writelines(
         f"ebb: cannot read: {reason[:UNREADABLE_CHARS_MAX]}\n"
         for reason in unreadable[:UNREADABLE_SHOWN_MAX]

@@ -1,4 +1,4 @@
-"""Parse values of flags as Go does."""
+"""Parse values of command-line flags as programs in Go do."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
 
 
 def seconds(given: str) -> Fraction:
-    """Parse a duration. Raises: ValueError."""
+    """Return the seconds of a Go duration such as 1h30m. Raises: ValueError."""
     if given == "0":
         return Fraction(0)
     if not _DURATION.fullmatch(given):
@@ -31,14 +31,14 @@ def seconds(given: str) -> Fraction:
 
 
 def boolean(given: str) -> bool:
-    """Parse a boolean. Raises: ValueError."""
+    """Return the value of a Go boolean such as true, T or 0. Raises: ValueError."""
     if given not in (*_TRUE, *_FALSE):
         raise ValueError
     return given in _TRUE
 
 
 def decimal(given: str) -> Fraction:
-    """Parse a decimal number of limited length. Raises: ValueError."""
+    """Return the value of a decimal number of limited length, such as 0.5. Raises: ValueError."""
     # A large exponent would take all memory.
     if not _DECIMAL.fullmatch(given):
         raise ValueError

@@ -64,7 +64,10 @@ Lists = dict[AnyKind, Listed]
 
 
 class Connecting(NamedTuple):
-    """How to connect to an API server; see `Client.connect`."""
+    """How to connect to an API server: kubeconfig, context, and options that replace parts of it.
+
+    Without a kubeconfig it is in-cluster access; without a context, the current context.
+    """
 
     kubeconfig: str | None
     context: str | None
@@ -72,12 +75,12 @@ class Connecting(NamedTuple):
     clock: Clock = SystemClock()
 
     async def client(self) -> Client:
-        """Connect. Raises: as `Client.connect`."""
+        """Connect to the API server, and return the client. Raises: as `Client.connect`."""
         return await Client.connect(self.kubeconfig, self.context, self.clock, self.overrides)
 
 
 class Reading(NamedTuple):
-    """A cluster that was read, with all that is necessary to follow it from there."""
+    """A cluster that was read, and what is necessary to follow its changes from there."""
 
     cluster_input: ClusterInput
     lists: Lists
@@ -100,18 +103,23 @@ class ClusterOutcome(NamedTuple, Generic[T]):
 async def read(
     connecting: Connecting, installation: Installation, progress: TextIO, *, setup: bool = False
 ) -> ClusterInput:
-    """Read a cluster; with *setup* also the setup around Ebb. Raises: as `read_lists`."""
+    """Read a live cluster, and return it with its configuration.
+
+    *progress*: output for the progress and for warnings. *setup*: also read the objects around Ebb
+    that only `ebb doctor` checks. Raises: as `read_lists`.
+    """
     return (await read_lists(connecting, installation, progress, setup=setup)).cluster_input
 
 
 async def read_lists(
     connecting: Connecting, installation: Installation, progress: TextIO, *, setup: bool = False
 ) -> Reading:
-    """List the cluster, and read how Ebb runs there; with *setup* also the setup around Ebb.
+    """Read a live cluster, and return it with the lists from which its changes can be followed.
 
-    Progress is shown on *progress*, and so are warnings about failed reads. If surge
-    moves are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does
-    not allow it, they are None.
+    *progress*: output for the progress and for warnings about failed reads. *setup*: also read the
+    objects around Ebb that only `ebb doctor` checks. If surge moves (Ebb starts a replacement
+    before a pod is deleted) are enabled, the objects that they depend on are listed too. If RBAC
+    does not allow it, `surge_objects` is None.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or rejects a call.
@@ -156,10 +164,11 @@ async def read_lists(
 async def read_each(
     every: Sequence[Connecting], installation: Installation, answer: Callable[[ClusterInput], T]
 ) -> list[ClusterOutcome[T]]:
-    """Read several clusters, a few at the same time, and return the *answer* for each.
+    """Read several clusters, a few at the same time, and return an outcome for each.
 
-    A cluster that cannot be read does not prevent the others from being read. Only the answers
-    remain in memory.
+    *answer* computes the answer for a cluster in another thread. A cluster that cannot be read has
+    an error as outcome, and does not prevent the others from being read. Only the answers remain
+    in memory.
     """
     turns = asyncio.Semaphore(CLUSTERS_AT_ONCE)
 
@@ -181,7 +190,11 @@ async def read_each(
 async def _surge_objects(
     client: Client, lists: Lists, config: Config, out: TextIO
 ) -> SurgeObjects | None:
-    """List the objects that surge moves depend on into *lists*."""
+    """List the objects that surge moves depend on into *lists*, and return them.
+
+    In a surge move, Ebb starts a replacement before a pod is deleted. Returns None, after a
+    warning on *out*, if the API server does not serve a kind or RBAC forbids the list.
+    """
     inventory = Inventory()
     for kind in SURGE_KINDS:
         listing = lists[kind] = Listed()
@@ -197,8 +210,8 @@ async def _surge_objects(
 async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
     """List every kind in *lists* from the API server, and return the objects as a Cluster.
 
-    The listings in *lists* are filled. An object that cannot be read is represented by the fields
-    that are readable. Raises: as `read_lists`.
+    The values of *lists* are filled with the objects. An object that cannot be read is represented
+    by the fields that are readable. Raises: as `read_lists`.
     """
     inventory = Inventory()
     for kind, listing in lists.items():
@@ -208,7 +221,10 @@ async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
 
 
 def _not_read(lists: Lists) -> Iterator[str]:
-    """Yield the kinds that could not be read, each with the reason and the consequence."""
+    """Yield a text for each kind that could not be listed, with the consequence and the error.
+
+    Optional kinds that the cluster does not have are omitted.
+    """
     for kind, listing in lists.items():
         missing = listing.absent is not None and listing.absent.status == NOT_THERE
         if listing.absent is None or (missing and kind.optional):
@@ -226,10 +242,11 @@ def _refused(lists: Lists) -> Iterator[str]:
 
 
 async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> None:
-    """Read all objects of a kind; start again if the list expires or the API server throttles it.
+    """Read all objects of a kind into *listing*; retry if the list expires or is throttled.
 
-    If the API server does not serve the kind, or RBAC forbids the list, there are no objects. For
-    a required kind, this is an error.
+    *part*: label or name to which the list is limited. If the API server does not serve the kind,
+    or RBAC forbids the list, `listing.absent` becomes the error. For a required kind, the error is
+    raised.
     """
     for tries in range(1, LIST_TRIES_MAX + 1):
         try:
@@ -249,7 +266,11 @@ async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> N
 async def progress_shown(
     lists: Lists, out: TextIO, after_seconds: float = PROGRESS_AFTER_SECONDS
 ) -> AsyncIterator[None]:
-    """Show a progress line on a terminal if reading takes long, and erase it at the end."""
+    """Show a progress line on a terminal if reading takes long, and erase it at the end.
+
+    *lists*: objects read so far, which the line counts. *out*: output that may be a terminal.
+    *after_seconds*: delay before the line appears.
+    """
     if not out.isatty():
         yield
         return

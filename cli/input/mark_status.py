@@ -30,7 +30,7 @@ from core.model.now import Now
 
 
 class Protection(StrEnum):
-    """Owner and duration of a node's scale-down protection.
+    """Who protects a node from scale-down by an autoscaler, and for how long.
 
     JSON contains the names in lower case, text the values.
     """
@@ -86,7 +86,7 @@ class MarkStatus:
 
 
 def mark_statuses(cluster: Cluster, config: Config, now_seconds: int) -> tuple[MarkStatus, ...]:
-    """Return the state of every node, in the order of the cluster."""
+    """Return the state of each node's mark and scale-down protection, in the cluster's order."""
     pods_left_on = occupants(cluster, Now(now_seconds))
     low_cost_pods = Counter(pod.node for pod in cluster.pods if pod.has_our_cost)
     return tuple(
@@ -123,7 +123,10 @@ def _status_of(
 
 
 def _backoff_until(node: Node, rules: BackoffConfig, now_seconds: int) -> int | None:
-    """Return the end of the backoff, or None if the controller would not respect it now."""
+    """Return the Unix second until which the controller does not mark the node again.
+
+    Returns None if the node has no backoff annotation, or the controller would not respect it now.
+    """
     backoff = backoff_of(node.annotations)
     return backoff.until if backoff and rules.holds(backoff.until, Now(now_seconds)) else None
 

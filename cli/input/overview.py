@@ -1,4 +1,4 @@
-"""The answer of `ebb status`, before it is formatted."""
+"""The answer of `ebb status` as values, before a format writes it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class Published(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Number of nodes in one state."""
+    """Number of nodes in one state, such as marked, with the names of the state."""
 
     field: str
     """Key in JSON; must not change, because programs read it."""
@@ -48,7 +48,7 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """Answer of `ebb status`."""
+    """Answer of `ebb status` for one cluster: its plan, and counts of nodes, marks and pods."""
 
     cluster_input: ClusterInput
     plan: Plan
@@ -87,12 +87,12 @@ class ClusterStatus:
 
     @property
     def needs_attention(self) -> bool:
-        """Return whether no replica leads, or marks are overdue or have wrong taints."""
+        """Return whether no replica leads, a mark is overdue, or a taint of Ebb is wrong."""
         return any(self._findings())
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return the problems that an operator should solve, the worst first."""
+        """Return texts about problems that an operator should solve, the worst first."""
         running = self.cluster_input.running
         stale = running.facts.stale_because if running and running.facts else None
         first = (f"cannot reconcile: {stale}",) if stale else ()
@@ -110,7 +110,7 @@ class ClusterStatus:
 
     @property
     def counts(self) -> tuple[Count, ...]:
-        """Return how many nodes are in each state; a node may be in several."""
+        """Return the number of nodes in each state, such as marked; a node may be in several."""
         marked = self.marked
         removable_marked = sum(
             mark.node in {r.node for r in self.plan.removals} for mark in marked
@@ -166,7 +166,10 @@ class ClusterStatus:
 def summarize(
     cluster_input: ClusterInput, now_seconds: int, selection: Selection = EVERYTHING
 ) -> ClusterStatus:
-    """Make a plan for the cluster and count the selected nodes and pods."""
+    """Make a plan for the cluster, and return its status.
+
+    *selection*: the nodes and pods to count; the plan is made for all nodes.
+    """
     cluster, names = cluster_input.cluster, selection.names(cluster_input.cluster)
     snapshot = ClusterSnapshot(cluster, cluster_input.config, Now(now_seconds))
     whole = make_plan(snapshot)
@@ -218,7 +221,7 @@ def summarize(
 
 
 def _unschedulable(snapshot: ClusterSnapshot, plan: Plan, pending: Iterable[Pod]) -> int:
-    """Return for how many of these pods the plan has searched a node and found none."""
+    """Return the number of *pending* pods for which the plan searched a node and found none."""
     searched = (pod for pod in pending if not (pod.stays_with_node or pod.expendable))
     evaluated = {pod.key for pod in searched if not snapshot.pod_blockers(pod)}
     return len(evaluated - {pod for pod, _ in plan.pending})
@@ -231,7 +234,10 @@ def _headline(
     plan: Plan,
     now_seconds: int,
 ) -> Headline:
-    """Return the headline of the shown *plan*; *whole* is the plan for all nodes."""
+    """Return the summary of *plan*, which has only the selected nodes.
+
+    *whole*: the same plan with all nodes, which decides the marks that are due now.
+    """
     cluster, config, namespace = snapshot.cluster, snapshot.config, cluster_input.namespace
     surge_objects = cluster_input.surge_objects
     emptied = emptying(cluster, plan, config, surge_objects, namespace, now_seconds)

@@ -31,10 +31,11 @@ T = TypeVar("T")
 
 
 def read(environment: Environment, where: ClusterOptions) -> ClusterInput:
-    """Read the cluster that the command line selects.
+    """Read the cluster that the command line selects, live or from dumps.
 
-    Raises: EbbError (any subclass); UsageError for options that contradict each other, and for
-    several contexts.
+    *environment*: environment variables, such as KUBECONFIG. *where*: the options that select the
+    cluster. Raises: EbbError (any subclass); UsageError for options that contradict each other,
+    and for several contexts.
     """
     if where.from_file:
         cluster_input = _read_dumps(where.from_file, _installation(where), setup=where.setup)
@@ -43,7 +44,10 @@ def read(environment: Environment, where: ClusterOptions) -> ClusterInput:
 
 
 def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
-    """Read the live cluster that the command line selects; as `read`."""
+    """Read the live cluster that the command line selects, so that its changes can be followed.
+
+    *environment*: environment variables, such as KUBECONFIG. Raises: as `read`.
+    """
     # Importing the client takes longer than making a plan.
     import asyncio  # noqa: PLC0415
 
@@ -61,9 +65,10 @@ def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
 def read_each(
     environment: Environment, where: ClusterOptions, answer: Callable[[ClusterInput], T]
 ) -> "list[ClusterOutcome[T]]":
-    """Read the clusters of all contexts, and return the *answer* for each.
+    """Read the clusters of all contexts in *where*, and return an answer or an error for each.
 
-    Raises: as `read`, but a cluster that cannot be read is an outcome with an error.
+    *answer* computes the answer for a cluster. Raises: as `read`, except for a cluster that cannot
+    be read.
     """
     import asyncio  # noqa: PLC0415
 
@@ -87,7 +92,10 @@ def _installation(where: ClusterOptions) -> Installation:
 def connecting(
     environment: Environment, where: ClusterOptions, contexts: Sequence[str | None]
 ) -> "list[Connecting]":
-    """Return how to connect to the cluster of each context. Raises: InvalidInputError."""
+    """Return how to connect to the cluster of each context; None is the current context.
+
+    Raises: InvalidInputError if there is no kubeconfig and no in-cluster access.
+    """
     from cli.input import live  # noqa: PLC0415
 
     path = kubeconfig_of(where.kubeconfig, environment, OR_A_DUMP)
@@ -125,7 +133,11 @@ def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool
 
 
 def setup_in(dumps: Sequence[tuple[str, bytes]]) -> Setup:
-    """Return the setup around Ebb from dumps, given as (source, content); the rest is unknown."""
+    """Return the objects around Ebb in dumps that only `ebb doctor` checks, such as RBAC objects.
+
+    *dumps*: pairs of source and content. A kind that no dump contains, or of which an object
+    cannot be decoded, is unknown.
+    """
     objects: dict[str, list[Any]] = {}
     faults: dict[str, str] = {}
     for source, dump in dumps:
@@ -151,7 +163,7 @@ def setup_in(dumps: Sequence[tuple[str, bytes]]) -> Setup:
 def _group(content: bytes) -> str | None:
     """Return the API group of an object: "" for the core group (`v1`), None without apiVersion.
 
-    OpenShift has kinds such as ClusterRole in a group of its own.
+    OpenShift has its own group with kinds such as ClusterRole.
     """
     version = decoded(HEAD_DECODER.decode, content).api_version
     return version.rpartition("/")[0] if isinstance(version, str) and version else None

@@ -36,7 +36,7 @@ _REPORT: Final = msgspec.json.Decoder(Report)
 
 @dataclass(slots=True)
 class _Findings:
-    """Failed reads so far."""
+    """Failed reads of the running Ebb, each as a text with its error."""
 
     problems: list[str] = field(default_factory=list)
 
@@ -48,10 +48,11 @@ class _Findings:
 async def read_running(
     client: Client, installation: Installation
 ) -> tuple[Running, Config, str | None]:
-    """Return how Ebb runs in the cluster, the configuration to use, and its source.
+    """Return the leader and its report, the configuration to use, and its source as text.
 
-    The configuration is that of the command line, the leader or the ConfigMap, or built in. The
-    source is None for the first and the last of these.
+    The configuration is the first that is known: from the command line, from the leader, from the
+    ConfigMap, built in. The source is None for the command line and for the built-in
+    configuration.
     """
     namespace, given, policy = installation
     findings = _Findings()
@@ -73,7 +74,10 @@ async def read_running(
 
 
 def _in_force(report: Report, policy: str | None, findings: _Findings) -> Config | None:
-    """Return the configuration of the leader; None if this version cannot read it."""
+    """Return the configuration in the leader's report; None if this version cannot read it.
+
+    *policy*: replaces the configured policy. *findings*: receives the error.
+    """
     try:
         return parse(report.configuration, f"leader {report.identity}", policy)
     except ConfigError as fault:
@@ -82,7 +86,10 @@ def _in_force(report: Report, policy: str | None, findings: _Findings) -> Config
 
 
 async def _leader(client: Client, namespace: str, findings: _Findings) -> Leader:
-    """Read the Lease of the leader; a failure becomes `Leader.problem`, not an error."""
+    """Return the leader according to its Lease; a failed read becomes its `problem`.
+
+    *namespace*: namespace of Ebb. *findings*: receives the error too.
+    """
     key = f"{namespace}/{LEASE}"
     try:
         lease = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
@@ -102,7 +109,11 @@ async def _leader(client: Client, namespace: str, findings: _Findings) -> Leader
 async def _stored(
     client: Client, namespace: str, name: str, policy: str | None, findings: _Findings
 ) -> Config | None:
-    """Return the configuration in the ConfigMap; None if there is none that can be used."""
+    """Return the configuration in Ebb's ConfigMap; None if it is missing or cannot be read.
+
+    *name*: the ConfigMap as in error messages. *policy*: replaces the configured policy.
+    *findings*: receives the error.
+    """
     path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
     try:
         raw = await client.find(path, seconds_max=CALL_SECONDS_MAX, tries_max=1)
@@ -118,7 +129,11 @@ async def _stored(
 async def _report(
     client: Client, namespace: str, holder: str, port: int, findings: _Findings
 ) -> Report | None:
-    """Return the report of the leader; a follower names the leader to ask instead."""
+    """Return the report of the leader; None, and a text in *findings*, if it could not be read.
+
+    *holder*: identity of the replica that is asked first, through a port-forward. If it does not
+    lead, it names the leader, which is asked next.
+    """
     for _ in range(HOLDERS_MAX):
         pod = holder.rpartition("_")[0] or holder
         try:

@@ -1,4 +1,7 @@
-"""The setup around Ebb, as `ebb doctor` reads it beside the cluster: values, and kinds to read."""
+"""The setup around Ebb: objects on which Ebb depends, and which only `ebb doctor` checks.
+
+It consists of Deployments, the webhook or admission policy, RBAC objects, NodePools, and more.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +49,7 @@ class Read(Generic[Value_]):
 
 @dataclass(frozen=True, kw_only=True)
 class SetupKind:
-    """A kind that only `ebb doctor` reads, or of which it needs other fields than the plan."""
+    """A kind of objects that only `ebb doctor` reads, or reads with other fields than a plan."""
 
     name: str
     path: str
@@ -63,7 +66,7 @@ class SetupKind:
 
     @property
     def dump(self) -> str:
-        """Return the dump that has the kind, for messages."""
+        """Return the name of the dump that contains the kind, for messages."""
         # kubectl fails if the cluster does not serve one of the kinds, so the dump with several
         # kinds does not have the optional ones.
         if not self.optional:
@@ -72,17 +75,17 @@ class SetupKind:
 
     @property
     def resource(self) -> str:
-        """Return the name in paths and RBAC rules."""
+        """Return the plural name of the kind, as in API paths and RBAC rules."""
         return self.path.rpartition("/")[2]
 
     @property
     def group(self) -> str:
-        """Return the API group; empty for the core group."""
+        """Return the API group of the kind; empty for the core group."""
         _, root, group, *_ = self.path.split("/")
         return group if root == "apis" else ""
 
     def live_path(self, namespace: str) -> str:
-        """Return the path of the list in a live cluster, with *namespace* for that of Ebb."""
+        """Return the API path that lists the kind; *namespace*: that of Ebb."""
         if not self.namespace:
             return self.path
         return in_namespace(self.path, self.namespace.format(ebb=namespace))
@@ -164,7 +167,7 @@ class Right(NamedTuple):
     """Name of the only object; empty: all objects."""
 
     def __str__(self) -> str:
-        """Return the permission as `kubectl auth can-i` takes it."""
+        """Return the permission as arguments of `kubectl auth can-i`."""
         resource, _, subresource = self.resource.partition("/")
         of = f"{resource}.{self.group}" if self.group else resource
         name = f"/{self.name}" if self.name else ""
@@ -173,14 +176,17 @@ class Right(NamedTuple):
         return f"{self.verb} {of}{name}{sub} {within}"
 
     def attributes(self) -> Mapping[str, str]:
-        """Return the resourceAttributes of an access review."""
+        """Return the permission as resourceAttributes of an access review."""
         resource, _, subresource = self.resource.partition("/")
         attributes = {**self._asdict(), "resource": resource, "subresource": subresource}
         return {field: value for field, value in attributes.items() if value}
 
 
 def viewer_rights(config: Config, namespace: str) -> tuple[Right, ...]:
-    """Return the permissions that the commands of `ebb` need to read everything."""
+    """Return the permissions that a user needs so that the commands of `ebb` can read everything.
+
+    *namespace*: namespace in which Ebb is installed.
+    """
     kinds = (*CLUSTER_KINDS, *(SURGE_KINDS if config.surges else ()))
     lists = []
     for kind in kinds:
@@ -195,7 +201,10 @@ def viewer_rights(config: Config, namespace: str) -> tuple[Right, ...]:
 
 
 def running_extenders(cluster: Cluster, namespace: str) -> tuple[Pod, ...]:
-    """Return the running pods of the extender by name; *namespace*: that of Ebb."""
+    """Return the running pods of Ebb's scheduler extender, sorted by name.
+
+    *namespace*: namespace in which Ebb is installed.
+    """
     label, value = EXTENDER_LABEL
     pods_of_ebb = (pod for pod in cluster.pods if pod.namespace == namespace)
     ours = (pod for pod in pods_of_ebb if pod.labels.get(label) == value and pod.node is not None)
@@ -203,7 +212,7 @@ def running_extenders(cluster: Cluster, namespace: str) -> tuple[Pod, ...]:
 
 
 class ExtenderCalls(NamedTuple):
-    """The calls of kube-scheduler that replicas of the extender have counted."""
+    """Calls of kube-scheduler to Ebb's scheduler extender, as its replicas have counted them."""
 
     by_result: Mapping[str, int]
     """Number of prioritize calls by result: scored, neutral, refused."""
@@ -211,7 +220,7 @@ class ExtenderCalls(NamedTuple):
 
 
 class ApiTime(NamedTuple):
-    """The time of the API server, and that of this machine at the same moment; Unix seconds."""
+    """The time of the API server, and that of this machine at the same moment, in Unix seconds."""
 
     server_seconds: int
     local_seconds: int
@@ -219,7 +228,11 @@ class ApiTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The setup around Ebb; by default as in a dump without objects of it."""
+    """The objects around Ebb that only `ebb doctor` checks, such as RBAC objects and NodePools.
+
+    It also has permissions of the user, calls of the extender, and the API server's time. Each
+    value may be unknown, with a reason. The defaults are those of a dump without any of them.
+    """
 
     objects: Mapping[str, Read[tuple[Any, ...]]] = field(default_factory=dict)
     """Objects of SETUP_KINDS by the name of their kind."""
@@ -231,5 +244,5 @@ class Setup:
     """Time of the API server."""
 
     def of(self, kind: SetupKind) -> Read[tuple[Any, ...]]:
-        """Return the objects of a kind."""
+        """Return the objects of a kind that were read, or why they are unknown."""
         return self.objects.get(kind.name, Read(absent=NOT_IN_DUMP))

@@ -1,4 +1,7 @@
-"""Read the setup around Ebb from a live cluster; a failed call makes its part unknown."""
+"""Read the setup around Ebb, which `ebb doctor` checks, from a live cluster.
+
+A failed call makes a value unknown, and raises nothing.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -42,9 +45,10 @@ CALLS: Final = "ebb_extender_prioritize_requests"
 async def read(
     client: Client, cluster: Cluster, config: Config, namespace: str, clock: Clock
 ) -> Setup:
-    """Read the setup of a cluster, whose pods have been listed before.
+    """Read from a live cluster what only `ebb doctor` checks, such as RBAC objects.
 
-    *namespace*: namespace of Ebb. *clock*: that of this machine, to compare it with the API
+    *cluster*: the cluster with its pods, which was read before. *namespace*: namespace in which
+    Ebb is installed. *clock*: clock of this machine, which is compared with that of the API
     server.
     """
     objects = {kind.name: await _objects(client, kind, namespace) for kind in SETUP_KINDS}
@@ -60,7 +64,10 @@ async def read(
 
 
 async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tuple[Any, ...]]:
-    """Return the objects of a kind, or why they could not be listed."""
+    """Return the objects of a kind, or why they could not be listed.
+
+    *namespace*: namespace in which Ebb is installed.
+    """
     decoder = msgspec.json.Decoder(Page[kind.wire])  # type: ignore[name-defined]
     path, token = kind.live_path(namespace), None
     objects: list[Any] = []
@@ -95,7 +102,10 @@ async def _access(client: Client, rights: tuple[Right, ...]) -> Read[Mapping[Rig
 
 
 def _api_time(date: str, local_seconds: int) -> Read[ApiTime]:
-    """Return the time of the API server from the header Date of an answer."""
+    """Return the time of the API server according to an HTTP header, or why it is unknown.
+
+    *date*: value of the header Date of an answer. *local_seconds*: Unix time at its arrival.
+    """
     try:
         server = parsedate_to_datetime(date)
     except ValueError:
@@ -104,7 +114,7 @@ def _api_time(date: str, local_seconds: int) -> Read[ApiTime]:
 
 
 async def _extender(client: Client, pods: tuple[Pod, ...], config: Config) -> Read[ExtenderCalls]:
-    """Return the calls that the replicas of the extender have counted, from their metrics."""
+    """Return the calls that the extender's *pods* have counted, or why these are unknown."""
     if not pods:
         return Read(absent="the extender has no running pod")
     if config.extender.cert_file is not None:
@@ -124,7 +134,10 @@ async def _extender(client: Client, pods: tuple[Pod, ...], config: Config) -> Re
 
 
 def _calls(raw: bytes) -> Mapping[str, int]:
-    """Return the number of prioritize calls by result. Raises: GarbledError."""
+    """Return the number of prioritize calls by result, such as scored.
+
+    *raw*: metrics of one replica of the extender. Raises: GarbledError.
+    """
     try:
         calls = {
             sample.labels["result"]: int(sample.value)

@@ -1,4 +1,4 @@
-"""Structs of the objects around Ebb, in the wire format, with the fields that checks read."""
+"""Structs that decode the objects around Ebb, with only the fields that `ebb doctor` checks."""
 
 import msgspec
 
@@ -40,7 +40,7 @@ class DeploymentObject(Struct):
 
 
 class ApiRule(Struct):
-    """A rule of RBAC, or of a webhook."""
+    """A rule of an RBAC role, or of a webhook's registration."""
 
     api_groups: list[str] | None = None
     resources: list[str] | None = None

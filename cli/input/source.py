@@ -1,4 +1,4 @@
-"""The options that select a cluster; `cli.input.reader` reads it."""
+"""Click options that select a cluster; `cli.input.reader` reads the cluster."""
 
 import re
 from collections.abc import Callable
@@ -25,10 +25,11 @@ Command = Callable[..., Any]
 
 
 def options(command: Command, *, setup: bool = False) -> Command:
-    """Add the options that select the cluster and the configuration.
+    """Add the options that select one cluster and the configuration, such as --from-file.
 
-    The command receives a ClusterInput, with the setup around Ebb if *setup* is set. The value of
-    --policy, if the command has this option and it is given, replaces the configured policy.
+    The command is called with a ClusterInput, for which the cluster is read. *setup*: also read
+    the objects around Ebb that only `ebb doctor` checks. If the command has an option --policy,
+    its value replaces the configured policy.
     """
 
     @click.pass_obj
@@ -44,7 +45,8 @@ def options(command: Command, *, setup: bool = False) -> Command:
 def several_options(command: Command) -> Command:
     """Add the options that select one or several clusters and the configuration.
 
-    The command receives the environment and a ClusterOptions.
+    The command is called with the environment variables and a ClusterOptions; it reads the
+    clusters.
     """
 
     @click.pass_obj
@@ -56,9 +58,9 @@ def several_options(command: Command) -> Command:
 
 
 def where_of(given: dict[str, Any], *, setup: bool = False) -> ClusterOptions:
-    """Take the values of the options that select clusters out of *given*.
+    """Remove the options that select clusters from *given*, and return them as ClusterOptions.
 
-    *setup*: also read the setup around Ebb.
+    *setup*: also read the objects around Ebb that only `ebb doctor` checks.
     """
     where = {name: given.pop(name) for name in WHERE}
     context = given.pop("context")
@@ -79,14 +81,18 @@ def _dump_option(command: Command) -> Command:
 
 
 def options_with_setup(command: Command) -> Command:
-    """Add the options of `options`; the ClusterInput also has the setup around Ebb."""
+    """Add the options that select one cluster and the configuration, for `ebb doctor`.
+
+    The command is called with a ClusterInput that contains the objects around Ebb too, such as
+    RBAC objects and the webhook's registration.
+    """
     return options(command, setup=True)
 
 
 def selection_options(command: Command) -> Command:
-    """Add the options that select nodes and the namespace of their pods.
+    """Add the options -l, -n and -A, which select nodes by labels and their pods' namespace.
 
-    The command receives a Selection instead, before the cluster is read.
+    The command receives them as one argument `selection`.
     """
 
     @wraps(command)
@@ -115,9 +121,10 @@ def selection_options(command: Command) -> Command:
 
 
 def live_options(command: Command, *, several: bool = False) -> Command:
-    """Add the options of a command that needs a live cluster; *several*: allow several contexts.
+    """Add the options for a live cluster, such as --kubeconfig, --context and --as.
 
-    The command receives `overrides` instead of the options that replace parts of the kubeconfig.
+    *several*: --context may be given several times. The command receives the options that replace
+    parts of the kubeconfig as one argument `overrides`.
     """
 
     @wraps(command)
@@ -155,7 +162,7 @@ def live_options(command: Command, *, several: bool = False) -> Command:
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds of a duration as in kubectl; a number without a unit is seconds.
+    """Return the seconds of a duration such as 1m30s; a number without a unit is seconds.
 
     Raises: BadParameter.
     """
@@ -167,7 +174,7 @@ def _seconds(text: str) -> float:
 
 
 def installed(command: Command) -> Command:
-    """Add the option that names the namespace of Ebb."""
+    """Add the option --ebb-namespace, the namespace in which Ebb is installed."""
     help_text = f"namespace of Ebb; default {NAMESPACE}"
     return click.option("--ebb-namespace", default=NAMESPACE, metavar="NAME", help=help_text)(
         command

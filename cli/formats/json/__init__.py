@@ -14,7 +14,10 @@ DIGITS: Final = 6
 
 
 def list_document(parts: "Sequence[ClusterPart[Any]]") -> dict[str, Any]:
-    """Return the documents of several clusters, each with its context, or why there is none."""
+    """Return the answers for several clusters as one JSON document.
+
+    Each item has the context, and the answer or the error because of which there is none.
+    """
     items = [
         {"context": each.context, "error": printable(each.error) or None, "answer": each.part}
         for each in parts

@@ -1,4 +1,4 @@
-"""A diagnosis as JSON."""
+"""The answer of `ebb doctor` as JSON."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from core.config.settings import API_VERSION
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return a diagnosis as a JSON document."""
+    """Return the findings of all checks as a JSON document."""
     return {
         "apiVersion": API_VERSION,
         "kind": "Diagnosis",

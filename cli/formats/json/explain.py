@@ -1,4 +1,4 @@
-"""Explanations as JSON."""
+"""The answers of `ebb explain` and `ebb reasons` as JSON."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -60,12 +60,18 @@ def _reach(reach: Reach) -> dict[str, Any]:
 
 
 def verdict(answer: NodeAnswer) -> dict[str, Any]:
-    """Return whether the node is removable, and its position in the plan."""
+    """Return as JSON whether the node is removable, and its position in the removal order.
+
+    The position is null for a node that is not removable.
+    """
     return {"removable": answer.order is not None, "order": answer.order}
 
 
 def mark(status: MarkStatus) -> dict[str, Any]:
-    """Return the state of the mark and of the scale-down protection."""
+    """Return the state of a node's mark and scale-down protection as JSON.
+
+    Times are Unix seconds; texts are null without a mark.
+    """
     details = status.details
     return {
         "value": status.mark.value if status.mark else None,
@@ -129,5 +135,5 @@ def pod(explained: PodExplained) -> dict[str, Any]:
 
 
 def codes(answer: Reasons) -> list[dict[str, str]]:
-    """Return reason codes as a JSON document."""
+    """Return reason codes with their meaning and fix as JSON."""
     return [{"code": code, **_texts(with_placeholders(REASONS[code]))} for code in answer.codes]

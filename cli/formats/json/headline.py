@@ -1,4 +1,4 @@
-"""The headline of a plan as JSON."""
+"""The summary of a plan as JSON."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from cli.formats.json import DIGITS
 
 
 def headline(summary: Headline) -> dict[str, Any]:
-    """Return the headline; times are in Unix seconds."""
+    """Return the summary of a plan as JSON: millicores, bytes and Unix seconds."""
     return {
         "mode": summary.mode.value,
         "nodes": summary.nodes,
@@ -40,7 +40,11 @@ def _savings(cost: Cost) -> dict[str, Any]:
 
 
 def devices(summary: Headline) -> list[dict[str, Any]]:
-    """Return the devices of the nodes that pods can use, before and after the plan."""
+    """Return requests and capacity of each device, before and after the plan, as JSON.
+
+    A device is an extended resource such as nvidia.com/gpu. Only nodes that movable pods can use
+    count.
+    """
     return [
         {
             "name": device.resource,

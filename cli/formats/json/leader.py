@@ -20,7 +20,7 @@ UNITS: Final = {
 
 
 def origin(cluster_input: ClusterInput, now_seconds: int) -> dict[str, Any]:
-    """Return units, time and sources of the answer, and failed reads."""
+    """Return the fields of a document about units, time, sources and failed reads."""
     config_from = cluster_input.config_from
     return {
         "units": UNITS,
@@ -33,7 +33,7 @@ def origin(cluster_input: ClusterInput, now_seconds: int) -> dict[str, Any]:
 
 
 def running(cluster_input: ClusterInput) -> dict[str, Any]:
-    """Return the leader by its Lease, and its report."""
+    """Return the leader according to its Lease, and the leader's report; both null for a dump."""
     running = cluster_input.running
     return {
         "leader": _leader(running.leader) if running else None,
@@ -42,7 +42,10 @@ def running(cluster_input: ClusterInput) -> dict[str, Any]:
 
 
 def about_node(facts: LeaderFacts | None, node: str) -> dict[str, Any] | None:
-    """Return the facts of the leader about one node; None if they could not be read."""
+    """Return as JSON what the leader knows about a node, such as delays and decisions.
+
+    *facts*: state of the leader; if it is None, the result is None too.
+    """
     if facts is None:
         return None
     found = {

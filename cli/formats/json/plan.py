@@ -78,7 +78,7 @@ def _bound(needed: "NodesNeeded") -> dict[str, int]:
 
 
 def _facts(row: NodeRow) -> dict[str, Any]:
-    """Return the facts of a node that -o wide shows too."""
+    """Return the fields of a node that `-o wide` shows too, such as pool and price."""
     return {
         "pods": row.pods,
         "requested": round(float(row.requested), DIGITS),
@@ -100,7 +100,11 @@ def _emptying(emptying: Emptying) -> dict[str, Any]:
 
 
 def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
-    """Return why no mark, surge move or eviction may begin now, and until when (Unix seconds)."""
+    """Return as JSON why no mark, surge move or eviction may begin now; empty if they may.
+
+    `until` is the end of a reason in Unix seconds, or null. In a surge move, Ebb starts a
+    replacement before a pod is deleted.
+    """
     return [
         {"code": blocker.code, "message": blocker.message, "until": blocker.until}
         for blocker in blockers
@@ -108,7 +112,10 @@ def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
 
 
 def buffers(plan: Plan) -> list[dict[str, Any]]:
-    """Return the CapacityBuffers of other tools, and the capacity reserved for each."""
+    """Return as JSON the CapacityBuffers that Ebb has not created, with the capacity for each.
+
+    Numbers count pods: requested, allowed by Ebb's settings, and reserved.
+    """
     return [
         {
             "buffer": buffer.buffer,
@@ -146,7 +153,10 @@ def _cost(cost: Cost) -> dict[str, float]:
 
 
 def reaches(plan: Plan) -> list[dict[str, Any]]:
-    """Return every reach, before and after the plan."""
+    """Return as JSON each reach (a set of nodes that some pods can use), with its totals.
+
+    The totals are those before and after the plan.
+    """
     return [_reach(reach) for reach in plan.reaches]
 
 
@@ -178,7 +188,10 @@ def _limits(share: Share | Thresholds) -> dict[str, float]:
 
 
 def totals(totals: Totals) -> dict[str, Any]:
-    """Return total capacity and requests with their ratios."""
+    """Return as JSON the number of nodes, their capacity and requests, and the ratios of both.
+
+    CPU is in millicores, memory in bytes.
+    """
     return {
         "nodes": totals.nodes,
         "capacity": _amount(totals.capacity),
@@ -221,7 +234,7 @@ def _reason(blocker: Blocker) -> dict[str, str | None]:
 
 
 def warnings(caveats: Sequence[Caveat]) -> list[dict[str, Any]]:
-    """Return the caveats about the cluster that was read."""
+    """Return the warnings about the cluster and the configuration as JSON."""
     return [
         {
             "code": caveat.code,

@@ -1,4 +1,4 @@
-"""A replay as JSON."""
+"""The answer of `ebb replay` as JSON."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -10,7 +10,7 @@ from core.config.settings import API_VERSION
 
 
 def document(answer: Replayed) -> dict[str, Any]:
-    """Return the replay as a JSON document."""
+    """Return the simulated variants and the recommended one as a JSON document."""
     chosen = answer.recommended
     return {
         "apiVersion": API_VERSION,

@@ -1,4 +1,4 @@
-"""The status as JSON."""
+"""The answer of `ebb status` as JSON."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from core.config.settings import API_VERSION
 
 
 def document(status: ClusterStatus) -> dict[str, Any]:
-    """Return the status as a JSON document."""
+    """Return the status of a cluster as a JSON document."""
     plan, cluster_input = status.plan, status.cluster_input
     return {
         "apiVersion": API_VERSION,

@@ -18,7 +18,7 @@ from cli.formats.page.state import PageState
 
 
 class Template(NamedTuple):
-    """The HTML of a page, and its scripts."""
+    """File names of the HTML of a page, and of its scripts."""
 
     html: str
     scripts: tuple[str, ...]
@@ -29,12 +29,16 @@ LAPSE: Final = Template("lapse.html", ("common.js", "lapse.js"))
 
 
 def text(answer: Planned) -> str:
-    """Return the page of a plan, which opens offline."""
+    """Return the HTML page of a plan with the details of all nodes, which opens offline."""
     return page(orjson.dumps(PageState(answer).document(details=True)))
 
 
 def page(state: bytes, connect: str = "'none'", template: Template = CLUSTER) -> str:
-    """Return the page with a state as JSON; *connect*: the sources from which it may load data."""
+    """Return an HTML page that contains its state.
+
+    *state*: JSON. *connect*: sources from which the page may load data, as in the directive
+    connect-src.
+    """
     policy = content_security_policy(connect, template)
     parts = {"policy": policy, "style": _part("style.css"), "script": _script(template)}
     # The state is inserted last: it is the only part that may contain a placeholder by accident.
@@ -45,7 +49,10 @@ def page(state: bytes, connect: str = "'none'", template: Template = CLUSTER) ->
 
 
 def content_security_policy(connect: str, template: Template = CLUSTER) -> str:
-    """Return the policy: no other script and style, and no image, font or frame."""
+    """Return the Content-Security-Policy of a page, which allows no other script and style.
+
+    It allows no image, font or frame. *connect*: sources from which the page may load data.
+    """
     return (
         f"default-src 'none'; script-src {_hash(_script(template))}; "
         f"style-src {_hash(_part('style.css'))}; "
@@ -54,7 +61,7 @@ def content_security_policy(connect: str, template: Template = CLUSTER) -> str:
 
 
 def escaped(state: bytes) -> str:
-    """Return JSON that cannot end the script element in which it is inserted."""
+    """Return JSON as text that cannot end the HTML script element in which it is inserted."""
     return state.decode().replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

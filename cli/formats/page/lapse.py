@@ -45,7 +45,7 @@ Json = dict[str, Any]
 
 
 def text(answer: Replayed) -> str:
-    """Return the page of a replay, which opens offline."""
+    """Return the HTML page of `ebb replay`, which opens offline."""
     chosen = answer.recommended
     preferred = chosen.name if chosen else WHOLE.name
     return _page(
@@ -65,7 +65,10 @@ def text(answer: Replayed) -> str:
 
 
 def demo(title: str, variants: Sequence[VariantResult]) -> str:
-    """Return the page of the demo, which opens offline."""
+    """Return the HTML page of `ebb demo`, which opens offline.
+
+    *title*: description of the simulated load.
+    """
     return _page(
         {
             "title": "Simulation",
@@ -85,7 +88,10 @@ def _page(document: Json) -> str:
 
 
 def _time_lapse(variants: Sequence[VariantResult], preferred: str) -> Json:
-    """Return the recorded runs; *preferred*: the variant on the right at first."""
+    """Return the recorded runs of the variants as JSON.
+
+    *preferred*: name of the variant that the page shows on the right at first.
+    """
     runs = {
         variant.name: variant.recording for variant in variants if variant.recording is not None
     }

@@ -30,7 +30,7 @@ LABELS_MAX: Final = 100
 
 
 class NodeState(NamedTuple):
-    """The state in which the page shows a node; a node is in the first one that applies."""
+    """A state in which the page shows a node, such as removable: the first one that applies."""
 
     key: str
     """Class of the box, which selects its color."""
@@ -56,14 +56,16 @@ Since = Mapping[str, tuple[str, int]]
 
 
 class PageState:
-    """The state of the page of one plan; details of a node are computed on demand."""
+    """The state of the page of one plan, as JSON; details of a node are computed on demand."""
 
     def __init__(
         self, answer: Planned, before: Since | None = None, *, live: bool = False
     ) -> None:
-        """*before*: `since` of the previous plan; None if this page shows a single reading.
+        """Prepare the state of the page of a plan.
 
-        *live*: `ebb page` serves the page, so that it can follow the cluster.
+        *before*: attribute `since` of the page of the previous plan, which says how long nodes
+        have been in their state; None if this page shows a single reading. *live*: `ebb page`
+        serves the page, so that it can follow the cluster.
         """
         self._answer, self._live = answer, live
         self._cluster, self._now = answer.cluster_input.cluster, answer.now_seconds
@@ -123,7 +125,7 @@ class PageState:
         return cast("Json", printable_json(document))
 
     def detail(self, name: str) -> Json | None:
-        """Return the details of a node; None if it does not exist."""
+        """Return the details of the node *name* as JSON; None if the node does not exist."""
         row = self._rows.get(name)
         return cast("Json", printable_json(self._detail(row))) if row is not None else None
 
@@ -206,7 +208,7 @@ class PageState:
         }
 
     def _reasons(self, name: str) -> Iterator[Blocker]:
-        """Yield why the node is not removable, or why it may become empty late."""
+        """Yield why the node *name* is not removable, or why it may become empty late."""
         yield from self._blockers.get(name, ())
         if name in self._answer.emptying:
             yield from self._answer.emptying[name].staying
@@ -226,7 +228,11 @@ class PageState:
         return f"{text} Its pods: {pods}." if pods else f"{text} It is empty."
 
     def _time_in_state(self, name: str) -> Json | None:
-        """Return since when the node is in its state; None if a single reading cannot tell."""
+        """Return since when the node is in its state as JSON; None if one reading cannot tell.
+
+        `at` is in Unix seconds. `least` is true if the node may have been in this state before,
+        unseen by the page.
+        """
         status = self._statuses[name]
         if status.mark is not None and status.since is not None and not status.leaving:
             return {"at": status.since, "least": False}
@@ -330,12 +336,12 @@ def _why_pending(pod: Pod, target: str | None) -> str:
 
 
 def _percent(part: int, whole: int) -> int | None:
-    """Return a share in percent; None without capacity."""
+    """Return *part* as a rounded percentage of *whole*; None if *whole* is 0."""
     return (100 * part + whole // 2) // whole if whole else None
 
 
 def printable_json(value: Any) -> Any:  # noqa: ANN401 any JSON
-    """Return JSON in which control characters are escaped: names are untrusted."""
+    """Return a JSON value with control characters in its texts escaped: names are untrusted."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):

@@ -16,7 +16,10 @@ BUFFERS_SHOWN: Final = 12
 
 
 def write(buffers: Sequence[BufferRoom], out: Console) -> None:
-    """Write how much capacity is reserved for each buffer, and why not for all of its pods."""
+    """Write how much capacity is reserved for each CapacityBuffer, and why not for all pods.
+
+    Nothing is written without buffers.
+    """
     rows = [
         (
             buffer.buffer,
@@ -32,7 +35,10 @@ def write(buffers: Sequence[BufferRoom], out: Console) -> None:
 
 
 def write_published(published: "Sequence[Published]", out: Console) -> None:
-    """Write the buffers that Ebb publishes, and for how many pods autoscalers have capacity."""
+    """Write a table of the buffers that Ebb publishes.
+
+    It shows for how many pods of each buffer autoscalers have capacity.
+    """
     rows = [
         (buffer.buffer, f"{buffer.pods:,}", f"{buffer.accepted:,}", buffer.why)
         for buffer in published
@@ -50,7 +56,7 @@ def _table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], out: Consol
 
 
 def _short(buffer: BufferRoom) -> str:
-    """Return why less capacity is reserved than a buffer requests."""
+    """Return why less capacity is reserved than a buffer requests; empty if it has enough."""
     if buffer.fault or buffer.placed >= buffer.asked:
         return buffer.fault
     if buffer.placed < buffer.allowed:

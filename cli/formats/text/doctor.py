@@ -1,4 +1,4 @@
-"""A diagnosis as text: a row for each check, and details of problems and unknown states."""
+"""The answer of `ebb doctor` as text: a row for each check, and details of problems."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ EVIDENCE_SHOWN: Final = 10
 
 
 def write(diagnosis: Diagnosis, out: Console) -> None:
-    """Write a diagnosis."""
+    """Write a row for each check, details of problems, and how to see unknown states."""
     say(out, Table("", "", rows=diagnosis.cluster_input.origin, left=(0, 1)))
     say(out, "", _summary(diagnosis))
     rows = (
@@ -31,7 +31,7 @@ def write(diagnosis: Diagnosis, out: Console) -> None:
 
 
 def _visible_by(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Return the codes of unknown states, grouped by what makes them known."""
+    """Return rows of codes of checks with an unknown state, and of what makes the states known."""
     codes_by: dict[str, list[str]] = {}
     for finding in diagnosis.findings:
         if finding.result.state is CheckState.UNKNOWN:
@@ -57,7 +57,7 @@ def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def line(evidence: Evidence) -> str:
-    """Return a piece of evidence as a line: the object, the field and its value."""
+    """Return evidence as a line: the object, the field and its value."""
     return (
         f"{evidence.object}, {evidence.field}: {evidence.value}"
         if evidence.field

@@ -1,4 +1,4 @@
-"""Explanations for people."""
+"""The answers of `ebb explain` and `ebb reasons` as text."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -27,7 +27,7 @@ NOT_CONSIDERED: Final = (
 
 
 def write_node(explained: NodeExplained, out: Console) -> None:
-    """Write the explanation of a node."""
+    """Write why a node is removable or not, its mark's state, and where its pods could run."""
     answer = explained.answer
     say(out, Table("", "", rows=_node_facts(explained), left=(0, 1)))
     for title, blockers in (
@@ -50,7 +50,7 @@ def write_node(explained: NodeExplained, out: Console) -> None:
 
 
 def write_pod(explained: PodExplained, out: Console) -> None:
-    """Write the explanation of a pod."""
+    """Write whether a pod is movable, on which nodes it could run, and what rejects it."""
     answer = explained.answer
     facts = _pod_facts(answer, explained.cluster_input)
     say(out, Table("", "", rows=facts, left=(0, 1)))
@@ -70,7 +70,10 @@ def write_codes(answer: Reasons, out: Console) -> None:
 
 
 def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:
-    """Write every blocker, and for each code once its meaning and fix."""
+    """Write a table of all blockers, and for each reason code once its meaning and fix.
+
+    Nothing is written without blockers. *title*: heading of the table. *node*: name for the fixes.
+    """
     if blockers:
         by_code: dict[str, list[Blocker]] = {}  # in order of first occurrence
         for blocker in blockers:
@@ -101,7 +104,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
 
 
 def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
-    """Return the row about pods that scale-ins delete first, if there are any."""
+    """Return a row about pods of the node that scale-ins delete first; empty if there are none."""
     if not status.scaled_in_first:
         return []
     order = "first" if status.mark else "after those of marked nodes"
@@ -115,7 +118,10 @@ def _surge_moves(answer: NodeAnswer) -> list[tuple[str, str]]:
 
 
 def _reaches(answer: NodeAnswer) -> str:
-    """Return the reaches that contain the node; their thresholds apply to it."""
+    """Return the names of the reaches that contain the node, or why there are none.
+
+    A reach is a set of nodes that some pods can use; its thresholds apply to the node.
+    """
     if not answer.reached:
         return "none: no movable pod could run here, so no total includes the node"
     reaches = [f"{reach.name} ({plural(len(reach.nodes), 'node')})" for reach in answer.reaches]

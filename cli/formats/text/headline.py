@@ -1,4 +1,4 @@
-"""The headline of a plan as sentences, and its sums by pool and zone."""
+"""The summary of a plan as sentences, and sums of its nodes by pool and zone."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -23,13 +23,21 @@ NONE: Final = "-"
 
 
 def write(headline: Headline, running: Running | None, now_seconds: int, out: Console) -> None:
-    """Write the headline; *running*: None for a dump."""
+    """Write the summary of a plan, and why no node is marked at the moment.
+
+    *running*: how Ebb runs in the cluster; None for a dump.
+    """
     for line in (*lines(headline, now_seconds), *problems(running, now_seconds)):
         say(out, line)
 
 
 def problems(running: Running | None, now_seconds: int) -> Iterator[str]:
-    """Yield why no node is marked at the moment; *running*: None for a dump."""
+    """Yield a sentence if no replica leads, or if the leader cannot reconcile.
+
+    In both cases no node is marked.
+
+    *running*: how Ebb runs in the cluster; None for a dump.
+    """
     if running is not None and not running.leads(now_seconds):
         yield "No replica of ebb-controller leads, so no node is marked until one does."
     elif running is not None and running.facts and (why := running.facts.stale_because):
@@ -37,7 +45,7 @@ def problems(running: Running | None, now_seconds: int) -> Iterator[str]:
 
 
 def lines(headline: Headline, now_seconds: int) -> Iterator[str]:
-    """Yield the headline as sentences."""
+    """Yield the summary of a plan as sentences."""
     if not headline.removable:
         yield f"None of {plural(headline.nodes, 'node')} can be removed."
         return
@@ -94,12 +102,16 @@ def _wait(wait: MarkingWait, now_seconds: int) -> str:
 
 
 def money(amount: Fraction) -> str:
-    """Format an amount of money with two decimals, or more if it is small."""
+    """Return an amount of money as text with two decimals, or more if it is small."""
     return f"{float(amount):,.2f}" if amount >= 1 or not amount else f"{float(amount):.3g}"
 
 
 def groups(rows: Sequence[NodeRow], *, priced: bool) -> Iterator[Table | str]:
-    """Yield a table of pools and zones with removable nodes, if there is more than one of both."""
+    """Yield an empty line and a table that counts nodes by pool and zone.
+
+    Only pools and zones with removable nodes have a row. Yields nothing if there are none, or if
+    all nodes are in one pool and zone. *priced*: prices are configured, so show the savings.
+    """
     by_group: dict[tuple[str, str], list[NodeRow]] = {}
     for row in rows:
         by_group.setdefault((row.pool, row.zone), []).append(row)

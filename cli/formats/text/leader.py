@@ -1,4 +1,4 @@
-"""Write the facts that only the leader knows, as text: rate limits, moves, decisions, savings."""
+"""Write as text what only the leader knows: rate limits, moves, decisions and savings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -26,7 +26,7 @@ CAUSES: Final[Mapping[str, str]] = {"mark": "because of marks", "room": "for lac
 
 
 def write(report: Report, now_seconds: int, out: Console) -> None:
-    """Write the facts of the leader."""
+    """Write what the leader knows, such as delays and decisions; nothing if it is unknown."""
     facts = report.facts
     if facts is None:
         return
@@ -57,7 +57,7 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
 
 
 def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Console) -> None:
-    """Write the facts of the leader about one node."""
+    """Write what the leader knows about one node, such as its delay and decisions about it."""
     rows = [
         ("delay", f"unneededTime ends in {_left(delay.until_seconds, now_seconds)}")
         for delay in facts.delays
@@ -82,7 +82,7 @@ def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Conso
 
 
 def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
-    """Yield rows of label and text with the facts that are about no single node."""
+    """Yield rows of label and text with what the leader knows about the whole cluster."""
     if facts.leading_since_seconds is not None:
         yield "leading for", _ago(facts.leading_since_seconds, now_seconds)
     if facts.reconciled_at_seconds is not None:
@@ -106,7 +106,7 @@ def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]
 
 
 def savings_rows(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
-    """Yield rows with the savings that the leader has counted since its process started."""
+    """Yield rows of label and text with the savings since the leader's process started."""
     if (saved := facts.savings) is not None:
         expected = _saved(saved.expected_node_seconds, saved.expected_cost)
         yield "savings expected", f"{expected}, if removable nodes were gone at once"
@@ -115,7 +115,7 @@ def savings_rows(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
 
 
 def _figures(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
-    """Yield the figures that the leader has counted since its process started."""
+    """Yield rows of label and text with savings and Pending time since the leader's start."""
     yield from savings_rows(facts)
     if facts.pending:
         causes = (
@@ -132,7 +132,7 @@ def _saved(node_seconds: int, cost: float) -> str:
 
 
 def _limits(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
-    """Yield the limits that delay the marks of all nodes, or of the nodes of a reach."""
+    """Yield rows of label and text with cooldowns and peak demand, which delay marks."""
     for cooldown in facts.cooldowns:
         wait = _left(cooldown.until_seconds, now_seconds)
         yield "cooldown", f"no new marks for {wait} ({cooldown.setting})"
@@ -155,7 +155,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], out: Console)
 
 
 def _ago(at_seconds: int, now_seconds: int) -> str:
-    """Return the age of a moment, at least 0: the clocks of two machines may differ."""
+    """Return the age of a moment as text, at least 0: the clocks of two machines may differ."""
     return age(now_seconds - at_seconds)
 
 

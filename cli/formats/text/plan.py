@@ -28,7 +28,7 @@ NONE: Final = "-"
 
 
 def write(answer: Planned, out: Console) -> None:
-    """Write the plan."""
+    """Write the totals, the removable nodes in order, and why the others are not removable."""
     plan = answer.plan
     headline.write(answer.headline, answer.cluster_input.running, answer.now_seconds, out)
     if answer.needed is not None:
@@ -61,7 +61,7 @@ def write(answer: Planned, out: Console) -> None:
 
 
 def _bound(needed: "NodesNeeded") -> str:
-    """Return how far the plan is from the fewest nodes that the pods need."""
+    """Return sentences about how many nodes the plan keeps, and how few the pods need."""
     from sim.fewest_nodes import IGNORED  # noqa: PLC0415 slow to import
 
     quality = "the fewest" if needed.found == needed.at_least else "perhaps not the fewest"
@@ -73,12 +73,12 @@ def _bound(needed: "NodesNeeded") -> str:
 
 
 def refusal(blocker: Blocker) -> str:
-    """Return the sentence that nothing may begin now, with the reason code."""
+    """Return a sentence that says why no mark, surge move or eviction begins now."""
     return f"No mark, surge move or eviction begins now ({blocker.code}): {blocker.message}."
 
 
 def _rule(answer: Planned) -> str:
-    """Return the thresholds if the policy uses them, else its name and its metrics."""
+    """Return the thresholds as text if the policy uses them, else its name and its metrics."""
     plan, limits = answer.plan, answer.config.thresholds
     if POLICIES[plan.policy].thresholds:
         cpu, memory = map(limit_text, (limits.cpu, limits.memory))
@@ -89,9 +89,10 @@ def _rule(answer: Planned) -> str:
 
 
 def _metrics_per_object(plan: Plan) -> Table | None:
-    """Return the metrics that a policy reports per object, such as per pool; a row for each.
+    """Return a table of the metrics that the policy has for each object, such as a pool.
 
-    The first label of a metric names the object. The other labels are parts of the column.
+    Returns None if it has none. The first label of a metric names the object, which has a row. The
+    other labels are parts of the column.
     """
     gauges = {gauge.name: gauge for gauge in POLICIES[plan.policy].gauges if gauge.labels}
     rows: dict[str, dict[tuple[str, ...], str]] = {}
@@ -116,7 +117,10 @@ def _value(metric: PolicyMetric) -> str:
 
 
 def summary(plan: Plan, devices: Iterable[DeviceChange]) -> Table:
-    """Return a table with the totals before and after the plan."""
+    """Return a table with the totals of the cluster, before and after the plan.
+
+    *devices*: extended resources such as nvidia.com/gpu, which have rows too.
+    """
     both = plan.before, plan.after
     rows = [("nodes", *(str(totals.nodes) for totals in both))]
     for number, name, unit, write in (
@@ -140,7 +144,10 @@ def _cores(cpu_millis: int) -> str:
 
 
 def _removals(answer: Planned, width: int) -> Table:
-    """Return the table of removals; target nodes move below the row if names are too wide."""
+    """Return a table of the removable nodes, and where their pods would run.
+
+    If the table is wider than *width* characters, target nodes move below the row.
+    """
     headings = "order", "removable node", "pods"
     nodes = {row.name: row for row in answer.rows}
     removal_rows = [((str(removal.order), removal.node, str(nodes[removal.node].pods)),
@@ -162,7 +169,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _emptied_by(emptying: Emptying) -> str:
-    """Return how a node becomes empty, or the most frequent reason why it does not."""
+    """Return as text how a node becomes empty, or the most frequent reason why it does not."""
     if emptying.staying:
         code, count = Counter(blocker.code for blocker in emptying.staying).most_common(1)[0]
         return f"nothing: {code} ({count})"
@@ -175,7 +182,7 @@ def _emptied_by(emptying: Emptying) -> str:
 
 
 def _legend(answer: Planned) -> Iterator[str]:
-    """Explain the words of the column `emptied by` that occur in the table."""
+    """Yield a sentence for each word of the column `emptied by` that occurs in the table."""
     emptyings = answer.emptying.values()
     own = {row.name: row.pods for row in answer.rows}
     if any(len(removal.placements) > own[removal.node] for removal in answer.plan.removals):
@@ -193,7 +200,10 @@ def _legend(answer: Planned) -> Iterator[str]:
 
 
 def _targets(removal: Removal) -> Iterator[tuple[str, str]]:
-    """Yield the nodes that would take the pods, each with its number of pods."""
+    """Yield each node that would take pods, with their number, most pods first.
+
+    After TARGETS_SHOWN nodes, one pair of texts counts the others.
+    """
     targets = Counter(placement.node for placement in removal.placements)
     for node, count in targets.most_common(TARGETS_SHOWN):
         yield node, str(count)
@@ -202,7 +212,10 @@ def _targets(removal: Removal) -> Iterator[tuple[str, str]]:
 
 
 def _unremovable(kept: tuple[UnremovableNode, ...]) -> Table:
-    """Group the nodes by reason; a node with several reasons counts in each."""
+    """Return a table of the reasons why nodes are not removable, each with its number of nodes.
+
+    A node with several reasons counts in each.
+    """
     nodes: dict[str, list[str]] = {}
     example: dict[str, str] = {}
     for node in kept:

@@ -1,4 +1,7 @@
-"""The reaches that are nearest to their thresholds, before and after the plan, as text."""
+"""The reaches that are nearest to their thresholds, before and after the plan, as text.
+
+A reach is a set of nodes that some pods can use.
+"""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -12,14 +15,14 @@ from core.placement.usable_capacity import Share, Totals
 
 
 def write(reaches: Sequence[ReachSums], out: Console) -> None:
-    """Write the reaches that are nearest to their thresholds."""
+    """Write a table of the reaches that are nearest to their thresholds."""
     say(out, table(tightest(reaches, REACHES_SHOWN)))
     if len(reaches) > REACHES_SHOWN:
         say(out, f"and {len(reaches) - REACHES_SHOWN} more; -o json lists all of them")
 
 
 def table(reaches: Iterable[ReachSums]) -> Table:
-    """Return a row for each reach; long names may move above their row."""
+    """Return a table with a row for each reach; long names may move above their row."""
     reaches = list(reaches)
     devices = any(reach.devices for reach in reaches)
     headings = ("reach", "nodes", "cpu", "memory", *(("devices",) if devices else ()), "threshold")
@@ -35,7 +38,7 @@ def _row(reach: ReachSums, *, devices: bool) -> tuple[str, ...]:
 
 
 def _device(device: DeviceSums) -> str:
-    """Return the requested and offered units, such as `gpu 5/8 -> 5/6`, without the domain."""
+    """Return requested/allocatable units before and after a plan, such as `gpu 5/8 -> 5/6`."""
     before, after = (
         f"{units.requested}/{units.offered}" for units in (device.before, device.after)
     )
@@ -43,13 +46,13 @@ def _device(device: DeviceSums) -> str:
 
 
 def limits(share: Share) -> str:
-    """Return the thresholds as text: one value if CPU and memory have the same."""
+    """Return the thresholds as text: one percentage if CPU and memory have the same."""
     cpu, memory = map(limit_text, share)
     return cpu if cpu == memory else f"{cpu}, {memory}"
 
 
 def in_percent(share: Fraction) -> str:
-    """Return a share in percent."""
+    """Return a share as text in percent."""
     return percent(share.numerator, share.denominator)
 
 
@@ -58,6 +61,9 @@ def _change(before: str, after: str) -> str:
 
 
 def used(totals: Totals, resource: int) -> str:
-    """Return requests over usable capacity in percent."""
+    """Return requests over usable capacity (docs/glossary.md) in percent, or "-" without capacity.
+
+    *resource*: 0 for CPU, 1 for memory.
+    """
     whole = totals.usable[resource]
     return percent(totals.requests[resource], whole) if whole else "-"

@@ -1,4 +1,4 @@
-"""A replay as tables."""
+"""The answer of `ebb replay` as tables."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from cli.terminal import Table, say
 
 
 def write(answer: Replayed, out: Console) -> None:
-    """Write modes and policies, their range over the seeds, the sweep and the recommendation."""
+    """Write the results of modes and policies, those of the sweep, and the recommendation."""
     say(out, f"{answer.source}: {answer.summary}", *answer.notes)
     if answer.recorded:
         figures = ", ".join(f"{figure.label} {figure.mean_text}" for figure in answer.recorded)
@@ -40,7 +40,10 @@ def write(answer: Replayed, out: Console) -> None:
 def tables(
     variants: Sequence[VariantResult], width: int, *, spread: bool
 ) -> Iterator[Table | str]:
-    """Yield tables of the variants, each with as many columns as fit, separated by empty lines."""
+    """Yield tables of the variants, each with as many columns as fit, separated by empty lines.
+
+    *width*: of the terminal in characters. *spread*: show the range over the seeds, not the mean.
+    """
     rest = variants
     while rest:
         count = len(rest)

@@ -1,4 +1,4 @@
-"""The status as text, the most important facts first."""
+"""The answer of `ebb status` as text, the most important sentences first."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -28,7 +28,7 @@ ALWAYS: Final = ("nodes", "removableNow", "marked", "leaving")
 
 
 def write(status: ClusterStatus, out: Console) -> None:
-    """Write the status."""
+    """Write the status of a cluster: summary of the plan, leader, counts, marks and reasons."""
     headline.write(status.headline, status.cluster_input.running, status.now_seconds, out)
     say(out, "", _head(status))
     say(out, "")
@@ -86,7 +86,10 @@ def _ages(status: ClusterStatus) -> str:
 
 
 def _age(status: ClusterStatus, since: int) -> int:
-    """Return the age of a mark, at least 0: a mark may be newer than the estimated dump time."""
+    """Return the age of a mark in seconds, at least 0.
+
+    A mark may be newer than the estimated time of a dump. *since*: Unix time of the mark.
+    """
     return max(0, status.now_seconds - since)
 
 
@@ -125,7 +128,7 @@ def _reasons(status: ClusterStatus) -> Table:
 
 
 def row(status: ClusterStatus) -> tuple[str, ...]:
-    """Return the row of one of several clusters, without its context."""
+    """Return the cells of a cluster in the table of several clusters, without its context."""
     running, cost = status.cluster_input.running, status.headline.cost
     report = running.report if running else None
     saved = headline.money(cost.saved_per_month) if cost else NONE
@@ -143,14 +146,18 @@ def row(status: ClusterStatus) -> tuple[str, ...]:
 
 
 def several(parts: Sequence[ClusterPart[tuple[str, ...]]]) -> str:
-    """Return a table with a row for each cluster."""
+    """Return a table with a row for each of several clusters, as text."""
     return render(lambda out: say(out, *table_of_several(parts, out.width)))
 
 
 def table_of_several(
     parts: Sequence[ClusterPart[tuple[str, ...]]], width: int
 ) -> Iterator[Table | str]:
-    """Yield a table with a row for each cluster; without an answer the row has the error."""
+    """Yield a table with a row for each cluster, and a line about columns that do not fit.
+
+    A cluster that could not be read has its error in the row. *width*: of the terminal in
+    characters.
+    """
     unread = [NONE] * (len(SEVERAL) - 2)
     rows = [
         dict(
