@@ -48,8 +48,8 @@ lint: setup ## format, lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint ## lint, tests, and laws on the same 50 random clusters each time: run it before each commit
-	$(TESTS) -m "not e2e and not mutant and not nightly" --seeds 50 --hypothesis-profile quick
+check: lint ## lint, tests, and laws on the same 30 random clusters each time: run it before each commit
+	$(TESTS) -m "not e2e and not mutant and not nightly" --seeds 30 --hypothesis-profile quick
 
 # The coverage tracer makes laws three times as slow, and laws should not count as coverage.
 check-full: lint ## lint, tests with coverage, laws on 300 random clusters, mutants of the reference plan: CI runs it

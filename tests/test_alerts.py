@@ -193,7 +193,7 @@ def test_alert_fires_on_its_case_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.nightly  # two days take a minute
 @needs_promtool
 def test_no_alert_fires_in_two_healthy_days(tmp_path: Path) -> None:
     """On each day the leader restarts once, and the other replica becomes the leader once."""

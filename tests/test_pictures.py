@@ -37,7 +37,7 @@ def test_picture_of_page_shows_state(tmp_path: Path) -> None:
     assert size_of(drawn) == page_picture.SIZE
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.nightly  # it simulates a day, and Prometheus reads it
 @pytest.mark.skipif(
     dashboard_picture.PROMETHEUS is None, reason="prometheus is missing; `make promtool`"
 )
