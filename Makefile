@@ -48,14 +48,13 @@ lint: setup ## format, lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint ## lint, tests, and laws on the same 30 random clusters each time: run it before each commit
-	$(TESTS) -m "not e2e and not mutant and not nightly" --seeds 30 --hypothesis-profile quick
+check: lint ## lint, quick tests, and laws on the same 30 random clusters each time: run it before each commit
+	$(TESTS) -m "not e2e and not long and not mutant and not nightly" --seeds 30 --hypothesis-profile quick
 
 # The coverage tracer makes laws three times as slow, and laws should not count as coverage.
-check-full: lint ## lint, tests with coverage, laws on 300 random clusters, mutants of the reference plan: CI runs it
+check-full: lint ## lint, tests with coverage, long tests, laws on 150 random clusters of the commit: CI runs it
 	$(TESTS) -m "not e2e and not law and not long and not mutant and not nightly" --cov --hypothesis-profile quick
-	$(TESTS) -m "(law or long) and not mutant and not nightly" --seeds 300 $(SEEDED)
-	$(TESTS) -m mutant
+	$(TESTS) -m "(law or long) and not mutant and not nightly" --seeds 150 $(SEEDED)
 
 nightly: setup ## what takes long and rarely fails, with other seeds each time: as much as fits in 80 minutes; --minutes M --first-seed N in ARGS
 	$(BIN)/python -m tests.nightly $(ARGS)

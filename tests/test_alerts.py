@@ -169,6 +169,7 @@ def test_rules_pass_check_of_promtool(tmp_path: Path) -> None:
     assert f"{len(ALERTS)} rules found" in done.stdout
 
 
+@pytest.mark.long
 @needs_promtool
 def test_alert_fires_on_its_case_alone(tmp_path: Path) -> None:
     """Each case has its own namespace, so one run of promtool checks all cases."""

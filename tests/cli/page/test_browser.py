@@ -18,7 +18,7 @@ from tests.support import builders
 from tests.support.browser import DESKTOP, PHONE, Tab, chromium, needs_chromium, tab
 from tests.support.page import HOSTILE, hostile_input, input_of, plan_of, showcase
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.long]
 LONG = "ip-10-0-0-1.a-very-long-name-of-a-node.eu-central-1.compute.internal"
 
 

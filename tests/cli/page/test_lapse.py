@@ -20,7 +20,7 @@ from sim.simulated_load import HOUR_MS, TYPE_LABEL
 from tests.support.browser import DESKTOP, PHONE, Tab, chromium, needs_chromium, tab
 from tests.support.page import HOSTILE
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.long]
 NODES = 4
 FRAMES = 61
 TIME = "Number(document.getElementById('time').value)"
