@@ -24,7 +24,7 @@ from kube.stores.scales import ScaleStore
 
 
 async def end_moves(client: Client, namespace: str, cluster: Cluster, removals: Removals) -> None:
-    """Set the replicas of all Deployments with a surge move back, then remove the records.
+    """Restore the replicas of each Deployment with a surge move, then remove the move records.
 
     *namespace*: namespace of Ebb. *removals* makes or only prints each write. If a Deployment
     cannot be changed, the records remain, so that the command can be run again. Raises:

@@ -48,11 +48,11 @@ class _Findings:
 async def read_running(
     client: Client, installation: Installation
 ) -> tuple[Running, Config, str | None]:
-    """Return the leader and its report, the configuration to use, and its source as text.
+    """Return the leading controller with its report, the configuration, and where it is from.
 
-    The configuration is the first that is known: from the command line, from the leader, from the
-    ConfigMap, built in. The source is None for the command line and for the built-in
-    configuration.
+    The configuration is that of the command line, else of the leader, else of the ConfigMap, else
+    the defaults. The third value names the leader or the ConfigMap for people, such as
+    `ConfigMap ebb-system/ebb-config`; None for the command line and the defaults.
     """
     namespace, given, policy = installation
     findings = _Findings()

@@ -122,10 +122,11 @@ class TimeBuckets:
         )
 
     def same_time_on_earlier_days(self, now_seconds: int) -> list[range]:
-        """Return for each of the last DAYS days a range of daily bucket numbers, latest day first.
+        """Return the buckets that the next hours had on each of the last DAYS days, latest first.
 
-        Each range begins at the same time of day as *now_seconds* (unix seconds) and covers one
-        lookback.
+        A range of bucket numbers per day: it begins at the time of day of *now_seconds* (unix
+        seconds), and is as long as `reserve.lookback`. A number counts buckets of
+        `daily_bucket_seconds` since 1970.
         """
         count = -(-self.lookback_seconds // self.daily_bucket_seconds)
         firsts = (

@@ -241,8 +241,9 @@ def _emptying(
 
 
 def _progress(context: EvictionContext, before: EvictionState, current: EvictionState) -> int:
-    """Return the Unix second of the last progress of the evictions on the current node.
+    """Return when evictions on the current node last made progress, in Unix seconds.
 
+    Progress is, for example, a new node or an evicted pod that is gone; then the result is now.
     *before*: the state after the last decision. *current*: the state with the node chosen now.
     """
     # Terminating pods have a grace period of their own, so they count as progress. On a node

@@ -107,7 +107,10 @@ class InterPodRules:
         return group
 
     def write_rules(self) -> None:
-        """Set the rules of all groups, and create the pod counts that the rules read."""
+        """Give each group of pods (Group) its rules about other pods: affinity, spread, volumes.
+
+        Call it when all pods are grouped. It also creates the counts of pods that the rules read.
+        """
         groups = list(self._by_value.values())
         spread = {
             group.like.node_constraints for group in groups if group.like.pod_constraints.spread

@@ -57,7 +57,7 @@ NOTHING: Final = Amount(0, 0)
 
 
 class Share(NamedTuple):
-    """Thresholds for CPU and memory, as exact fractions: 4/5 is 80%."""
+    """A share of CPU and a share of memory, as exact fractions, such as a threshold of 4/5."""
 
     cpu: Fraction
     memory: Fraction
