@@ -51,12 +51,11 @@ lint: setup ## format, lint, types and import contracts
 check: lint ## lint, quick tests, and laws on the same 30 random clusters each time: run it before each commit
 	$(TESTS) -m "not e2e and not long and not mutant and not nightly" --seeds 30 --hypothesis-profile quick
 
-# The coverage tracer makes laws three times as slow, and laws should not count as coverage.
-check-full: lint ## lint, tests with coverage, long tests, laws on 150 random clusters of the commit: CI runs it
-	$(TESTS) -m "not e2e and not law and not long and not mutant and not nightly" --cov --hypothesis-profile quick
+check-full: lint ## lint, all tests, and laws on 150 random clusters that differ by commit: CI runs it
+	$(TESTS) -m "not e2e and not law and not long and not mutant and not nightly" --hypothesis-profile quick
 	$(TESTS) -m "(law or long) and not mutant and not nightly" --seeds 150 $(SEEDED)
 
-nightly: setup ## what takes long and rarely fails, with other seeds each time: as much as fits in 80 minutes; --minutes M --first-seed N in ARGS
+nightly: setup ## coverage, and what takes long and rarely fails, with other seeds each time: as much as fits in 80 minutes; --minutes M --first-seed N in ARGS
 	$(BIN)/python -m tests.nightly $(ARGS)
 
 promtool: ## install promtool, which tests of alerts need, unless it exists (Debian, root)

@@ -74,16 +74,24 @@ def parts(first: int) -> list[Part]:
     """Return the parts, whose seeds begin with *first*."""
     return [
         Part("tests", 5, lambda *_: [_nightly_tests(first)]),
+        Part("coverage", 15, lambda *_: [_coverage()]),
         Part("mutants", 10, lambda *_: [_mutants()]),
-        Part("laws", 30, lambda number, _: [_laws(first + number * SEEDS)], rounds_max=100),
-        Part("hostile", 15, lambda *_: [_hostile(first)]),
-        Part("days", 20, lambda _, seconds: [_days(first, seconds), _mutation(first, seconds)]),
+        Part("laws", 25, lambda number, _: [_laws(first + number * SEEDS)], rounds_max=100),
+        Part("hostile", 10, lambda *_: [_hostile(first)]),
+        Part("days", 15, lambda _, seconds: [_days(first, seconds), _mutation(first, seconds)]),
     ]
 
 
 def _nightly_tests(first: int) -> Command:
     options = ["worksteal", "-m", "nightly and not e2e", *_seeded(first, "default")]
     return Command("tests marked nightly", [*PYTEST, *options])
+
+
+def _coverage() -> Command:
+    # The coverage tracer makes tests twice as slow, and laws three times; laws should not count.
+    quick = "not e2e and not law and not long and not mutant and not nightly"
+    options = ["worksteal", "-m", quick, "--cov", "--hypothesis-profile", "quick"]
+    return Command("quick tests with coverage", [*PYTEST, *options])
 
 
 def _mutants() -> Command:
