@@ -65,7 +65,7 @@ def test_every_metric_of_others_is_used() -> None:
     assert {name for one in EXPRESSIONS for name in METRIC.findall(one)} >= {*FOREIGN}
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.skipif(
     PROMTOOL is None, reason="promtool is not installed; `make promtool` installs it"
 )

@@ -63,7 +63,7 @@ def mutated(draw: st.DrawFn) -> list[Json]:
     return objects
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.law
 @settings(
     max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -287,7 +287,7 @@ def test_missing_folder_is_rejected_with_its_name() -> None:
         dumps.read("/no/such", [])
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize("created", [True, False])
 def test_dumps_of_simulated_cluster_yield_its_pod_lifetimes(
     tmp_path: Path, *, created: bool

@@ -105,7 +105,7 @@ def test_missing_types_are_rejected_with_their_name(trace: Path) -> None:
         instances.read(str(trace))
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @needs_traces
 def test_trace_matches_its_readme() -> None:
     history = instances.read(str(TRACES / "dlrm_2025.csv"))

@@ -34,7 +34,7 @@ class Counted(Simulator):
         super()._advance(at_ms)
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "how", "profile", "node_seconds", "nodes", "evicted"),
     [

@@ -49,7 +49,7 @@ def node(name: str = "n", labels: Mapping[str, str] | None = None, *, ready: boo
     return Node(name=name, allocatable=SIZE, ready=ready, labels=labels or {})
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize("one", [MOST_ALLOCATED, WHOLE], ids=lambda one: one.name)
 def test_recording_has_totals_of_run_and_changes_nothing_else(one: scenario.Scenario) -> None:
     plain = played(one)

@@ -37,13 +37,13 @@ def played(one: scenario.Scenario) -> Result:
     return scenario.run(one, SHORT, seed=5, wire=False)
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
 def test_run_is_reproducible_by_seed(one: scenario.Scenario) -> None:
     assert scenario.run(one, SHORT, seed=5, wire=False) == played(one)
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 def test_run_over_http_equals_run_by_call(one: scenario.Scenario) -> None:
     by_call, by_wire = played(one), scenario.run(one, SHORT, seed=5, wire=True)
@@ -52,7 +52,7 @@ def test_run_over_http_equals_run_by_call(one: scenario.Scenario) -> None:
     assert by_call == by_wire
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 def test_ebb_evicts_no_pod_and_makes_no_pod_pending(one: scenario.Scenario) -> None:
     assert (played(one).evicted, played(one).pending_by_mark) == (0, 0)
@@ -76,7 +76,7 @@ BY_OTHERS = {
 }
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize("policy", BY_OTHERS)
 def test_every_policy_removes_nodes_without_disruption(policy: str) -> None:
     given = parse({**HEAD, "policy": policy, **BY_OTHERS[policy]}, "x")

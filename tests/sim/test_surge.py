@@ -56,7 +56,7 @@ def moved(startup_ms: int) -> Result:
     return simulated(*apps(startup_ms))
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 @pytest.mark.parametrize("startup_ms", [10_000, 60_000])
 def test_pods_are_moved_and_no_ready_pod_is_missing(startup_ms: int) -> None:
     found = moved(startup_ms)
@@ -66,7 +66,7 @@ def test_pods_are_moved_and_no_ready_pod_is_missing(startup_ms: int) -> None:
     assert (found.evicted, found.pending_by_mark) == (0, 0)
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 def test_no_pod_is_moved_when_it_does_not_start_before_the_deadline() -> None:
     found = simulated(*apps(20 * MINUTE_MS))
     assert found.moved == 0
@@ -74,7 +74,7 @@ def test_no_pod_is_moved_when_it_does_not_start_before_the_deadline() -> None:
     assert found.below_desired_ms == 0
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 def test_run_with_moves_is_reproducible_by_seed() -> None:
     assert simulated(*apps(10_000)) == moved(10_000)
 

@@ -70,7 +70,7 @@ def test_wave_is_linear_between_hours_and_has_mean_1() -> None:
     assert sum(level(hour * HOUR_MS) for hour in range(24)) == 24
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 def test_deployments_are_reproducible_by_seed() -> None:
     assert waves.mixed(1, 1) == waves.mixed(1, 1)
     assert waves.mixed(1, 1).deployments != waves.mixed(2, 1).deployments
@@ -95,7 +95,7 @@ def test_deployments_have_requested_average_and_follow_wave() -> None:
     assert any(one.rollouts for one in found)
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 def test_half_of_pods_are_jobs() -> None:
     load = waves.mixed(1, 4)
     running = sum(a.life_ms for a in load.arrivals if a.at_ms > 0) / (4 * DAY_MS)

@@ -27,7 +27,7 @@ def test_run_is_reproducible_by_seed() -> None:
     assert draw(SEED) != draw(SEED + 1)
 
 
-@pytest.mark.long  # without the coverage tracer it is several times faster
+@pytest.mark.long
 def test_run_without_violation_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(ASKED) == 0
     table, progress = capsys.readouterr()

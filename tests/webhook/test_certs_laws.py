@@ -141,7 +141,7 @@ class World:
         await self.run_round(able[0])
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.law
 @settings(max_examples=examples(20))
 @given(apart=st.lists(APART, min_size=REPLICAS, max_size=REPLICAS), steps=STEPS)
 def test_every_leaf_is_trusted_and_replicas_converge(

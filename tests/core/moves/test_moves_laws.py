@@ -63,7 +63,7 @@ def end(world: MoveWorld) -> None:
     world.lead()
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.law
 @settings(max_examples=examples(400))
 @given(HISTORIES, st.booleans(), st.integers(1, 4))
 def test_every_record_ends_and_others_decide_replicas(

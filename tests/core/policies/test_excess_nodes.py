@@ -312,7 +312,7 @@ def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
 SEEDS = range(400)
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.law
 def test_plan_agrees_with_plain_plan(seeds: range) -> None:
     removed = 0
     for seed in seeds:
@@ -322,7 +322,7 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
     assert removed > len(seeds) // 6
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.law
 def test_plan_is_unchanged_when_its_marks_are_written(seeds: range) -> None:
     seen = 0
     for seed in seeds:
