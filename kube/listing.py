@@ -111,6 +111,8 @@ class Listed:
     absent: ApiError | None = None
     """Answer of the API server if it does not serve the kind, or RBAC does not allow reading it;
     else None."""
+    decoded_as: AnyKind | None = None
+    """Kind that decodes more of the same objects; None: the kind that is listed."""
     finished: Callable[[Any], None] | None = None
     """Called with finished pods, in their wire format; None if nobody needs them."""
 
@@ -120,6 +122,7 @@ class Listed:
         If an optional kind cannot be read, there are no objects, and `absent` is set. Raises:
         ApiError and related errors; GarbledError if the answer is not a list.
         """
+        kind = self.decoded_as or kind
         for path in kind.paths:
             self.path, self.absent = part.path(path), None
             try:

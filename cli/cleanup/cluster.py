@@ -16,13 +16,12 @@ from core.marks.taints import keys_unknown
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.pod import Pod
-from core.model.sorted_objects import BY_NAME
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup_write
 from core.writes.costs import decide_costs
 from kube.client import CALL_SECONDS_MAX, Client
 from kube.decode.field_decoding import Bytes
-from kube.decode.kinds import CLUSTER_KINDS, NODES_WITH_ALL_KEYS, PODS
+from kube.decode.kinds import CLUSTER_KINDS, NODES, NODES_WITH_ALL_KEYS, PODS
 from kube.decode.objects import PodObject
 from kube.decode.pod_times import FINISHED_TOO
 from kube.listing import Listed
@@ -146,14 +145,9 @@ async def _listed(client: Client, config: Config) -> Cluster:
     finished: dict[str, Pod] = {}
     lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     lists[PODS].finished = partial(_keep_with_cost, finished)
+    lists[NODES].decoded_as = NODES_WITH_ALL_KEYS
     cluster = await live.listed(client, lists, config)
-    nodes_with_all_keys = Listed()
-    await nodes_with_all_keys.read(client, NODES_WITH_ALL_KEYS)
-    return replace(
-        cluster,
-        nodes=tuple(sorted(nodes_with_all_keys.objects, key=BY_NAME)),
-        pods=(*cluster.pods, *finished.values()),
-    )
+    return replace(cluster, pods=(*cluster.pods, *finished.values()))
 
 
 def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
