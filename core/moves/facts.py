@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from core.engine.unschedulable import is_unschedulable
 from core.model.cluster import Cluster, SurgeFacts
-from core.model.pod import Pod
+from core.model.pod import Pod, detached_pods
 from core.moves.move import found_move, new_pods
 from core.moves.objects import SurgeObjects, consents
 
@@ -36,7 +36,7 @@ def with_moves(
     a move at the previous plan. *refused*: ReplicaSets whose pods cannot be moved for a reason
     that only a running controller knows.
     """
-    detached = [pod for pod in cluster.pods if pod.detached]
+    detached = detached_pods(cluster.pods)
     moving = {(pod.namespace, pod.owner_name) for pod in detached}
     replaced, undone = _replaced_and_undone(cluster, detached, moving)
     facts = SurgeFacts(
