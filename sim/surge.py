@@ -205,9 +205,9 @@ class SurgeSimulator(Simulator):
 
     def _sync_hpas(self) -> None:
         for name, hpa in self._hpas.items():
-            replicas, ready = self._deployments.replicas(name)
-            wanted = hpa.sync(replicas, ready, self.now_ms())
-            if wanted != replicas:
+            scaled = self._deployments.scaled(name)
+            wanted = hpa.sync(scaled, self.now_ms())
+            if wanted != scaled.replicas:
                 self._deployments.scale(name, wanted, HPA_MANAGER)
 
     def _check_ready_pods(self) -> None:
