@@ -36,6 +36,9 @@ VOLUMES_FIELD: Final = "spec.volumes"
 """In Pod.unsupported: volumes defined in the pod itself, without a claim."""
 TEMPLATE_LABEL: Final = "pod-template-hash"
 """Label with the hash that a Deployment appends to its own name to name a ReplicaSet."""
+DETACHED_LABEL: Final = "kube-ebb.io/detached"
+"""Label of a pod that a move has taken out of its ReplicaSet. Its value is that of TEMPLATE_LABEL,
+which a move removes for this time and then gives back."""
 REPLICA_SET: Final = "ReplicaSet"
 """Kind of the most common owner of pods."""
 STATEFUL_SET: Final = "StatefulSet"
@@ -111,6 +114,10 @@ class Pod:
 
     Comparison ignores it, because pods of one UID never differ in it. Plans read it only for
     `maxJobAge`."""
+    ready_seconds: int | None = field(default=None, compare=False)
+    """Unix second since which the pod is Ready; None if it is not, or if the time is unknown."""
+    move: str | None = None
+    """Value of the annotation with the pod's move; None if there is none (core.moves.note)."""
     deletion_cost: str | None = None
     """Value of the annotation for the pod deletion cost; None if there is none."""
     deletion_cost_ours: str | None = None
@@ -203,6 +210,15 @@ class Pod:
     def has_our_cost(self) -> bool:
         """Return whether the pod has a pod deletion cost, and it is the cost that Ebb wrote."""
         return self.deletion_cost is not None and self.deletion_cost == self.deletion_cost_ours
+
+    @property
+    def detached(self) -> str:
+        """Return the pod template hash if a move has detached the pod from its ReplicaSet.
+
+        Empty otherwise. The owner of a detached pod is still its ReplicaSet.
+        """
+        labels = self.labels
+        return "" if TEMPLATE_LABEL in labels else labels.get(DETACHED_LABEL, "")
 
     def overdue(self, now: Now | None) -> bool:
         """Return whether the pod is terminating and should have ended long ago.
