@@ -15,8 +15,8 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from core.model.constraints import NO_DISRUPTION_FACTS
-from core.model.pod import REPLICA_SET, Pod
-from core.moves.objects import HPA_MANAGER, MANAGER, ObservedDeployment
+from core.model.pod import REPLICA_SET, TEMPLATE_LABEL, Pod
+from core.moves.objects import ObservedDeployment
 from sim.cluster import ClusterState
 from sim.replicas import Replica, first_deleted
 from sim.scale_in import ScaleInOrder, deletion_costs
@@ -80,10 +80,6 @@ class _Rolling:
     revision: int = 1
     created: int = 0
     generation: int = 1
-    manager: str = ""
-    """Field manager that last set the replicas."""
-    extra: int = 0
-    """Replicas that a surge move has added."""
     disturbed_ms: int = 0
     """Time of the last change that something other than a surge move has made."""
     complete: bool = False
@@ -103,10 +99,13 @@ class _Rolling:
     """Pods that run without being counted by their ReplicaSets."""
     available: set[str] = field(default_factory=set)
     """Pods, also detached ones, that have been Ready for `minReadySeconds`."""
-    labels: dict[str, str] = field(init=False)
+    labels: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Labels of the pods by revision; pods share them."""
 
-    def __post_init__(self) -> None:
-        self.labels = {APP_LABEL: self.deployment.name}
+    def labels_of(self, revision: int) -> dict[str, str]:
+        """Return the labels of the pods of the ReplicaSet for a revision of the Deployment."""
+        made = {APP_LABEL: self.deployment.name, TEMPLATE_LABEL: str(revision)}
+        return self.labels.setdefault(revision, made)
 
     def of_revision(self, revision: int) -> list[Replica]:
         """Return the pods of the ReplicaSet for a revision of the Deployment."""
@@ -120,7 +119,7 @@ class _Rolling:
         return sum(replica.ready_ms is not None for replica in self.selected())
 
     def missing(self) -> int:
-        return max(self.desired - self.extra - self.ready(), 0)
+        return max(self.desired - self.ready(), 0)
 
     def unavailable_by_moves(self) -> bool:
         """Return whether detached pods lower the available replicas below the desired ones."""
@@ -169,10 +168,10 @@ class Deployments:
         for at_ms in rolling.deployment.restarts:
             after(at_ms, lambda: self._restart(rolling))
 
-    def _scale(self, rolling: _Rolling, desired: int, manager: str = HPA_MANAGER) -> None:
+    def _scale(self, rolling: _Rolling, desired: int) -> None:
         self._disturb(rolling)
         rolling.generation += 1
-        rolling.desired, rolling.manager, rolling.extra = desired, manager, 0
+        rolling.desired = desired
         self._sync(rolling)
 
     def _disturb(self, rolling: _Rolling) -> None:
@@ -207,20 +206,9 @@ class Deployments:
         rolling = self._rolling[name]
         return Scaled(rolling.desired, len(rolling.selected()), rolling.ready())
 
-    def scale(self, name: str, replicas: int, manager: str) -> None:
-        """Set the replicas of a Deployment; *manager*: field manager of the write."""
-        self._scale(self._rolling[name], replicas, manager)
-
-    def surge(self, name: str, replicas: int, extra: int) -> None:
-        """Set the replicas of a Deployment for a surge move.
-
-        *extra*: how many of the *replicas* the move has added.
-        """
-        rolling = self._rolling[name]
-        rolling.count(self._simulator.now_ms())
-        rolling.generation += 1
-        rolling.desired, rolling.manager, rolling.extra = replicas, MANAGER, extra
-        self._sync(rolling)
+    def scale(self, name: str, replicas: int) -> None:
+        """Set the replicas of a Deployment."""
+        self._scale(self._rolling[name], replicas)
 
     def missing_by_moves(self, name: str, calm_ms: int) -> int:
         """Return how many Ready pods a Deployment lacks because of surge moves.
@@ -238,15 +226,14 @@ class Deployments:
             namespace=NAMESPACE,
             name=name,
             uid=name,
-            version=str(rolling.generation),
             replicas=rolling.desired,
-            replicas_manager=rolling.manager,
             max_surge=-(-rolling.desired // QUARTER),
             generation=rolling.generation,
             observed_generation=rolling.generation,
             pods=len(rolling.pods),
             updated=len(rolling.of_revision(rolling.revision)),
             available=len(rolling.available & rolling.pods.keys()),
+            min_ready_seconds=rolling.deployment.min_ready_ms // 1000,
             replica_set=f"{name}-{rolling.revision}",
         )
 
@@ -303,7 +290,9 @@ class Deployments:
         pods = rolling.pods if key in rolling.pods else rolling.detached
         revision, replica = pods[key]
         pods[key] = revision, replace(replica, ready_ms=ready_ms)
-        self._simulator.state.replace_pod(replace(self._simulator.state.pods[key], ready=True))
+        pod = self._simulator.state.pods[key]
+        pod = replace(pod, ready=True, ready_seconds=ready_ms // 1000)
+        self._simulator.state.replace_pod(pod)
         wait_ms = ready_ms + rolling.deployment.min_ready_ms - now_ms
         if wait_ms > 0:
             self._simulator.after(wait_ms, lambda: self._available(rolling, key))
@@ -392,7 +381,7 @@ class Deployments:
             name=name,
             uid=f"{self._chance.getrandbits(64):016x}",
             created_seconds=(self._simulator.now_ms() - age_ms) // 1000,
-            labels=rolling.labels,
+            labels=rolling.labels_of(revision),
             requests=rolling.deployment.requests,
             node_constraints=rolling.deployment.node_constraints,
             pod_constraints=rolling.deployment.pod_constraints,

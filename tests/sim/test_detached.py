@@ -267,7 +267,7 @@ def test_hpa_may_raise_replicas_while_detached_and_new_pod_are_ready(
     def sync() -> None:
         wanted = hpa.sync(world.deployments.scaled("web"), world.simulator.now_ms())
         if wanted != world.deployments.scaled("web").replicas:
-            world.deployments.scale("web", wanted, "")
+            world.deployments.scale("web", wanted)
 
     for at_ms in range(SYNC_MS, 10 * MINUTE_MS, SYNC_MS):
         world.at(at_ms, sync)
