@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.model.pod import Pod
 from core.writes.costs import MOVE_COST, UNDO_COST
@@ -14,6 +17,7 @@ from sim.hpa import HorizontalPodAutoscaler
 from sim.simulated_load import HOUR_MS, Deployment, SimulatedLoad, amount
 from sim.simulator import Simulator
 from sim.waves import SYNC_MS, level
+from tests.support.examples import examples
 
 SECOND_MS = 1000
 MINUTE_MS = 60_000
@@ -27,21 +31,23 @@ WEB = Deployment("web", POD, ((0, 3),), startup_ms=STARTUP_MS)
 class World:
     """A Deployment whose first pod is detached at DETACHED_MS."""
 
-    def __init__(self, deployment: Deployment = WEB, *, detached: int = 0, nodes: int = 3) -> None:
+    def __init__(
+        self, deployment: Deployment = WEB, *, detaches: bool = True, nodes: int = 3
+    ) -> None:
         load = SimulatedLoad(
             "made", (SHAPE,) * nodes, (), HOUR_MS, MINUTE_MS, deployments=(deployment,)
         )
         self.simulator = Simulator(load, ScaleDown.NEVER, None, 1)
         self.deployments = self.simulator._deployments
         self.key = ""
-        self._index = detached
-        self.at(DETACHED_MS, self._detach)
+        if detaches:
+            self.at(DETACHED_MS, self._detach)
 
     def at(self, at_ms: int, act: Callable[[], object]) -> None:
         self.simulator.after(at_ms, lambda: (act(), None)[1])
 
     def _detach(self) -> None:
-        pod = self.pods()[self._index]
+        pod = self.pods()[0]
         self.key = pod.key
         self.cost(pod, MOVE_COST)
         self.deployments.detach(pod.key)
@@ -282,3 +288,57 @@ def test_hpa_may_raise_replicas_while_detached_and_new_pod_are_ready(
     world.run_until(10 * MINUTE_MS)
     assert world.deployments.scaled("web") == Scaled(replicas, replicas, replicas)
     assert "1-1" not in world.names
+
+
+CHANGES = st.tuples(
+    st.sampled_from(("scale", "roll out", "restart", "detach", "attach")),
+    st.integers(0, 12),  # replicas, or which pod is detached
+    st.integers(0, 30),  # seconds until the next change
+)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(CHANGES, max_size=12), st.sampled_from((0, 5)))
+def test_controllers_reach_wanted_pods_whatever_happens_while_a_pod_is_detached(
+    changes: list[tuple[str, int, int]], min_ready_seconds: int
+) -> None:
+    """The replicas are those that were set, and no pod stays once it is attached."""
+    times = [MINUTE_MS]
+    for *_, seconds in changes:
+        times.append(times[-1] + seconds * SECOND_MS)
+    of = {
+        kind: [at for at, (one, *_) in zip(times, changes, strict=False) if one == kind]
+        for kind in ("roll out", "restart")
+    }
+    scales = [(at, n) for at, (one, n, _) in zip(times, changes, strict=False) if one == "scale"]
+    deployment = replace(
+        WEB,
+        replicas=((0, 3), *scales),
+        rollouts=tuple(of["roll out"]),
+        restarts=tuple(of["restart"]),
+        min_ready_ms=min_ready_seconds * SECOND_MS,
+    )
+    world = World(deployment, detaches=False, nodes=8)
+    detached: list[str] = []
+    wanted = scales[-1][1] if scales else 3
+
+    def detach(index: int) -> None:
+        pods = [pod for pod in world.pods() if pod.key not in detached]
+        if pods and not detached:
+            detached.append(pods[index % len(pods)].key)
+            world.deployments.detach(detached[0])
+
+    def attach() -> None:
+        found = {pod.key for pod in world.pods()}
+        if detached and (key := detached.pop()) in found:
+            world.deployments.attach(key)
+
+    for at, (one, index, _) in zip(times, changes, strict=False):
+        if one == "detach":
+            world.at(at, partial(detach, index))
+        elif one == "attach":
+            world.at(at, attach)
+    world.at(times[-1] + 1, attach)
+    world.run_until(times[-1] + 10 * MINUTE_MS)
+    assert world.deployments.scaled("web") == Scaled(wanted, wanted, wanted)
+    assert shown(world) == (wanted, wanted, wanted)
