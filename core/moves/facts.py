@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from core.model.cluster import Cluster, SurgeFacts
+from core.moves.deployments import consents
 from core.moves.new_pods import unschedulable_new_pods
-from core.moves.objects import SurgeObjects, consents
+from core.moves.objects import SurgeObjects
 from core.moves.records import MoveRecords, MoveStep
 
 AddMoves = Callable[[Cluster], Cluster]
@@ -41,7 +42,7 @@ def with_moves(
         allowed=frozenset(
             (one.namespace, one.replica_set)
             for one in deployments.values()
-            if consents(one) and one.namespace != own_namespace
+            if consents(one, objects) and one.namespace != own_namespace
         ),
         moving=frozenset((one.namespace, one.replica_set) for one in moving if one is not None),
         replaced=frozenset(

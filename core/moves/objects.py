@@ -17,6 +17,11 @@ HPA_MANAGER: Final = "kube-controller-manager"
 """Field manager of the HorizontalPodAutoscaler controller."""
 HPA_WINDOW_SECONDS: Final = 300
 """Default of `--horizontal-pod-autoscaler-downscale-stabilization`."""
+HPA_SYNC_SECONDS: Final = 15
+"""Default of `--horizontal-pod-autoscaler-sync-period`."""
+DEADLINE_SECONDS_MIN: Final = 30
+DEADLINE_SECONDS_MAX: Final = 600
+"""Maximum time in which the new pod must become available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,12 @@ class ObservedDeployment:
         return max(self.pods, self.replicas) - self.available
 
     @property
+    def deadline_seconds(self) -> int:
+        """Return the time in which the new pod of a move must become available."""
+        seconds = max(self.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
+        return min(seconds, DEADLINE_SECONDS_MAX)
+
+    @property
     def outdated(self) -> bool:
         """Return whether the status of the Deployment describes an earlier generation of it."""
         return self.observed_generation < self.generation
@@ -85,14 +96,13 @@ def resolved_surge(max_surge: int | str, replicas: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizontalAutoscaler:
-    """The Deployment, the replica limits and the scale-in window of a HorizontalPodAutoscaler."""
+    """The Deployment, the minimum and the scale-in window of a HorizontalPodAutoscaler."""
 
     namespace: str
     name: str
     target: str
     """Name of the Deployment that it scales."""
     replicas_min: int = 1
-    replicas_max: int
     window_seconds: int = HPA_WINDOW_SECONDS
     """Its stabilization window for scale-ins."""
 
@@ -156,13 +166,3 @@ class SurgeObjects:
         if pod.owner_kind != REPLICA_SET:
             return None
         return self.deployments.get(self.owners.get((pod.namespace, pod.owner_name), ""))
-
-
-def consents(deployment: ObservedDeployment) -> bool:
-    """Return whether the spec and annotations of the Deployment allow surge moves.
-
-    They do if the strategy is RollingUpdate with a maxSurge of at least 1, the Deployment is not
-    paused, and it does not have the annotation kube-ebb.io/keep.
-    """
-    rolling = deployment.strategy == ROLLING_UPDATE and deployment.max_surge >= 1
-    return rolling and not deployment.paused and not deployment.keep

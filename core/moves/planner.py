@@ -29,7 +29,9 @@ from core.moves.objects import ObservedDeployment, SurgeObjects
 from core.moves.reasons import (
     CHEAPER,
     HOST_PORT,
+    HPA,
     KEEP,
+    MIN_READY,
     NO_DEPLOYMENT,
     NO_PLACE,
     NOT_READY,
@@ -42,10 +44,13 @@ from core.moves.reasons import (
     YOUNG,
 )
 from core.moves.records import MoveRecord, MoveRecords
-from core.moves.steps import DEADLINE_SECONDS_MAX, MoveView, marked_nodes
+from core.moves.steps import MoveView, marked_nodes
 from core.writes.costs import MOVE_COST, number_of
 
-LASTING: Final = NEVER | {NO_DEPLOYMENT, OWN, STRATEGY, KEEP, VOLUME, NO_PLACE, HOST_PORT}
+LASTING: Final = NEVER | {
+    *(NO_DEPLOYMENT, OWN, STRATEGY, KEEP, MIN_READY, HPA),
+    *(VOLUME, NO_PLACE, HOST_PORT),
+}
 """Reasons that rarely end while the pod runs, so its node does not become empty by moves."""
 
 
@@ -268,7 +273,6 @@ class _Choice:
         deployment = surge_input.objects.deployment_of(pod)
         if deployment is None or pod.node is None:
             return
-        seconds = min(max(deployment.progress_deadline_seconds, 1), DEADLINE_SECONDS_MAX)
         record = MoveRecord(
             namespace=pod.namespace,
             deployment=deployment.name,
@@ -280,7 +284,7 @@ class _Choice:
             node=pod.node,
             leader=surge_input.leader,
             begun=surge_input.now_seconds,
-            deadline=surge_input.now_seconds + seconds,
+            deadline=surge_input.now_seconds + deployment.deadline_seconds,
         )
         self._begin.append(NewMove(record, self._permit))
         self._busy.add(deployment.uid)
