@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from core.model.resources import Resources
+
 HOST_LABEL: Final = "kubernetes.io/hostname"
 ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
 ANY_DRIVER: Final = ""
@@ -272,6 +274,31 @@ class DisruptionFacts:
 
 
 NO_DISRUPTION_FACTS: Final = DisruptionFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFacts:
+    """What a ResourceQuota reads of a pod besides its requests.
+
+    Pods with equal facts share one object.
+    """
+
+    limits: Resources = Resources()
+    """Limits of the pod on CPU, memory and ephemeral storage; other amounts are 0."""
+    unset: tuple[str, ...] = ()
+    """Amounts that some container does not set: of requests.cpu, requests.memory, limits.cpu and
+    limits.memory, sorted."""
+    priority_class: str = ""
+    """Name of the PriorityClass; empty if there is none."""
+    best_effort: bool = False
+    """The QoS class is BestEffort: no container requests or limits CPU or memory."""
+    has_deadline: bool = False
+    """The pod has activeDeadlineSeconds."""
+    crosses_namespaces: bool = False
+    """A term of pod affinity or anti-affinity, required or preferred, names namespaces."""
+
+
+NO_QUOTA_FACTS: Final = QuotaFacts()
 
 
 class Disk(NamedTuple):

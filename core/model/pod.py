@@ -12,9 +12,11 @@ from core.model.constraints import (
     NO_DISRUPTION_FACTS,
     NO_NODE_CONSTRAINTS,
     NO_POD_CONSTRAINTS,
+    NO_QUOTA_FACTS,
     DisruptionFacts,
     NodeConstraints,
     PodConstraints,
+    QuotaFacts,
     with_extended,
 )
 from core.model.now import Now
@@ -100,6 +102,7 @@ class Pod:
     """The pod has topology spread constraints of its own, so the cluster's defaults do not
     apply."""
     disruption_facts: DisruptionFacts = NO_DISRUPTION_FACTS
+    quota_facts: QuotaFacts = NO_QUOTA_FACTS
     unschedulable: bool = False
     """The pod is pending, and the scheduler reported that it fits on no node."""
     terminating: bool = False

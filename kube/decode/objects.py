@@ -136,11 +136,22 @@ class PodMeta(Meta):
     owner_references: Annotated[msgspec.Raw, OWNERS] = NULL
 
 
-class Requests(Struct):
+class Limits(Struct):
+    """The limits that ResourceQuotas count."""
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    ephemeral_storage: Quantity | None = keyed("ephemeral-storage")
+
+
+class ContainerResources(Struct):
     requests: Amounts | None = None
+    limits: Limits | None = None
 
 
-REQUESTS: Final = BoundedField[Requests](Requests, bytes_max=RESOURCE_BYTES_MAX)
+CONTAINER_RESOURCES: Final = BoundedField[ContainerResources](
+    ContainerResources, bytes_max=RESOURCE_BYTES_MAX
+)
 
 
 class Port(Struct):
@@ -155,7 +166,7 @@ class RestartRule(Struct):
 
 
 class Container(Struct):
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
     ports: list[Port] | None = None
     restart_policy: ApiName | None = None
     restart_policy_rules: list[RestartRule] | None = None
@@ -261,10 +272,34 @@ class PodTerm(Struct):
     namespace_selector: LabelSelector | None = None
 
 
+class TermNamespaces(Struct):
+    """The fields by which a preferred term of pod affinity names namespaces."""
+
+    namespaces: list[str] | None = None
+    namespace_selector: Present | None = None
+
+
+class WeightedPodTerm(Struct):
+    pod_affinity_term: TermNamespaces | None = None
+
+
 class PodAffinity(Struct):
     required: list[PodTerm] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
+    preferred: list[WeightedPodTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+    @property
+    def names_namespaces(self) -> bool:
+        """Return whether a term, required or preferred, names namespaces or selects them."""
+        terms = [*(self.required or ())]
+        weighted = [one.pod_affinity_term for one in self.preferred or ()]
+        return any(
+            term.namespaces or term.namespace_selector is not None
+            for term in (*terms, *filter(None, weighted))
+        )
 
 
 class Affinity(Struct):
@@ -276,6 +311,12 @@ class Affinity(Struct):
     def nodes(self) -> NodeSelector | None:
         """Return the required node affinity, or None if there is none."""
         return self.node_affinity.required if self.node_affinity else None
+
+    @property
+    def names_namespaces(self) -> bool:
+        """Return whether a term of pod affinity or anti-affinity names or selects namespaces."""
+        both = self.pod_affinity, self.pod_anti_affinity
+        return any(one.names_namespaces for one in both if one is not None)
 
     @property
     def near(self) -> Sequence[PodTerm]:
@@ -329,7 +370,7 @@ class PodSpec(Struct):
     containers: Annotated[msgspec.Raw, CONTAINERS] = NULL
     init_containers: Annotated[msgspec.Raw, CONTAINERS] = NULL
     overhead: Annotated[msgspec.Raw, AMOUNTS] = NULL
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
     node_selector: Annotated[msgspec.Raw, TEXTS] = NULL
     affinity: Annotated[msgspec.Raw, AFFINITY] = NULL
     tolerations: Annotated[msgspec.Raw, TOLERATIONS] = NULL
@@ -341,6 +382,8 @@ class PodSpec(Struct):
     host_users: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    priority_class_name: ApiName | None = None
+    active_deadline_seconds: int | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     os: System | None = None
@@ -351,7 +394,7 @@ class PodSpec(Struct):
 class ContainerStatus(Struct):
     name: ApiName = ""
     allocated_resources: Annotated[msgspec.Raw, AMOUNTS] = NULL
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
 
 
 STATUSES: Final = BoundedField[list[ContainerStatus]](list[ContainerStatus], items_max=65_536)
@@ -393,7 +436,7 @@ class PodStatus(Struct):
     container_statuses: Annotated[msgspec.Raw, STATUSES] = NULL
     init_container_statuses: Annotated[msgspec.Raw, STATUSES] = NULL
     allocated_resources: Annotated[msgspec.Raw, AMOUNTS] = NULL
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
 
 
 NO_STATUS: Final = PodStatus()
