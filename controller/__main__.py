@@ -18,10 +18,10 @@ from controller.decisions import DecisionLog
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
 from controller.evictor import Evictor
+from controller.hourly_moves import HourlyMoves
 from controller.leader_report import LeaderFacts, facts_of, with_figures
 from controller.loop import STALE_SECONDS, Loop
 from controller.metrics import Metrics
-from controller.move_book import MoveRecordCache
 from controller.mover import Mover, MoverDependencies, MoveStores
 from controller.publisher import Publisher
 from controller.reconciler import Reconciler
@@ -39,8 +39,8 @@ from kube.stores.capacity_buffers import PublishedStore
 from kube.stores.events import Events, EventType, Regarding
 from kube.stores.evictions import EvictionStore
 from kube.stores.lease import LeaseStore
-from kube.stores.move_records import MoveRecordStore, read_access
-from kube.stores.scales import PATCH_SCALE, ScaleStore
+from kube.stores.pod_moves import PodMoves
+from kube.stores.selecting import selecting_objects
 from kube.target import NAMESPACE
 from kube.watch import watch_objects
 from runtime import program
@@ -108,7 +108,7 @@ class _Controller:
         self._reconciler.observe_writes = self._decisions.observe
         self._watches: dict[AnyKind, ConditionalWatch] = {}
         """Watches of the kinds that only some configurations need."""
-        self._mover = self._surge_mover(steady)
+        self._mover = self._surge_mover(steady, leases)
         self._loop = Loop(
             self._view,
             self._reconciler,
@@ -175,20 +175,18 @@ class _Controller:
     def _access(self, access: Access, action: str, clock: Clock) -> AccessReview:
         return AccessReview(partial(is_allowed, self._client, access), clock, action)
 
-    def _surge_mover(self, clock: Clock) -> Mover:
+    def _surge_mover(self, clock: Clock, leases: LeaseStore) -> Mover:
         stores = MoveStores(
-            book=MoveRecordCache(MoveRecordStore(self._client, self._namespace)),
-            scales=ScaleStore(self._client),
+            moves=PodMoves(self._client),
             pods=objects.pods(self._client),
+            hourly=HourlyMoves(leases),
+            selecting=partial(selecting_objects, self._client),
         )
         dependencies = MoverDependencies(
-            leader=self._elector.identity,
             namespace=self._namespace,
             leading=lambda: self._elector.leading,
             why_unknown=self._why_surge_unknown,
-            scale_access=self._access(PATCH_SCALE, "patch deployments/scale", clock),
-            cost_access=self._access(PATCH_PODS, "patch pods", clock),
-            record_access=self._access(read_access(self._namespace), "read surge moves", clock),
+            pod_access=self._access(PATCH_PODS, "patch pods", clock),
             record_event=self._record_move,
             report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
         )

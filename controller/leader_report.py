@@ -16,7 +16,7 @@ from core.config.settings import API_VERSION, Config
 from core.engine.leader_state import LeaderState, watched_until
 from core.engine.reconcile import ReconcileResult
 from core.model.now import Now
-from core.moves.records import MoveRecord
+from core.moves.move import Move
 from core.placement.usable_capacity import Amount
 
 KIND: Final = "LeaderReport"
@@ -72,14 +72,14 @@ class SkippedNode(_Part):
     until_seconds: int
 
 
-class Move(_Part):
-    """A surge move in progress: a pod on a marked node, and the Deployment that replaces it."""
+class MoveInProgress(_Part):
+    """A surge move in progress: a detached pod on a marked node, and its Deployment."""
 
     deployment: str
-    """Namespace and name."""
+    """Namespace and name; empty if another leader began the move, which is being undone."""
     pod: str
+    """Namespace and name."""
     node: str
-    step: str
     begun_seconds: int
     deadline_seconds: int
 
@@ -144,7 +144,7 @@ class LeaderFacts(_Part):
     peaks: list[PeakDemand] = []
     cooldowns: list[Cooldown] = []
     skipped_nodes: list[SkippedNode] = []
-    moves: list[Move] = []
+    moves: list[MoveInProgress] = []
     decisions: list[Decision] = []
     """The last decisions, newest first."""
     not_yet_known: list[Unknown] = []
@@ -173,7 +173,7 @@ class Report(_Part):
 def facts_of(
     last: ReconcileResult | None,
     *,
-    moves: Iterable[MoveRecord],
+    moves: Iterable[Move],
     decisions: Sequence[LoggedDecision],
     stale_because: str | None,
     now_seconds: int,
@@ -187,7 +187,7 @@ def facts_of(
     """
     facts = LeaderFacts(
         stale_because=stale_because,
-        moves=[_move(record) for record in sorted(moves, key=lambda move: move.deployment_key)],
+        moves=[_in_progress(move) for move in sorted(moves, key=lambda move: move.key)],
         decisions=[_decision(decision) for decision in reversed(decisions)],
     )
     if last is None:
@@ -304,14 +304,13 @@ def _not_yet_known(state: LeaderState, config: Config, now_seconds: int) -> Iter
     )
 
 
-def _move(record: MoveRecord) -> Move:
-    return Move(
-        deployment=record.deployment_key,
-        pod=record.pod,
-        node=record.node,
-        step=record.step.value,
-        begun_seconds=record.begun,
-        deadline_seconds=record.deadline,
+def _in_progress(move: Move) -> MoveInProgress:
+    return MoveInProgress(
+        deployment=move.deployment_key,
+        pod=move.key,
+        node=move.node,
+        begun_seconds=move.note.begun,
+        deadline_seconds=move.note.deadline,
     )
 
 

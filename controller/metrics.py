@@ -16,7 +16,7 @@ from core.engine.reconcile import ReconcileResult
 from core.marks.mark import Mark
 from core.model.errors import ConflictError
 from core.model.resources import Resources
-from core.moves.records import MoveOutcome
+from core.moves.outcomes import MoveOutcome
 from core.placement.reach_utilization import RESOURCE_NAMES, PoolTotals
 from core.placement.usable_capacity import Amount
 from core.policies.all import POLICIES
@@ -527,15 +527,14 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         self.surge_moves = self._counter(
             "ebb_surge_moves_total",
             "Surge moves that ended, by outcome: `moved`, or why the pod was not moved.",
-            outcome=tuple(outcome for outcome in MoveOutcome if outcome),
+            outcome=tuple(MoveOutcome),
         )
         self.surge_moves_in_progress = self._gauge(
             "ebb_surge_moves_in_progress", "Surge moves that have begun and not ended."
         )
         self.surge_move_seconds = self._histogram(
             "ebb_surge_move_duration_seconds",
-            "Time from the beginning of a surge move, when Ebb records it in the ConfigMap "
-            "ebb-moves, to its end.",
+            "Time from the beginning of a surge move, when Ebb detaches the pod, to its end.",
             (5, 10, 20, 30, 60, 120, 300, 600),
         )
         self.surge_moved_pods_per_node = self._histogram(
@@ -551,7 +550,12 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.surge_forbidden = self._gauge(
             "ebb_surge_forbidden",
-            "1 if `surge` is enabled, but RBAC does not let Ebb patch deployments/scale.",
+            "1 if `surge` is enabled, but RBAC does not let Ebb patch pods.",
+        )
+        self.surge_overdue_pods = self._gauge(
+            "ebb_surge_overdue_pods",
+            "Pods that are detached from their ReplicaSet although the deadline of their move "
+            "passed more than a minute ago.",
         )
 
     def _add_figures(self) -> None:

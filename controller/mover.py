@@ -1,64 +1,67 @@
-"""Carry out surge moves: write the steps that core.moves decides on, while this replica leads.
+"""Carry out surge moves: make the patches that core.moves decides on, while this replica leads.
 
-A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node. A
-turn continues the moves in progress, as soon as an object changes or a step is due. After each
-reconciliation it also begins new moves. Each write is followed by the next decision. A failed
-write delays only its own move.
+A surge move detaches a pod on a marked node from its ReplicaSet, waits until the new pod of the
+ReplicaSet is available, and gives the old one back, to be deleted. A turn ends moves as soon as an
+object changes or a step is due. After each reconciliation it also begins new moves. Moves that
+another leader has begun are undone. A failed write delays only its own move.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from controller.hourly_moves import HourlyMoves
 from controller.metrics import Metrics, WriteResult
-from controller.move_book import MoveRecordCache
 from controller.view import ClusterView
 from controller.writers import for_each
-from core.config.settings import Config, Mode, PodDeletionCost
+from core.config.settings import Config, Mode
 from core.engine.reconcile import ReconcileResult
+from core.engine.unschedulable import round_robin
 from core.model.cluster import NO_SURGE, Cluster
 from core.model.errors import EbbError, UnavailableError
+from core.model.humanize import timestamp
 from core.model.now import Now
-from core.model.pod import Pod
-from core.moves.facts import AddMoves, with_moves
-from core.moves.objects import MANAGER, ObservedDeployment, SurgeObjects
-from core.moves.pauses import ended
-from core.moves.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
-from core.moves.records import MoveOutcome, MoveRecord, MoveRecords
-from core.moves.steps import (
-    EndMove,
-    MoveView,
-    PutRecord,
-    SetCost,
-    SetReplicas,
-    Wait,
-    marked_nodes,
-    next_step,
-)
-from core.writes.costs import UNDO_COST, cost_write, has_cost
+from core.model.pod import Pod, detached_pods
+from core.model.reason import Blocker
+from core.moves.facts import AddMoves, ReplicaSetKey, with_moves
+from core.moves.move import Move, found_move
+from core.moves.outcomes import FAILED, SETTLE_SECONDS, MoveOutcome, note_after
+from core.moves.patches import PodMetadata, attach_patch, detach_patch
+from core.moves.planner import MoveMemory, MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
+from core.moves.reasons import NOT_DETACHED, OWNER_REFERENCES
+from core.moves.selecting import SelectingObjects, selecting_blockers
+from core.moves.steps import End, MoveView, Wait, leaving_nodes, marked_nodes, next_step
+from core.writes.costs import UNDO_COST, cost_write
 from kube.client import ApiError
+from kube.decode.kinds import DEPLOYMENTS
 from kube.stores.access_review import AccessReview
 from kube.stores.events import EventType, Regarding
 from kube.stores.objects import Objects, write_as_decided
-from kube.stores.scales import Scale
+from kube.stores.pod_moves import Decide, refuses_owner_references
 from runtime.clock import Clock
 from runtime.logs import fields
 
 CALLS_MAX: Final = 4
 """Maximum number of moves that are continued at the same time."""
-STEPS_MAX: Final = 16
-"""Maximum number of steps of a move in one turn; a move has seven."""
+FOUND_MAX: Final = 50
+"""Maximum number of moves of others that one turn undoes."""
 PAUSE_SECONDS: Final = 0.5
 """Minimum pause between two turns, so that changes that arrive together share a turn."""
 ROUND_SECONDS: Final = 10.0
 """Maximum pause between two turns."""
 RETRY_SECONDS: Final = 5
 """Pause after a failed write of a move."""
-RELOAD_SECONDS: Final = 60
-"""Pause after the ConfigMap was missing or could not be read."""
+SEEN_SECONDS_MAX: Final = 30
+"""Time after which the watch must have reported a patch of a pod; then the pod is read."""
+REFUSED_SECONDS: Final = 600
+"""Time for which the pods of a ReplicaSet are not tried again after they could not be detached."""
+OVERDUE_SECONDS: Final = 60
+"""Time after its deadline from which a detached pod counts as a leftover."""
+HOUR_SECONDS: Final = 3600
 MOVED_NODES_MAX: Final = 1000
 """Maximum number of nodes for which moved pods are counted. Pods moved from further nodes are
 missing in the metric `ebb_surge_moved_pods_per_removed_node`."""
@@ -66,17 +69,18 @@ BEGAN: Final = "SurgeMoveBegan"
 MOVED: Final = "SurgeMoved"
 ENDED: Final = "SurgeMoveEnded"
 FORBIDDEN: Final = "SurgeForbidden"
-FORBIDDEN_SCALE: Final = (
-    "surge moves are enabled, but RBAC does not allow patching deployments/scale, so no pod is "
+FORBIDDEN_PODS: Final = (
+    "surge moves are enabled, but RBAC does not allow reading and patching pods, so no pod is "
     "moved; manifests/components/surge grants the permission"
 )
-FORBIDDEN_COSTS: Final = (
-    "surge moves are enabled, but RBAC does not allow patching pods, so no pod is moved; "
-    "manifests/components/pod-deletion-cost grants the permission"
+FORBIDDEN_LISTS: Final = (
+    "surge moves are enabled, but RBAC does not allow listing the objects that select pods, so no "
+    "pod is moved; manifests/components/surge grants the permission"
 )
-NO_RECORDS: Final = (
-    "surge moves are enabled, but the ConfigMap for their records does not exist or must not be "
-    "read, so no pod is moved; manifests/components/surge creates it"
+FORBIDDEN_OWNERS: Final = (
+    "surge moves are enabled, but the API server (OwnerReferencesPermissionEnforcement) lets only "
+    "those who may delete a pod change its owner reference, so no pod is moved; "
+    "manifests/components/surge-delete grants the permission"
 )
 
 log = logging.getLogger("ebb.mover")
@@ -88,83 +92,86 @@ class Reconciliations(Protocol):
     config: Config
     reconciled: asyncio.Event
     """Set after the writes of every reconciliation."""
-    moving_pods: frozenset[str] | None
-    """UIDs of the pods that moves replace; None if they are unknown yet."""
 
     @property
     def last(self) -> ReconcileResult | None:
         """Return the result of the last reconciliation since this replica leads, or None."""
 
 
-class Scales(Protocol):
-    """Writes the subresource `scale` of Deployments."""
+class PatchPods(Protocol):
+    """Reads and patches the pods of moves."""
 
-    async def write(self, namespace: str, name: str, version: str, replicas: int) -> Scale:
-        """Set the replicas of a Deployment, unless it has changed since *version*.
+    async def read(self, key: str) -> PodMetadata | None:
+        """Return the metadata of the pod namespace/name; None if there is none.
 
-        *version*: its resourceVersion. Returns the scale as stored. Raises: ConflictError if it
-        has changed, UnavailableError.
+        Raises: UnavailableError.
+        """
+
+    async def patch(self, key: str, decide: Decide) -> bool:
+        """Read the pod namespace/name, and make the patch that *decide* returns.
+
+        Returns whether it was made. Raises: ConflictError, UnavailableError.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class MoveStores:
-    """The stores to which surge moves write: their records, scales of Deployments, and pods."""
+    """The stores that surge moves read and write."""
 
-    book: MoveRecordCache
-    scales: Scales
+    moves: PatchPods
     pods: Objects[Pod]
+    """For the deletion cost of a new pod."""
+    hourly: HourlyMoves
+    selecting: Callable[[str], Awaitable[SelectingObjects]]
+    """Lists the objects of a namespace that select pods."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MoverDependencies:
     """Functions and permissions of the program that the mover uses."""
 
-    leader: str
-    """Identity of this replica, unique for each start of the program."""
     namespace: str
     """Namespace in which Ebb is installed."""
     leading: Callable[[], bool]
     """Returns whether this replica leads."""
     why_unknown: Callable[[], str | None]
     """Returns why the objects that moves depend on are unknown or outdated, or None."""
-    scale_access: AccessReview
-    cost_access: AccessReview
-    record_access: AccessReview
-    """Access to read the ConfigMap; asked for only while surge moves are disabled."""
+    pod_access: AccessReview
     record_event: Callable[[Regarding, str, str, EventType], None] = lambda *_: None
     """Writes an Event with a reason and a note."""
     report_forbidden: Callable[[str, str], None] = lambda *_: None
     """Writes an Event about Ebb's namespace."""
 
 
-class _Live(NamedTuple):
-    """The objects of the surge moves in progress, as the watches report them."""
-
-    objects: SurgeObjects
-    pods: Mapping[str, Sequence[Pod]]
-    """Pods by the key of their Deployment."""
-    marked: frozenset[str]
-
-
 @dataclass(slots=True)
-class _Written:
-    """What this replica has written for surge moves, and the watches may not have reported yet."""
+class _Memory:
+    """What this leader knows of moves since it leads; see core.moves.planner.MoveMemory."""
 
-    deployments: dict[str, tuple[str, ObservedDeployment]] = field(default_factory=dict)
-    """The resourceVersion of each Deployment that Ebb changed, and the result, by UID."""
-    pods: dict[str, tuple[Pod, Pod]] = field(default_factory=dict)
-    """Each pod before and after Ebb wrote its deletion cost, by UID."""
-    costs_refused: set[str] = field(default_factory=set)
-    """UIDs of Deployments whose new pod could not get its deletion cost."""
+    own: dict[str, Move] = field(default_factory=dict)
+    """Moves in progress that this leader has begun, by UID of the pod."""
+    seen: set[str] = field(default_factory=set)
+    """UIDs of their pods that the watch has reported as detached."""
+    attached: dict[str, int] = field(default_factory=dict)
+    """Unix second of the attach by UID of each pod that the watch may still report as detached."""
+    ended: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, deque[int]] = field(default_factory=dict)
+    """Unix seconds of the failed moves within the last hour, by namespace."""
+    refused: dict[ReplicaSetKey, tuple[int, Sequence[Blocker]]] = field(default_factory=dict)
+    """Unix second until which, and why, the pods of a ReplicaSet are not tried again."""
 
-    def retain(self, deployments: Collection[str], pods: Collection[str]) -> None:
-        """Forget what was written for all Deployments and pods except those with these UIDs."""
-        for uid in self.deployments.keys() - deployments:
-            del self.deployments[uid]
-        for uid in self.pods.keys() - pods:
-            del self.pods[uid]
-        self.costs_refused &= set(deployments)
+    def forget(self, now: int) -> None:
+        """Forget what does not matter any more at the Unix second *now*."""
+        self.seen &= self.own.keys()
+        self.attached = {
+            uid: at for uid, at in self.attached.items() if now < at + SEEN_SECONDS_MAX
+        }
+        self.ended = {uid: at for uid, at in self.ended.items() if now < at + SETTLE_SECONDS}
+        self.refused = {key: one for key, one in self.refused.items() if now < one[0]}
+        for namespace, failed in list(self.failed.items()):
+            while failed and failed[0] + HOUR_SECONDS <= now:
+                failed.popleft()
+            if not failed:
+                del self.failed[namespace]
 
 
 class Mover:
@@ -180,52 +187,47 @@ class Mover:
         surroundings: MoverDependencies,
     ) -> None:
         self._source, self._view, self._stores = source, view, stores
-        self._book = stores.book
-        self._book.changed = self.note_records
         self._clock, self._metrics, self._its = clock, metrics, surroundings
         metrics.surge_forbidden.set_function(
-            lambda: metrics.is_leading() and surroundings.scale_access.allowed is False
+            lambda: metrics.is_leading() and surroundings.pod_access.allowed is False
         )
         metrics.surge_moves_in_progress.set_function(
-            lambda: len(self._book.records.moves) if metrics.is_leading() else 0
+            lambda: len(self._memory.own) if metrics.is_leading() else 0
+        )
+        metrics.surge_overdue_pods.set_function(
+            lambda: self._count_overdue() if metrics.is_leading() else 0
         )
         self._begin_leading()
 
     def _begin_leading(self) -> None:
-        self._facts, self._planned_records = NO_SURGE, MoveRecords()
-        self._written = _Written()
-        self._book.begin()
-        self.note_records(self._book.records)
-        if self._source.config.surges:
-            # The deletion costs of moves must remain until their records have been read.
-            self._source.moving_pods = None
-        self._loaded, self._load_at = False, 0
+        self._memory, self._facts = _Memory(), NO_SURGE
         self._moved_from: dict[str, int] = {}
         """Number of moved pods by node, until the node is removed."""
         self._pods_pending = False
         self._due = 0
         self._complained: str = ""
-        self._allowed = False
-        """Whether RBAC allows all writes of a move."""
 
     @property
-    def moves(self) -> Collection[MoveRecord]:
-        """Return the records of the surge moves in progress."""
-        return self._book.records.moves.values()
+    def moves(self) -> Collection[Move]:
+        """Return the surge moves in progress."""
+        own = self._memory.own
+        found = (found_move(pod) for pod in self._found())
+        return (*own.values(), *found)
 
     @property
     def needs_objects(self) -> bool:
         """Return whether to watch the kinds that only surge moves need, such as Deployments."""
-        return self._source.config.surges or bool(self._book.records.moves)
+        return self._source.config.surges
 
-    def note_records(self, records: MoveRecords) -> None:
-        """Tell the reconciler and the view which pods the surge moves in *records* replace."""
-        pods = frozenset(one.pod_uid for one in records.moves.values())
-        self._source.moving_pods = pods
-        self._written.retain(records.moves.keys(), pods)
-        self._view.moving_deployments = frozenset(
-            (one.namespace, one.deployment) for one in records.moves.values()
-        )
+    def _found(self) -> list[Pod]:
+        """Return the detached pods whose moves this leader has not begun."""
+        known = self._memory.own.keys() | self._memory.attached.keys()
+        return [pod for pod in self._view.detached.values() if pod.uid not in known]
+
+    def _count_overdue(self) -> int:
+        now = self._clock.unix_seconds()
+        deadlines = (found_move(pod).note.deadline for pod in self._view.detached.values())
+        return sum(deadline + OVERDUE_SECONDS < now for deadline in deadlines)
 
     async def run(self, why_stale: Callable[[], str | None]) -> None:
         """Carry out surge moves until cancelled.
@@ -267,21 +269,20 @@ class Mover:
     def capture(self) -> AddMoves:
         """Return a function that adds the state of surge moves, which plans need, to a Cluster.
 
-        The function may run in any thread. It uses the objects and records at the time of this
-        call.
+        The function may run in any thread. It uses the objects at the time of this call.
         """
-        config = self._source.config
-        if not config.surges:
+        if not self._source.config.surges:
             self._facts = NO_SURGE
             return lambda cluster: cluster
         if self._its.why_unknown() is not None:
             return lambda cluster: replace(cluster, surge=self._facts)
-        objects, records = self._view.surge_snapshot(), self._book.records
-        before, self._planned_records = self._planned_records, records
+        objects, own = self._view.surge_snapshot(), self._its.namespace
+        before, refused = self._facts.moving, frozenset(self._memory.refused)
 
         def add(cluster: Cluster) -> Cluster:
-            found = with_moves(cluster, objects(), records, before, self._its.namespace)
-            self._facts = found.surge
+            found = with_moves(cluster, objects(), own, moving_before=before, refused=refused)
+            moving = {(pod.namespace, pod.owner_name) for pod in detached_pods(cluster.pods)}
+            self._facts = found.surge._replace(moving=frozenset(moving))
             return found
 
         return add
@@ -289,61 +290,40 @@ class Mover:
     # A turn
 
     async def turn(self, why_stale: Callable[[], str | None] = lambda: None) -> None:
-        """Continue the surge moves in progress, and begin new ones after a reconciliation.
+        """End the surge moves that are due, and begin new ones after a reconciliation.
 
         *why_stale*: returns why the information about the cluster is outdated, or None; no move
-        continues then. Raises: UnavailableError if the records cannot be read.
+        continues then. Raises: UnavailableError if the moves of the last hour cannot be counted.
         """
         now = self._clock.unix_seconds()
-        self._due = now + 3600
+        self._due = now + HOUR_SECONDS
         reconciled = self._source.reconciled.is_set()
         self._source.reconciled.clear()
         config = self._source.config
-        await self._load(config, now)
+        self._memory.forget(now)
         self._count_removed_nodes()
-        if not self.needs_objects:
-            self._its.scale_access.forget()
-            self._its.cost_access.forget()
-            return
         await self._review_access(config)
-        if (why_stale() or self._its.why_unknown()) is not None:
+        if why_stale() is not None:
             self._due = now + 1
             return
-        if self._book.records.moves:
-            await self._continue(list(self._book.records.moves.values()), config)
+        await self._continue(config)
         last = self._source.last
-        if reconciled and last is not None and config.surges and config.mode is Mode.ENFORCE:
+        if (
+            reconciled
+            and last is not None
+            and config.surges
+            and config.mode is Mode.ENFORCE
+            and self._its.pod_access.allowed
+            and self._its.why_unknown() is None
+        ):
             await self._begin_moves(config, last)
 
-    async def _load(self, config: Config, now: int) -> None:
-        """Read the records of the previous leader once, and again while the ConfigMap is missing.
-
-        *now*: Unix seconds.
-        """
-        missing = config.surges and not self._book.exists
-        if self._loaded and not (missing and now >= self._load_at):
-            return
+    async def _review_access(self, config: Config) -> None:
+        access = self._its.pod_access
         if not config.surges:
-            # Without the component surge, a read would be refused in every installation.
-            await self._its.record_access.refresh()
-            if self._its.record_access.allowed is None:
-                return
-        if config.surges or self._its.record_access.allowed:
-            self._load_at = now + RELOAD_SECONDS
-            await self._read_records()
-        if not self._loaded:
-            self.note_records(self._book.records)
-        self._loaded = True
-        if config.surges and not self._book.exists:
-            self._complain(NO_RECORDS)
-
-    async def _read_records(self) -> None:
-        """Read the records; ignore a missing permission. Raises: UnavailableError."""
-        try:
-            await self._book.load()
-        except ApiError as fault:
-            if not fault.forbidden:
-                raise
+            access.forget()
+        elif await access.refresh() and access.allowed is False:
+            self._complain(FORBIDDEN_PODS)
 
     def _complain(self, note: str) -> None:
         if note != self._complained:
@@ -351,280 +331,284 @@ class Mover:
             log.error(note)
             self._its.report_forbidden(FORBIDDEN, note)
 
-    async def _review_access(self, config: Config) -> None:
-        reviews = [(self._its.scale_access, FORBIDDEN_SCALE)]
-        # With `enabled`, Roles of single namespaces may allow the write.
-        if config.pod_deletion_cost is not PodDeletionCost.ENABLED:
-            reviews.append((self._its.cost_access, FORBIDDEN_COSTS))
-        self._allowed = True
-        for access, note in reviews:
-            if await access.refresh() and access.allowed is False and config.surges:
-                self._complain(note)
-            self._allowed = self._allowed and access.allowed is True
-
     def _count_removed_nodes(self) -> None:
         for name in [name for name in self._moved_from if name not in self._view.nodes]:
             self._metrics.surge_moved_pods_per_node.observe(self._moved_from.pop(name))
 
     # Moves in progress
 
-    async def _continue(self, moves: Sequence[MoveRecord], config: Config) -> None:
-        await for_each(moves, CALLS_MAX, partial(self._continue_one, self._live(), config))
+    async def _continue(self, config: Config) -> None:
+        own = list(self._memory.own.values())
+        # Whoever may write pods can cause moves to undo, and must not delay those of others.
+        found = round_robin(self._found(), lambda pod: pod.namespace)[:FOUND_MAX]
+        moves = own + [found_move(pod) for pod in found]
+        if moves:
+            nodes = self._view.nodes.values()
+            view = MoveView(
+                unknown=not config.surges or self._its.why_unknown() is not None,
+                marked=marked_nodes(nodes),
+                leaving=leaving_nodes(nodes),
+                pods_pending=self._pods_pending,
+                allowed=config.surges and config.mode is Mode.ENFORCE,
+            )
+            await for_each(moves, CALLS_MAX, partial(self._continue_one, view))
 
-    def _live(self) -> _Live:
-        moves = self._book.records.moves.values()
-        objects = self._view.surge_objects_of(self._view.moving_deployments)
-        pods: dict[str, list[Pod]] = {one.deployment_key: [] for one in moves}
-        for pod in self._view.moving_pods:
-            deployment = objects.deployment_of(pod)
-            if deployment is not None and deployment.key in pods:
-                pods[deployment.key].append(pod)
-        return _Live(objects, pods, marked_nodes(self._view.nodes.values()))
-
-    async def _continue_one(self, live: _Live, config: Config, move: MoveRecord) -> None:
+    async def _continue_one(self, shared: MoveView, move: Move) -> None:
+        """Let a move wait, or end it. *shared*: the parts of the view that all moves share."""
+        if not self._its.leading():
+            return
+        now = Now(self._clock.unix_seconds())
         try:
-            await self._steps(live, config, move)
+            pod = self._view.pods.get(move.key)
+            detached = pod is not None and pod.uid == move.uid and bool(pod.detached)
+            if not detached or pod is None:
+                await self._find_out(move, now)
+                return
+            self._memory.seen.add(move.uid)
+            listed = self._view.of(DEPLOYMENTS).get(move.deployment_key)
+            view = replace(
+                shared,
+                deployment=listed.observed if listed is not None else None,
+                pods=list(self._view.pods_beside(pod)),
+            )
+            match next_step(move, view, now):
+                case Wait(until):
+                    self._due = min(self._due, until)
+                case End() as end:
+                    await self._end(move, end, now)
         except UnavailableError as fault:
-            self._note_failure(fault, move.deployment_key)
+            self._note_failure(fault, move.key)
+
+    async def _find_out(self, move: Move, now: Now) -> None:
+        """Find out what has become of a move whose pod the watch does not report as detached.
+
+        The watch may be late, or somebody has given the pod back, or the pod is gone.
+        Raises: UnavailableError.
+        """
+        if move.uid not in self._memory.seen and now.before(move.note.begun + SEEN_SECONDS_MAX):
+            self._due = min(self._due, move.note.begun + SEEN_SECONDS_MAX)
+            return
+        # A finished pod is not watched: it stays detached, but the ReplicaSet does not adopt it.
+        known = self._view.pods.get(move.key)
+        gone = known is None or known.uid != move.uid
+        outcome = MoveOutcome.POD_GONE if gone else MoveOutcome.STOPPED
+        await self._end(move, End(outcome), now)
 
     def _note_failure(self, fault: UnavailableError, key: str) -> None:
         """Count and log a failed write of a surge move, and retry soon.
 
-        *key*: namespace/name of the Deployment or pod, for the log.
+        *key*: namespace/name of the pod, for the log.
         """
-        self._retry()
+        self._due = min(self._due, self._clock.unix_seconds() + RETRY_SECONDS)
         self._metrics.surge_write_errors.labels(WriteResult.of(fault)).inc()
         log.warning(
             "cannot write a step of a surge move; retrying",
-            extra=fields(deployment=key, reason=str(fault)),
+            extra=fields(pod=key, reason=str(fault)),
         )
 
-    def _retry(self) -> None:
-        self._due = min(self._due, self._clock.unix_seconds() + RETRY_SECONDS)
-
-    async def _steps(self, live: _Live, config: Config, move: MoveRecord) -> None:
-        """Carry out the steps of a move until one must wait. Raises: UnavailableError."""
-        for _ in range(STEPS_MAX):
-            if not self._its.leading():
-                return
-            now = Now(self._clock.unix_seconds())
-            match next_step(move, self._view_of(move, live, config), now):
-                case Wait(until):
-                    self._due = min(self._due, until)
-                    return
-                case PutRecord(record):
-                    if not await self._put(move, record):
-                        return
-                    move = record
-                case SetCost(pod, cost):
-                    if not await self._set_cost(move, pod, cost):
-                        self._retry()
-                        return
-                case SetReplicas(deployment, replicas):
-                    await self._set_replicas(deployment, replicas)
-                case EndMove() as end:
-                    await self._end(move, end, live, now)
-                    return
-
-    def _view_of(self, move: MoveRecord, live: _Live, config: Config) -> MoveView:
-        key = move.deployment_key
-        return MoveView(
-            deployment=self._latest_deployment(live.objects.deployments.get(key)),
-            pods=[self._latest_pod(pod) for pod in live.pods.get(key, ())],
-            has_autoscaler=key in live.objects.autoscalers,
-            marked=live.marked,
-            pods_pending=self._pods_pending,
-            allowed=config.surges and config.mode is Mode.ENFORCE,
-            leader=self._its.leader,
-            cost_refused=move.uid in self._written.costs_refused,
+    async def _end(self, move: Move, end: End, now: Now) -> None:
+        """Give the pod of a move back to its ReplicaSet. Raises: UnavailableError."""
+        if end.lower_first is not None and await self._is_detached(move):
+            await self._lower_cost(end.lower_first)
+        note = note_after(move.note, end.outcome, now)
+        keep_cost = end.outcome is MoveOutcome.MOVED
+        await self._stores.moves.patch(
+            move.key, lambda pod: attach_patch(pod, move.uid, note, keep_cost=keep_cost)
         )
+        self._memory.attached[move.uid] = now.seconds
+        self._memory.own.pop(move.uid, None)
+        if move.deployment_uid:
+            self._memory.ended[move.deployment_uid] = now.seconds
+            self._watch_own_deployments()
+        if end.outcome in FAILED:
+            self._memory.failed.setdefault(move.namespace, deque()).append(now.seconds)
+        self._report_end(move, end.outcome, now)
 
-    def _latest_deployment(self, found: ObservedDeployment | None) -> ObservedDeployment | None:
-        """Return the Deployment as this replica has written it, or *found* if it is newer.
+    async def _is_detached(self, move: Move) -> bool:
+        # The watch may be late: the pod may have been given back already, to be deleted.
+        pod = await self._stores.moves.read(move.key)
+        return pod is not None and pod.uid == move.uid and bool(pod.detached) and not pod.hash
 
-        *found*: the Deployment as the watch reports it; None if it does not exist.
+    async def _lower_cost(self, pod: Pod) -> None:
+        """Give the new pod of an undone move the lowest deletion cost.
+
+        If the API server refuses it, the new pod may remain in place of the old one; it is Ready.
+        Raises: UnavailableError without an answer.
         """
-        if found is None or found.uid not in self._written.deployments:
-            return found
-        before, after = self._written.deployments[found.uid]
-        if found.version == before:
-            return after
-        del self._written.deployments[found.uid]
-        return found
-
-    def _latest_pod(self, found: Pod) -> Pod:
-        """Return *found* with the deletion cost that this replica has written to the pod.
-
-        Once the watch has reported a change of the pod, returns *found* unchanged.
-        """
-        if found.uid not in self._written.pods:
-            return found
-        before, after = self._written.pods[found.uid]
-        if found == before:
-            return replace(
-                found,
-                deletion_cost=after.deletion_cost,
-                deletion_cost_ours=after.deletion_cost_ours,
-            )
-        del self._written.pods[found.uid]
-        return found
-
-    async def _put(self, before: MoveRecord, record: MoveRecord) -> bool:
-        """Store the changed record of a move, and return whether it was stored.
-
-        It is not stored if another writer has changed or removed the record *before*.
-        """
-
-        def decide(records: MoveRecords) -> MoveRecords | None:
-            same = records.moves.get(before.uid) == before
-            return records.with_move(record) if same else None
-
-        return await self._book.change(decide)
-
-    async def _set_cost(self, move: MoveRecord, pod: Pod, cost: int) -> bool:
-        """Write a pod deletion cost for a surge move; return whether the move may continue.
-
-        If the move is being undone, the result is always True. Raises: UnavailableError, unless
-        the move is being undone.
-        """
-        write = cost_write(pod, cost)
+        write = cost_write(pod, UNDO_COST)
         try:
-            done = await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
-        except UnavailableError as fault:
-            if cost != UNDO_COST:
-                raise
+            await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
+        except ApiError as fault:
             self._note_failure(fault, pod.key)
-            done = None
-        else:
-            result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
-            self._metrics.pod_writes.labels(write.kind, result).inc()
-        if done and has_cost(done.stored[0], cost):  # an admission webhook may remove it
-            self._written.pods[pod.uid] = pod, done.stored[0]
-            return True
-        if cost != UNDO_COST:
-            return False
-        self._written.costs_refused.add(move.uid)
-        return True
 
-    async def _set_replicas(self, deployment: ObservedDeployment, replicas: int) -> None:
-        """Write the replicas of a Deployment, unless it has changed. Raises: UnavailableError."""
-        log.info(
-            "writing the replicas of a Deployment",
-            extra=fields(deployment=deployment.key, replicas=replicas),
-        )
-        scale = await self._stores.scales.write(
-            deployment.namespace, deployment.name, deployment.version, replicas
-        )
-        after = replace(
-            deployment,
-            version=scale.version,
-            replicas=scale.replicas,
-            replicas_manager=MANAGER,
-            generation=deployment.generation + 1,
-        )
-        self._written.deployments[deployment.uid] = deployment.version, after
-
-    async def _end(self, move: MoveRecord, end: EndMove, live: _Live, now: Now) -> None:
-        hpa = live.objects.autoscalers.get(move.deployment_key)
-        window_seconds = hpa.window_seconds if hpa else 0
-
-        def decide(records: MoveRecords) -> MoveRecords | None:
-            same = records.moves.get(move.uid) == move
-            return ended(records, move, end, window_seconds, now) if same else None
-
-        if await self._book.change(decide):
-            self._report_end(move, end, now)
-
-    def _report_end(self, move: MoveRecord, end: EndMove, now: Now) -> None:
-        self._metrics.surge_moves.labels(end.outcome.value).inc()
-        self._metrics.surge_move_seconds.observe(max(now.seconds - move.begun, 0))
+    def _report_end(self, move: Move, outcome: MoveOutcome, now: Now) -> None:
+        self._metrics.surge_moves.labels(outcome.value).inc()
+        self._metrics.surge_move_seconds.observe(max(now.seconds - move.note.begun, 0))
         log.info(
             "a surge move ended",
             extra=fields(
                 deployment=move.deployment_key,
                 pod=move.pod,
                 node=move.node,
-                outcome=end.outcome.value,
-                manager=end.manager,
+                outcome=outcome.value,
             ),
         )
-        if end.outcome is MoveOutcome.MOVED:
+        if outcome is MoveOutcome.MOVED:
             note = f"moved pod {move.pod} from node {move.node}: another pod replaced it"
             self._its.record_event(_regarding(move), MOVED, note, EventType.NORMAL)
             if move.node in self._moved_from or len(self._moved_from) < MOVED_NODES_MAX:
                 self._moved_from[move.node] = self._moved_from.get(move.node, 0) + 1
             return
-        who = f"; {end.manager} set the replicas" if end.manager else ""
-        note = f"the move of pod {move.pod} from node {move.node} ended: {end.outcome.value}{who}"
+        note = f"the move of pod {move.pod} from node {move.node} ended: {outcome.value}"
         self._its.record_event(_regarding(move), ENDED, note, EventType.NORMAL)
 
     # New moves
 
     async def _begin_moves(self, config: Config, last: ReconcileResult) -> None:
-        """Choose new surge moves, store their records, and carry out their first steps.
+        """Choose new surge moves, and detach their pods. Raises: UnavailableError.
 
         *last*: the last reconciliation, whose plan says where the moved pods find room.
         """
-        cluster = self._view.snapshot(config.read_options)
-        objects, records = self._view.surge_snapshot(), self._book.records
-        now = self._clock.unix_seconds()
+        moment = Now(self._clock.unix_seconds())
+        memory = await self._captured_memory(moment)
+        cluster, objects = self._view.snapshot(config.read_options), self._view.surge_snapshot()
 
         def plan() -> tuple[MovePlan, bool]:
             of, own = objects(), self._its.namespace
             context = SurgeContext(
                 SurgeInput(
-                    cluster=with_moves(cluster(), of, records, records, own),
+                    cluster=with_moves(cluster(), of, own, refused=frozenset(memory.refused)),
                     plan=last.plan,
                     config=config,
                     objects=of,
-                    records=records,
+                    memory=memory,
                     own_namespace=own,
-                    leader=self._its.leader,
-                    now_seconds=now,
+                    now_seconds=moment.seconds,
                 )
             )
             return plan_moves(context), context.pods_pending
 
         chosen, self._pods_pending = await asyncio.to_thread(plan)
-        if not chosen.begin or not self._allowed or not self._book.exists:
+        begin = await self._not_selected_by_others(chosen.begin)
+        now = Now(self._clock.unix_seconds())
+        begin = [one for one in begin if one.permit.is_valid(now)]
+        if not begin or not self._its.leading():
             return
-        begun: list[MoveRecord] = []
+        await self._stores.hourly.add(len(begin), now)
+        await for_each(begin, CALLS_MAX, self._begin)
 
-        def decide(records: MoveRecords) -> MoveRecords | None:
-            moment = Now(self._clock.unix_seconds())
-            permitted = (one.record for one in chosen.begin if one.permit.is_valid(moment))
-            begun[:] = [one for one in permitted if one.uid not in records.moves]
-            if not begun or not self._its.leading():
-                return None
-            return records.with_begun(begun, moment)
+    async def _captured_memory(self, now: Now) -> MoveMemory:
+        """Return what this leader knows of moves, for a thread. Raises: UnavailableError."""
+        memory = self._memory
+        return MoveMemory(
+            own=dict(memory.own),
+            begun_within_hour=await self._stores.hourly.count(now),
+            ended=dict(memory.ended),
+            failures={namespace: len(failed) for namespace, failed in memory.failed.items()},
+            refused={key: blockers for key, (_, blockers) in memory.refused.items()},
+        )
 
+    async def _not_selected_by_others(self, begin: Sequence[NewMove]) -> list[NewMove]:
+        """Return the moves whose pods no other object selects; remember why not for the others."""
+        by_namespace: dict[str, list[NewMove]] = {}
+        for one in begin:
+            by_namespace.setdefault(one.move.namespace, []).append(one)
+        left = []
+        for namespace, moves in by_namespace.items():
+            try:
+                objects = await self._stores.selecting(namespace)
+            except UnavailableError as fault:
+                if isinstance(fault, ApiError) and fault.forbidden:
+                    self._complain(FORBIDDEN_LISTS)
+                    return []
+                self._note_failure(fault, moves[0].move.key)
+                continue
+            for one in moves:
+                if blockers := tuple(selecting_blockers(one.pod, objects)):
+                    self._refuse(one.move, blockers)
+                else:
+                    left.append(one)
+        return left
+
+    def _refuse(self, move: Move, blockers: Sequence[Blocker]) -> None:
+        until = self._clock.unix_seconds() + REFUSED_SECONDS
+        self._memory.refused[move.owner] = until, blockers
+        log.info(
+            "a pod cannot be moved",
+            extra=fields(pod=move.key, reason=blockers[0].message),
+        )
+
+    async def _begin(self, new: NewMove) -> None:
+        """Detach the pod of a new move."""
+        move = new.move
+        now = Now(self._clock.unix_seconds())
+        if not self._its.leading() or not new.permit.is_valid(now):
+            return
+        # Before the patch: its answer may be lost.
+        self._memory.own[move.uid] = move
+        self._watch_own_deployments()
         try:
-            stored = await self._book.change(decide)
-        except UnavailableError as fault:
-            self._note_failure(fault, begun[0].deployment_key)
+            made = await self._stores.moves.patch(
+                move.key, lambda pod: detach_patch(pod, move.uid, move.replica_set, move.note)
+            )
+        except ApiError as fault:
+            self._forget(move)
+            self._note_failure(fault, move.key)
+            self._note_refusal(move, fault)
             return
-        if stored and self._book.exists:
-            for move in begun:
-                self._report_begin(move)
-            await self._continue(begun, config)
+        except UnavailableError as fault:
+            self._note_failure(fault, move.key)
+            return
+        if made:
+            self._report_begin(move)
+        else:
+            self._forget(move)
 
-    def _report_begin(self, move: MoveRecord) -> None:
+    def _note_refusal(self, move: Move, fault: ApiError) -> None:
+        """Remember why the API server refused to detach a pod."""
+        if refuses_owner_references(fault):
+            self._complain(FORBIDDEN_OWNERS)
+            self._refuse(move, [Blocker(OWNER_REFERENCES, f"{fault}", about=move.deployment)])
+        elif 400 <= fault.status < 500 and fault.status != 429:
+            until = self._clock.unix_seconds() + REFUSED_SECONDS
+            message = f"not tried again before {timestamp(until)}: {fault}"
+            self._refuse(move, [Blocker(NOT_DETACHED, message, about=move.deployment)])
+
+    def _forget(self, move: Move) -> None:
+        self._memory.own.pop(move.uid, None)
+        self._watch_own_deployments()
+
+    def _watch_own_deployments(self) -> None:
+        self._view.moving_deployments = frozenset(
+            move.deployment_key for move in self._memory.own.values()
+        )
+
+    def _report_begin(self, move: Move) -> None:
         log.info(
             "a surge move begins",
             extra=fields(deployment=move.deployment_key, pod=move.pod, node=move.node),
         )
         note = (
-            f"moving pod {move.pod} from node {move.node}, which is being emptied: "
-            f"{move.raised} replicas until another pod is available"
+            f"moving pod {move.pod} from node {move.node}, which is being emptied: it is detached "
+            "from its ReplicaSet until another pod is available"
         )
         self._its.record_event(_regarding(move), BEGAN, note, EventType.NORMAL)
 
 
-def _regarding(move: MoveRecord) -> Regarding:
+def _regarding(move: Move) -> Regarding:
+    """Return the Deployment of a move, or its pod if another leader has begun the move."""
+    if move.deployment:
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "namespace": move.namespace,
+            "name": move.deployment,
+            "uid": move.deployment_uid,
+        }
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
+        "apiVersion": "v1",
+        "kind": "Pod",
         "namespace": move.namespace,
-        "name": move.deployment,
+        "name": move.pod,
         "uid": move.uid,
     }

@@ -82,9 +82,6 @@ class Reconciler:
         """
         self.config = config
         """Configuration for the next reconciliation."""
-        self.moving_pods: frozenset[str] | None = frozenset()
-        """UIDs of the pods that surge moves replace; they keep the deletion cost of the move. None
-        if they are unknown yet; no deletion cost is written then."""
         self.observe_writes: ObserveWrites = lambda _: None
         """Called after each evaluation with the writes that are only reported."""
         self.evaluated = asyncio.Event()
@@ -192,10 +189,9 @@ class Reconciler:
             if self._deletion_costs
             else None
         )
-        moving = self.moving_pods
-        if enabled is None or moving is None:
+        if enabled is None:
             return ()
-        return decide_costs(cluster, config.taint_key, targets, moving=moving, enabled=enabled)
+        return decide_costs(cluster, config.taint_key, targets, enabled=enabled)
 
     def _plan_evictions(
         self, cluster: Cluster, config: Config, result: ReconcileResult

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container
 from typing import Any, Final
 
 from core.cluster.read_options import ReadOptions
@@ -14,20 +14,18 @@ from core.model.node import Node
 from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
 from core.model.pod import Pod
-from core.moves.listed import surge_objects
-from core.moves.objects import SurgeObjects
 from kube.decode.kinds import (
     DEPLOYMENTS,
-    HORIZONTAL_AUTOSCALERS,
     NODES,
     PODS,
-    REPLICA_SETS,
     SURGE_KINDS,
     AnyKind,
 )
 from kube.freshness import Freshness
 from kube.inventory import Inventory
 
+MovingPods = dict[tuple[str, str], dict[str, Pod]]
+"""Pods by namespace and name of their ReplicaSet, and by key."""
 UNCHECKED_MAX: Final = 4096
 """Maximum number of newly unschedulable pods that wait for a check; others wait for the next
 reconciliation."""
@@ -50,14 +48,14 @@ class ClusterView(Inventory):
         """Age of the information about the kinds that only surge moves need."""
         self.surge_changed = asyncio.Event()
         """Set when an object of a surge move changes."""
-        self.moving_deployments: frozenset[tuple[str, str]] = frozenset()
-        """Namespace and name of the Deployments with a surge move."""
-        self._moving_owners: frozenset[tuple[str, str]] = frozenset()
-        """Namespace and name of their ReplicaSets."""
+        self.moving_deployments: frozenset[str] = frozenset()
+        """Deployments with a surge move, as namespace/name."""
+        self.detached: dict[str, Pod] = {}
+        """Pods that moves have detached, by key."""
         # Updated with each event: to search all pods at each step of a move would block the event
-        # loop.
-        self._moving_pods: dict[str, Pod] = {}
-        """Pods of these ReplicaSets by key."""
+        # loop. Whoever labels pods as detached causes one search for each turn of the mover.
+        self._moving_pods: MovingPods | None = {}
+        """All pods of their ReplicaSets; None: to be searched."""
         self.wake = asyncio.Event()
         """Set when a change cannot wait until the interval between reconciliations has passed."""
         self.became_unschedulable = asyncio.Event()
@@ -100,44 +98,19 @@ class ClusterView(Inventory):
         """Return the record in which the watch of a kind notes how current its objects are."""
         return self.surge_freshness if kind in SURGE_KINDS else self.freshness
 
-    def surge_objects_of(self, deployments: frozenset[tuple[str, str]]) -> SurgeObjects:
-        """Return the objects of these Deployments that surge moves depend on, without quotas.
+    def pods_beside(self, pod: Pod) -> Collection[Pod]:
+        """Return all pods of the ReplicaSet of a detached pod."""
+        if self._moving_pods is None:
+            self._moving_pods = self._found_moving_pods()
+        return self._moving_pods.get((pod.namespace, pod.owner_name), {}).values()
 
-        *deployments*: namespace and name of each.
-        """
-        listed = self.of(DEPLOYMENTS)
-        keys = (f"{namespace}/{name}" for namespace, name in deployments)
-        objects = surge_objects(
-            [listed[key] for key in keys if key in listed],
-            [
-                replica_set
-                for replica_set in self.of(REPLICA_SETS).values()
-                if (replica_set.namespace, replica_set.deployment) in deployments
-            ],
-            [
-                autoscaler
-                for autoscaler in self.of(HORIZONTAL_AUTOSCALERS).values()
-                if (autoscaler.namespace, autoscaler.target) in deployments
-            ],
-        )
-        owners = frozenset(objects.owners)
-        if owners != self._moving_owners:
-            self._moving_owners = owners
-            self._find_moving_pods()
-        return objects
-
-    @property
-    def moving_pods(self) -> Iterable[Pod]:
-        """Return the pods of the Deployments for which `surge_objects_of` was last called."""
-        return self._moving_pods.values()
-
-    def _find_moving_pods(self) -> None:
-        known, owners = self.pods, self._moving_owners
-        self._moving_pods = (
-            {key: pod for key, pod in known.items() if (pod.namespace, pod.owner_name) in owners}
-            if owners
-            else {}
-        )
+    def _found_moving_pods(self) -> MovingPods:
+        found: MovingPods = {(one.namespace, one.owner_name): {} for one in self.detached.values()}
+        if found:
+            for key, pod in self.pods.items():
+                if (owner := (pod.namespace, pod.owner_name)) in found:
+                    found[owner][key] = pod
+        return found
 
     def relisted(self, kind: AnyKind) -> None:
         """Handle all objects of a kind, after a new list, as if they had just been added."""
@@ -146,7 +119,9 @@ class ClusterView(Inventory):
         if kind is PODS:
             self._occupants.clear()
             self._karpenter_occupants.clear()
-            self._find_moving_pods()
+            self.detached = {key: pod for key, pod in self.pods.items() if pod.detached}
+            self._moving_pods = None
+            self.surge_changed.set()
         if kind in (NODES, PODS):
             for key, current in self.of(kind).items():
                 self.became(kind, key, None, current)
@@ -156,10 +131,10 @@ class ClusterView(Inventory):
 
         *before*, *after*: the decoded object; None if it did not exist or does not exist any more.
         """
-        if self.moving_deployments and self._is_of_move(kind, after or before):
+        if (self.detached or self.moving_deployments) and self._is_of_move(kind, key):
             self.surge_changed.set()
         if kind is PODS:
-            self._update_moving_pods(key, after)
+            self._update_moving_pods(key, before, after)
             self._update_karpenter_occupants(before, after)
             self._count_occupant(after, _occupied_by(before), _occupied_by(after))
             if after and is_unschedulable(after) and not (before and is_unschedulable(before)):
@@ -167,21 +142,29 @@ class ClusterView(Inventory):
         elif kind is NODES and after and not (before and _may_be_removed(before)):
             self._wake_once(after.name, after.name)
 
-    def _update_moving_pods(self, key: str, after: Pod | None) -> None:
-        if after is not None and (after.namespace, after.owner_name) in self._moving_owners:
-            self._moving_pods[key] = after
-        else:
-            self._moving_pods.pop(key, None)
+    def _update_moving_pods(self, key: str, before: Pod | None, after: Pod | None) -> None:
+        if after is not None and after.detached:
+            self.detached[key] = after
+        if key in self.detached:
+            if after is None or not after.detached:
+                del self.detached[key]
+            self._moving_pods = None
+            self.surge_changed.set()
+        known = self._moving_pods
+        for pod in (before, after):
+            owner = (pod.namespace, pod.owner_name) if pod is not None else None
+            if not known or owner not in known:
+                continue
+            self.surge_changed.set()
+            known[owner].pop(key, None)
+            if pod is after and after is not None:
+                known[owner][key] = after
 
-    def _is_of_move(self, kind: AnyKind, listed: Any) -> bool:  # noqa: ANN401 by kind
-        """Return whether the object *listed* belongs to a Deployment with a surge move."""
-        if kind is PODS:
-            return (listed.namespace, listed.owner_name) in self._moving_owners
+    def _is_of_move(self, kind: AnyKind, key: str) -> bool:
+        """Return whether a change of the Deployment or Node *key* can end a move."""
         if kind is DEPLOYMENTS:
-            return (listed.namespace, listed.name) in self.moving_deployments
-        if kind is REPLICA_SETS:
-            return (listed.namespace, listed.deployment) in self.moving_deployments
-        return False
+            return key in self.moving_deployments
+        return kind is NODES and any(pod.node == key for pod in self.detached.values())
 
     def _count_occupant(self, pod: Pod | None, before: str | None, after: str | None) -> None:
         """Count a pod on the node *after* instead of *before*, and wake the loop if necessary.

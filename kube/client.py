@@ -64,6 +64,7 @@ ANSWER_BYTES_MAX: Final = 64 * 1024**2
 WATCH_SECONDS: Final = 300
 """Time after which the server ends a watch; it is then resumed from the last resourceVersion."""
 MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 USER_AGENT: Final = "kube-ebb"
 VERBS: Final[Mapping[str, str]] = {
     "GET": "get",
@@ -323,17 +324,25 @@ class Client:
         query: Mapping[str, str | None] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
         tries_max: int = CALL_TRIES_MAX,
+        patch_type: str = MERGE_PATCH,
     ) -> bytes:
         """Send a request and return the body of the answer; retry after a 429.
 
-        *method*: the HTTP method; a PATCH is a JSON merge patch. *seconds_max*: timeout of each
-        try. *tries_max*: maximum number of tries while the server answers 429, with pauses between
-        them. Raises: ApiError with the status, ConflictError for 409, UnavailableError without an
-        answer.
+        *method*: the HTTP method. *seconds_max*: timeout of each try. *tries_max*: maximum number
+        of tries while the server answers 429, with pauses between them. *patch_type*: content type
+        of a PATCH. Raises: ApiError with the status, ConflictError for 409, UnavailableError
+        without an answer.
         """
 
         async def once() -> bytes:
-            call = self._call(method, path, query=query, body=body, seconds_max=seconds_max)
+            call = self._call(
+                method,
+                path,
+                query=query,
+                body=body,
+                seconds_max=seconds_max,
+                patch_type=patch_type,
+            )
             return await self._read(await call)
 
         return await self._while_throttled(once, tries_max)
@@ -378,6 +387,7 @@ class Client:
         body: Mapping[str, Any] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
         accept_encoding: str = "identity",
+        patch_type: str = MERGE_PATCH,
     ) -> aiohttp.ClientResponse:
         """Send a request once, and return its response; the caller reads the body.
 
@@ -386,7 +396,7 @@ class Client:
         given = [(name, value) for name, value in (query or {}).items() if value is not None]
         headers = {"Accept": "application/json", "Accept-Encoding": accept_encoding}
         if method == "PATCH":
-            headers["Content-Type"] = MERGE_PATCH
+            headers["Content-Type"] = patch_type
         await self._renew_credentials()
         code = NO_ANSWER
         try:

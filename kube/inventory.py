@@ -230,7 +230,9 @@ def _unchanged(kind: AnyKind, before: Any, after: Any) -> bool:  # noqa: ANN401 
     if kind is NODES or before != after:
         return False
     # Readiness does not count when pods are compared.
-    return kind is not PODS or before.ready == after.ready
+    return kind is not PODS or (
+        before.ready == after.ready and before.ready_seconds == after.ready_seconds
+    )
 
 
 def _unreadable(obj: Any) -> str:  # noqa: ANN401 by kind

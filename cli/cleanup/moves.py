@@ -7,18 +7,19 @@ ConfigMap records the moves in progress.
 from contextlib import suppress
 from functools import partial
 
+from core.moves.new_pods import new_pod
+from core.moves.records import MoveRecord, MoveStep, decode
+from kube.stores.move_records import MoveRecordStore
+
 from cli.cleanup.removals import Removals
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.pod import Pod
-from core.moves.new_pods import new_pod
 from core.moves.objects import MANAGER
-from core.moves.records import MoveRecord, MoveStep, decode
 from core.moves.steps import is_kept
 from core.writes.costs import UNDO_COST, cost_write
 from kube.client import ApiError, Client
 from kube.decode.kinds import DEPLOYMENTS
-from kube.stores.move_records import MoveRecordStore
 from kube.stores.objects import TRIES_MAX, pods, write_as_decided
 from kube.stores.scales import ScaleStore
 

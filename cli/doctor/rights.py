@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from core.moves.records import CONFIG_MAP as MOVES
+
 from cli.doctor.finding import (
     Check,
     CheckResult,
@@ -28,7 +30,6 @@ from cli.input.setup_objects import ApiRule
 from controller.names import LEASE
 from core.config.settings import PodDeletionCost
 from core.model.humanize import plural
-from core.moves.records import CONFIG_MAP as MOVES
 from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
 from webhook.names import REGISTRATION, SECRET
 

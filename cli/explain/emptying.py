@@ -17,7 +17,6 @@ from core.model.pod import JOB, Pod
 from core.model.reason import Blocker
 from core.moves.objects import SurgeObjects
 from core.moves.planner import LASTING, SurgeContext, SurgeInput
-from core.moves.records import MoveRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +60,6 @@ def emptying(
             plan=plan,
             config=config,
             objects=objects,
-            records=MoveRecords(),
-            leader="",
             own_namespace=own_namespace,
             now_seconds=now_seconds,
         )

@@ -41,7 +41,6 @@ from core.model.reason import Blocker
 from core.model.resources import Resources
 from core.moves.objects import SurgeObjects
 from core.moves.planner import SurgeContext, SurgeInput
-from core.moves.records import MoveRecords
 from core.placement.filters import first_failing_filter
 from core.placement.node_order import SHARE_SCALE
 from core.placement.packer import Packer
@@ -309,8 +308,6 @@ class Explainer:
                 plan=self._plan,
                 config=self._config,
                 objects=self._surge_objects,
-                records=MoveRecords(),
-                leader="",
                 own_namespace=self._own_namespace,
                 now_seconds=self._now.seconds,
             )

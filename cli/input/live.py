@@ -18,7 +18,6 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.moves.facts import with_moves
 from core.moves.objects import SurgeObjects
-from core.moves.records import MoveRecords
 from kube.client import ApiError, Client
 from kube.decode.kinds import (
     ATTACHMENTS,
@@ -141,8 +140,7 @@ async def read_lists(
     progress.writelines(f"Warning: {printable(problem)}\n" for problem in not_read)
     report_unreadable(list(_refused(lists)), progress)
     if surge is not None:
-        none = MoveRecords()
-        cluster = with_moves(cluster, surge, none, none, installation.namespace)
+        cluster = with_moves(cluster, surge, installation.namespace)
     cluster_input = ClusterInput(
         cluster=cluster,
         config=used,

@@ -12,7 +12,6 @@ from cli.input.cluster_input import ClusterInput, Installation, report_unreadabl
 from cli.input.cluster_options import ClusterOptions, kubeconfig_of
 from cli.input.setup import SETUP_KINDS, Read, Setup
 from core.moves.facts import with_moves
-from core.moves.records import MoveRecords
 from kube.decode.field_decoding import DECODE_ERRORS
 from kube.decode.json_depth import decoded
 from kube.decode.objects import HEAD_DECODER
@@ -116,8 +115,7 @@ def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool
     if not config.surges:
         surge = None
     if surge is not None:
-        none = MoveRecords()
-        cluster = with_moves(cluster, surge, none, none, installation.namespace)
+        cluster = with_moves(cluster, surge, installation.namespace)
     report_unreadable(unreadable, sys.stderr)
     where = ", ".join(name for name, _ in named_dumps)
     return ClusterInput(

@@ -25,7 +25,6 @@ from cli.page.what_if import Change, answer
 from cli.plan import Limits, planned
 from core.model.errors import InvalidInputError, UnavailableError
 from core.moves.facts import with_moves
-from core.moves.records import MoveRecords
 from kube.inventory import Inventory
 
 
@@ -64,8 +63,8 @@ def _with_objects(cluster_input: ClusterInput, inventory: Inventory) -> ClusterI
     cluster = inventory.snapshot(cluster_input.config.read_options)()
     if cluster_input.surge_objects is None:
         return replace(cluster_input, cluster=cluster)
-    surge, none = inventory.surge_snapshot()(), MoveRecords()
-    cluster = with_moves(cluster, surge, none, none, cluster_input.namespace)
+    surge = inventory.surge_snapshot()()
+    cluster = with_moves(cluster, surge, cluster_input.namespace)
     return replace(cluster_input, cluster=cluster, surge_objects=surge)
 
 

@@ -152,7 +152,7 @@ def _bar(percent: int | None) -> str:
 
 def _moves(state: State) -> Iterator[str]:
     for move in (state["leader"] or {}).get("moves", ()):
-        yield f"moving {move['pod']} of {move['deployment']} from {move['node']}: {move['step']}"
+        yield f"moving {move['pod']} from {move['node']}"
 
 
 def _footer(view: ScreenState) -> Text:

@@ -1,9 +1,8 @@
 """Define which pods must not be replaced by a surge move, whatever their Deployment allows.
 
-A surge move adds a replica to a Deployment, waits until the new pod is Ready, and removes the
-replica again, so that the ReplicaSet deletes a pod on a marked node. The new pod is Ready before
-the old one is deleted, so rules that protect availability, such as those for kube-system, do not
-apply. The other rules are those for evictions (core.eligibility.drainability).
+A surge move lets a ReplicaSet create a new pod beside a pod on a marked node, which is deleted
+only when the new one is available. So rules that protect availability, such as those for
+kube-system, do not apply. The other rules are those for evictions (core.eligibility.drainability).
 """
 
 from collections import Counter

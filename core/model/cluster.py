@@ -61,9 +61,9 @@ class DaemonSet:
 class SurgeFacts(NamedTuple):
     """The ReplicaSets and pods that surge moves may affect, and those that they affect now.
 
-    A surge move adds a replica to a Deployment, waits until the new pod is available, and removes
-    the replica again, so that the ReplicaSet deletes a pod on a marked node. ReplicaSets are pairs
-    of namespace and name.
+    A surge move detaches a pod on a marked node from its ReplicaSet, which creates a new pod, and
+    gives it back to be deleted when the new pod is available. ReplicaSets are pairs of namespace
+    and name.
     """
 
     allowed: frozenset[tuple[str, str]] = frozenset()
@@ -72,7 +72,7 @@ class SurgeFacts(NamedTuple):
     """ReplicaSets of the Deployments that have a move now, or had one in the last
     reconciliation."""
     replaced: frozenset[str] = frozenset()
-    """Pods, as namespace/name, that moves replace and whose new pod exists or is being created."""
+    """Pods, as namespace/name, that moves replace and whose new pod exists."""
 
 
 NO_SURGE: Final = SurgeFacts()

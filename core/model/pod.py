@@ -3,7 +3,7 @@
 Pods of one template share their constraint objects. Pods of one workload replace each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -36,6 +36,9 @@ VOLUMES_FIELD: Final = "spec.volumes"
 """In Pod.unsupported: volumes defined in the pod itself, without a claim."""
 TEMPLATE_LABEL: Final = "pod-template-hash"
 """Label with the hash that a Deployment appends to its own name to name a ReplicaSet."""
+DETACHED_LABEL: Final = "kube-ebb.io/detached"
+"""Label of a pod that a move has taken out of its ReplicaSet. Its value is that of TEMPLATE_LABEL,
+which a move removes for this time and then gives back."""
 REPLICA_SET: Final = "ReplicaSet"
 """Kind of the most common owner of pods."""
 STATEFUL_SET: Final = "StatefulSet"
@@ -111,6 +114,10 @@ class Pod:
 
     Comparison ignores it, because pods of one UID never differ in it. Plans read it only for
     `maxJobAge`."""
+    ready_seconds: int | None = field(default=None, compare=False)
+    """Unix second since which the pod is Ready; None if it is not, or if the time is unknown."""
+    move: str | None = None
+    """Value of the annotation with the pod's move; None if there is none (core.moves.note)."""
     deletion_cost: str | None = None
     """Value of the annotation for the pod deletion cost; None if there is none."""
     deletion_cost_ours: str | None = None
@@ -204,6 +211,15 @@ class Pod:
         """Return whether the pod has a pod deletion cost, and it is the cost that Ebb wrote."""
         return self.deletion_cost is not None and self.deletion_cost == self.deletion_cost_ours
 
+    @property
+    def detached(self) -> str:
+        """Return the pod template hash if a move has detached the pod from its ReplicaSet.
+
+        Empty otherwise. The owner of a detached pod is still its ReplicaSet.
+        """
+        labels = self.labels
+        return "" if TEMPLATE_LABEL in labels else labels.get(DETACHED_LABEL, "")
+
     def overdue(self, now: Now | None) -> bool:
         """Return whether the pod is terminating and should have ended long ago.
 
@@ -211,6 +227,12 @@ class Pod:
         """
         due = self.disruption_facts.overdue_seconds
         return due is not None and now is not None and now.reached(due + 1)
+
+
+def detached_pods(pods: Iterable[Pod]) -> list[Pod]:
+    """Return the pods that a move has detached from their ReplicaSet."""
+    # Few pods have the label, and each reconciliation asks this for all pods.
+    return [pod for pod in pods if DETACHED_LABEL in pod.labels and pod.detached]
 
 
 def goes_by_cost(pod: Pod) -> bool:

@@ -1,6 +1,6 @@
 """Decide surge moves: which pods to replace before they are deleted, and each step of a move.
 
-A surge move adds a replica to a Deployment, waits until the new pod is available, and removes the
-replica again. Ebb gives a pod on a marked node the lowest deletion cost, so the ReplicaSet
-controller deletes this pod.
+A surge move detaches a pod on a marked node from its ReplicaSet, which creates a new pod. When the
+new pod is available, the move gives the old one back with the lowest deletion cost, so the
+ReplicaSet controller deletes it. Nothing but the pod is written.
 """

@@ -4,37 +4,31 @@ A surge move needs an additional pod: it replaces a pod on a marked node before 
 deleted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from core.model.humanize import timestamp
-from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.moves.objects import ROLLING_UPDATE, ObservedDeployment, SurgeObjects
 from core.moves.reasons import (
     HPA_MAXIMUM,
     KEEP,
-    LEFT_ALONE,
     PAUSED,
     QUOTA,
     ROLLOUT,
     STRATEGY,
     UNAVAILABLE,
 )
-from core.moves.records import Pause
 
 
 def deployment_blockers(
     deployment: ObservedDeployment,
     pod: Pod,
     objects: SurgeObjects,
-    pauses: Mapping[str, Pause],
-    now: Now,
 ) -> Iterator[Blocker]:
-    """Yield every reason why Ebb must not add a pod like *pod* to the Deployment now.
+    """Yield every reason why a pod like *pod* must not be added to the Deployment now.
 
-    Yields nothing if Ebb may add it. *objects* has the HorizontalPodAutoscalers and
-    ResourceQuotas. *pauses*: times without surge moves, by UID of the Deployment.
+    Yields nothing if it may be added. *objects* has the HorizontalPodAutoscalers and
+    ResourceQuotas.
     """
     name, key = deployment.name, pod.key
     if deployment.strategy != ROLLING_UPDATE:
@@ -52,10 +46,6 @@ def deployment_blockers(
         yield Blocker(HPA_MAXIMUM, message, key, name)
     if (refused := _why_no_quota(deployment, pod, objects)) is not None:
         yield Blocker(QUOTA, refused, key, name)
-    pause = pauses.get(deployment.uid)
-    if pause is not None and now.before(pause.until):
-        message = f"no move before {timestamp(pause.until)}"
-        yield Blocker(LEFT_ALONE, message, key, name, pause.until)
 
 
 def why_unsettled(deployment: ObservedDeployment) -> Blocker | None:

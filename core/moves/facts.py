@@ -1,26 +1,30 @@
 """Add the state of surge moves, on which plans depend, to a Cluster.
 
-A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node.
+A move replaces a pod on a marked node by a new one, before the old one is deleted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from core.engine.unschedulable import is_unschedulable
 from core.model.cluster import Cluster, SurgeFacts
-from core.moves.new_pods import unschedulable_new_pods
+from core.model.pod import Pod, detached_pods
+from core.moves.move import found_move, new_pods
 from core.moves.objects import SurgeObjects, consents
-from core.moves.records import MoveRecords, MoveStep
 
 AddMoves = Callable[[Cluster], Cluster]
 """Adds to a cluster what plans need to know of surge moves, in any thread."""
+ReplicaSetKey = tuple[str, str]
+"""Namespace and name of a ReplicaSet."""
 
 
 def with_moves(
     cluster: Cluster,
     objects: SurgeObjects,
-    records: MoveRecords,
-    before: MoveRecords,
     own_namespace: str,
+    *,
+    moving_before: Collection[ReplicaSetKey] = (),
+    refused: Collection[ReplicaSetKey] = (),
 ) -> Cluster:
     """Return the cluster with its field `surge` set, which tells the next plan about surge moves.
 
@@ -28,30 +32,44 @@ def with_moves(
     the pods that moves replace. A new pod of a move that is unschedulable is left out of the
     cluster. Ebb undoes its move, so the pod must affect neither marks nor other moves.
 
-    *records*: the moves now. *before*: the moves at the previous plan. *own_namespace*: Ebb's
-    namespace, in which Ebb moves no pods.
+    *own_namespace*: Ebb's namespace, in which Ebb moves no pods. *moving_before*: ReplicaSets with
+    a move at the previous plan. *refused*: ReplicaSets whose pods cannot be moved for a reason
+    that only a running controller knows.
     """
-    moves = records.moves
-    undone = unschedulable_new_pods(cluster.pods, objects, moves.values())
-    deployments = objects.deployments
-    moving = (
-        deployments.get(move.deployment_key) for move in (*moves.values(), *before.moves.values())
-    )
+    detached = detached_pods(cluster.pods)
+    moving = {(pod.namespace, pod.owner_name) for pod in detached}
+    replaced, undone = _replaced_and_undone(cluster, detached, moving)
     facts = SurgeFacts(
         allowed=frozenset(
-            (one.namespace, one.replica_set)
-            for one in deployments.values()
+            key
+            for one in objects.deployments.values()
             if consents(one) and one.namespace != own_namespace
+            if (key := (one.namespace, one.replica_set)) not in refused
         ),
-        moving=frozenset((one.namespace, one.replica_set) for one in moving if one is not None),
-        replaced=frozenset(
-            f"{move.namespace}/{move.pod}"
-            for move in moves.values()
-            if move.step is MoveStep.RAISED and move.uid not in undone
-        ),
+        moving=frozenset((*moving, *moving_before)),
+        replaced=replaced,
     )
     if not undone:
         return cluster if facts == cluster.surge else replace(cluster, surge=facts)
-    without = {pod.key for pod in undone.values()}
-    pods = tuple(pod for pod in cluster.pods if pod.key not in without)
+    pods = tuple(pod for pod in cluster.pods if pod.key not in undone)
     return replace(cluster, pods=pods, surge=facts)
+
+
+def _replaced_and_undone(
+    cluster: Cluster, detached: Collection[Pod], moving: Collection[ReplicaSetKey]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the detached pods that have a new pod, and the new pods that are unschedulable."""
+    if not detached:
+        return frozenset(), frozenset()
+    of: dict[ReplicaSetKey, list[Pod]] = {key: [] for key in moving}
+    for pod in cluster.pods:
+        if (key := (pod.namespace, pod.owner_name)) in of:
+            of[key].append(pod)
+    replaced, undone = set(), set()
+    for pod in detached:
+        new = new_pods(found_move(pod), of[pod.namespace, pod.owner_name])
+        waiting = {one.key for one in new if is_unschedulable(one)}
+        undone |= waiting
+        if len(new) > len(waiting):
+            replaced.add(pod.key)
+    return frozenset(replaced), frozenset(undone)

@@ -11,10 +11,6 @@ from core.model.pod import REPLICA_SET, Pod
 from core.model.resources import Resources
 
 ROLLING_UPDATE: Final = "RollingUpdate"
-MANAGER: Final = "kube-ebb"
-"""Field manager of Ebb's writes to `scale`; managedFields names it if Ebb has set the replicas."""
-HPA_MANAGER: Final = "kube-controller-manager"
-"""Field manager of the HorizontalPodAutoscaler controller."""
 HPA_WINDOW_SECONDS: Final = 300
 """Default of `--horizontal-pod-autoscaler-downscale-stabilization`."""
 
@@ -26,12 +22,7 @@ class ObservedDeployment:
     namespace: str
     name: str
     uid: str
-    version: str = ""
-    """Its resourceVersion; a write of `scale` is accepted for this version only."""
     replicas: int
-    replicas_manager: str = ""
-    """Field manager that last set the replicas; empty if unknown. If several managers own the
-    field (server-side apply), one that is not Ebb."""
     strategy: str = ROLLING_UPDATE
     max_surge: int = 1
     """Number of pods beyond the replicas that the strategy allows (`resolved_surge`)."""
@@ -39,6 +30,7 @@ class ObservedDeployment:
     keep: bool = False
     """The Deployment or its pod template has the annotation kube-ebb.io/keep: "true"."""
     generation: int = 1
+    """Number that each change of the spec raises."""
     observed_generation: int = 1
     """Generation that the status describes."""
     pods: int

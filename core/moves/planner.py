@@ -1,13 +1,13 @@
 """Choose the pods to replace by surge moves, and say why others are not replaced now.
 
-A surge move adds a pod to a Deployment, and then deletes another pod of it on a marked node. Ebb
-moves only pods for which the plan has a place on a node that stays. The nodes that will be empty
-soonest come first.
+A surge move replaces a pod on a marked node by a new one, before the old one is deleted. Ebb moves
+only pods for which the plan has a place on a node that stays. The nodes that will be empty soonest
+come first, and namespaces take turns.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
@@ -17,36 +17,75 @@ from core.eligibility.emptiness import occupying
 from core.eligibility.surge import NEVER, VOLUME, why_not_replaced
 from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, may_begin
 from core.engine.plan import Plan
-from core.engine.unschedulable import feasible_unschedulable
+from core.engine.unschedulable import feasible_unschedulable, round_robin
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
-from core.model.node_lifecycle import why_leaving
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import TEMPLATE_LABEL, Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.deployments import deployment_blockers
+from core.moves.move import Move
+from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN, MoveNote, note_of
 from core.moves.objects import ObservedDeployment, SurgeObjects
+from core.moves.outcomes import SETTLE_SECONDS
 from core.moves.reasons import (
     CHEAPER,
+    HASH_SELECTED,
     HOST_PORT,
     KEEP,
+    LEFT_ALONE,
     NO_DEPLOYMENT,
     NO_PLACE,
     NOT_READY,
+    OTHER_CONTROLLER,
     OWN,
+    OWNER_REFERENCES,
     PENDING,
     ROLLOUT,
+    SETTLING,
     STRATEGY,
     TURN,
     UNDER_WAY,
     YOUNG,
 )
-from core.moves.records import MoveRecord, MoveRecords
-from core.moves.steps import DEADLINE_SECONDS_MAX, MoveView, marked_nodes
+from core.moves.steps import leaving_nodes, marked_nodes
 from core.writes.costs import MOVE_COST, number_of
 
-LASTING: Final = NEVER | {NO_DEPLOYMENT, OWN, STRATEGY, KEEP, VOLUME, NO_PLACE, HOST_PORT}
+LASTING: Final = NEVER | {
+    NO_DEPLOYMENT,
+    OWN,
+    STRATEGY,
+    KEEP,
+    VOLUME,
+    NO_PLACE,
+    HOST_PORT,
+    OTHER_CONTROLLER,
+    HASH_SELECTED,
+    OWNER_REFERENCES,
+}
 """Reasons that rarely end while the pod runs, so its node does not become empty by moves."""
+FAILURES_IN_NAMESPACE_MAX: Final = 10
+"""Number of failed moves within an hour after which no move begins in their namespace.
+
+So pods that never start take few of the moves that `surge.maxPerHour` allows all namespaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveMemory:
+    """What a running leader knows of moves beside the objects of the cluster."""
+
+    own: Mapping[str, Move] = field(default_factory=dict)
+    """Moves that this leader has begun, by the UID of their pod."""
+    begun_within_hour: int = 0
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Unix second at which the last move of a Deployment ended, by the UID of the Deployment."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Number of failed moves within the last hour, by namespace."""
+    refused: Mapping[tuple[str, str], Sequence[Blocker]] = field(default_factory=dict)
+    """Why pods cannot be detached, by namespace and name of their ReplicaSet."""
+
+
+NO_MEMORY: Final = MoveMemory()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,29 +100,26 @@ class SurgeInput:
     """The plan for this cluster."""
     config: Config
     objects: SurgeObjects
-    records: MoveRecords
-    leader: str
-    """Identity of this replica of ebb-controller."""
+    memory: MoveMemory = NO_MEMORY
     own_namespace: str
     """Namespace in which Ebb is installed."""
     now_seconds: int
-    allowed: bool = True
-    """False if Ebb is being removed, so that all moves must end."""
 
 
 class NewMove(NamedTuple):
-    """The record of a surge move to begin, and the permission to begin it."""
+    """A surge move to begin, its pod, and the permission to begin it."""
 
-    record: MoveRecord
+    move: Move
+    pod: Pod
     permit: MayBegin
-    """Permission to begin the move; it may end before the record is written."""
+    """Permission to begin the move; it may end before the pod is detached."""
 
 
 class MovePlan(NamedTuple):
     """The surge moves to begin now, and the reasons why other pods of marked nodes must wait."""
 
     begin: tuple[NewMove, ...]
-    """Moves to begin now, in this order; their records are to be written first."""
+    """Moves to begin now, in this order."""
     waits: tuple[Blocker, ...]
     """Why other pods of marked nodes are not moved now."""
 
@@ -101,16 +137,18 @@ class SurgeContext:
         """
         self.surge_input, self.now = surge_input, Now(surge_input.now_seconds)
         cluster, objects = surge_input.cluster, surge_input.objects
-        self.marked = marked_nodes(cluster.nodes)
-        stay = [node.name for node in cluster.nodes if why_leaving(node) is None]
-        wanted = self.marked if nodes is None else nodes
-        self.on: dict[str, list[Pod]] = {name: [] for name in stay if name in wanted}
+        leaving = leaving_nodes(cluster.nodes)
+        wanted = marked_nodes(cluster.nodes) if nodes is None else frozenset(nodes)
+        self.on: dict[str, list[Pod]] = {
+            node.name: []
+            for node in cluster.nodes
+            if node.name in wanted and node.name not in leaving
+        }
         """Pods that keep each of these nodes from being empty, by node; without leaving nodes."""
         for name, pod in occupying(cluster, self.now, self.on):
             self.on[name].append(pod)
-        moving = {record.deployment_key for record in surge_input.records.moves.values()}
         owners = (objects.deployment_of(pod) for pod in chain.from_iterable(self.on.values()))
-        keys = moving | {one.key for one in owners if one is not None}
+        keys = {one.key for one in owners if one is not None}
         self.of_deployment: dict[str, list[Pod]] = {key: [] for key in sorted(keys)}
         """All pods of the relevant Deployments, on any node."""
         for pod in cluster.pods:
@@ -120,12 +158,21 @@ class SurgeContext:
 
     @property
     def allowed(self) -> bool:
-        """Return whether surge moves may be in progress; if False, all moves must end.
+        """Return whether surge moves are enabled and the mode is enforce."""
+        return self.surge_input.config.surges and self.surge_input.config.mode is Mode.ENFORCE
 
-        They may if surge moves are enabled, the mode is enforce, and Ebb is not being removed.
-        """
-        config = self.surge_input.config
-        return self.surge_input.allowed and config.surges and config.mode is Mode.ENFORCE
+    @cached_property
+    def detached(self) -> Sequence[Pod]:
+        """Return the detached pods of the cluster."""
+        return detached_pods(self.surge_input.cluster.pods)
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """Return the UIDs of the Deployments that have a detached pod, or get one now."""
+        own = (move.deployment_uid for move in self.surge_input.memory.own.values())
+        deployment_of = self.surge_input.objects.deployment_of
+        found = (deployment_of(pod) for pod in self.detached)
+        return frozenset((*own, *(one.uid for one in found if one is not None)))
 
     @cached_property
     def beginning(self) -> Beginning:
@@ -154,19 +201,6 @@ class SurgeContext:
         removals = sorted(self.surge_input.plan.removals, key=lambda one: one.order)
         return {pod: node for removal in removals for pod, node in removal.placements}
 
-    def view(self, record: MoveRecord) -> MoveView:
-        """Return the objects and permissions on which the next step of a move depends."""
-        objects, key = self.surge_input.objects, record.deployment_key
-        return MoveView(
-            deployment=objects.deployments.get(key),
-            pods=self.of_deployment.get(key, ()),
-            has_autoscaler=key in objects.autoscalers,
-            marked=self.marked,
-            pods_pending=self.pods_pending,
-            allowed=self.allowed,
-            leader=self.surge_input.leader,
-        )
-
     def blockers(self, pod: Pod) -> list[Blocker]:
         """Return every reason why Ebb does not replace the pod by a surge move now; empty if none.
 
@@ -182,13 +216,30 @@ class SurgeContext:
         if pod.namespace == self.surge_input.own_namespace:
             message = f"runs in Ebb's own namespace, {pod.namespace}"
             found.append(Blocker(OWN, message, pod.key, deployment.name))
-        pauses = self.surge_input.records.pauses
-        found += deployment_blockers(deployment, pod, objects, pauses, self.now)
+        found += deployment_blockers(deployment, pod, objects)
+        found += self._after_last_move(pod, deployment)
         found += self._pod_blockers(pod, deployment)
+        refused = self.surge_input.memory.refused.get((pod.namespace, pod.owner_name), ())
+        found += (blocker._replace(pod=pod.key) for blocker in refused)
         return found
 
+    def _after_last_move(self, pod: Pod, deployment: ObservedDeployment) -> Iterator[Blocker]:
+        memory, name = self.surge_input.memory, deployment.name
+        notes = (note_of(one, self.now) for one in self.of_deployment[deployment.key])
+        until = max((note.until for note in notes if note is not None), default=0)
+        if self.now.before(until):
+            message = f"no move before {timestamp(until)}"
+            yield Blocker(LEFT_ALONE, message, pod.key, name, until)
+        if memory.failures.get(pod.namespace, 0) >= FAILURES_IN_NAMESPACE_MAX:
+            message = f"{FAILURES_IN_NAMESPACE_MAX} moves failed in its namespace within an hour"
+            yield Blocker(LEFT_ALONE, message, pod.key, name)
+        until = memory.ended.get(deployment.uid, -SETTLE_SECONDS) + SETTLE_SECONDS
+        if self.now.before(until):
+            message = f"no move before {timestamp(until)}"
+            yield Blocker(SETTLING, message, pod.key, name, until)
+
     def _pod_blockers(self, pod: Pod, deployment: ObservedDeployment) -> Iterator[Blocker]:
-        if deployment.uid in self.surge_input.records.moves:
+        if deployment.uid in self.moving:
             message = f"a pod of Deployment {deployment.name} is being moved"
             yield Blocker(UNDER_WAY, message, pod.key)
         if pod.owner_name != deployment.replica_set:
@@ -228,12 +279,20 @@ class _Choice:
     def __init__(self, context: SurgeContext, permit: MayBegin) -> None:
         self._context, self._permit = context, permit
         self._limits = context.surge_input.config.surge
-        moves = context.surge_input.records.moves.values()
-        self._in_namespace = Counter(move.namespace for move in moves)
-        self._busy = {move.uid for move in moves}
-        recent = context.surge_input.records.begun_within_hour(context.now)
+        memory = context.surge_input.memory
+        # Whoever may write a pod can give it the label of a detached pod. Such pods count in their
+        # own namespace only, and must not keep others from being moved.
+        in_namespace = {(move.namespace, uid) for uid, move in memory.own.items()}
+        in_namespace |= {
+            (pod.namespace, pod.uid)
+            for pod in context.detached
+            if note_of(pod, context.now) is not None
+        }
+        self._in_namespace = Counter(namespace for namespace, _ in in_namespace)
+        self._busy = set(context.moving)
         self._left = min(
-            self._limits.max_in_cluster - len(moves), self._limits.max_per_hour - recent
+            self._limits.max_in_cluster - len(memory.own),
+            self._limits.max_per_hour - memory.begun_within_hour,
         )
         self._with_quota = set(context.surge_input.objects.quotas)
         self._begin: list[NewMove] = []
@@ -245,7 +304,8 @@ class _Choice:
             for pods in self._context.on.values()
             for pod in pods
         }
-        for pod in _in_order(self._context.on, blockers):
+        ordered = _in_order(self._context.on, blockers)
+        for pod in round_robin(ordered, lambda pod: pod.namespace):
             found = blockers[pod.key] or self._limit(pod)
             self._waits += found
             if not found:
@@ -268,27 +328,39 @@ class _Choice:
         deployment = surge_input.objects.deployment_of(pod)
         if deployment is None or pod.node is None:
             return
-        seconds = min(max(deployment.progress_deadline_seconds, 1), DEADLINE_SECONDS_MAX)
-        record = MoveRecord(
+        siblings = self._context.of_deployment[deployment.key]
+        notes = (note_of(one, self._context.now) for one in siblings)
+        begun = surge_input.now_seconds
+        move = Move(
             namespace=pod.namespace,
-            deployment=deployment.name,
-            uid=deployment.uid,
-            original=deployment.replicas,
-            raised=deployment.replicas + 1,
             pod=pod.name,
-            pod_uid=pod.uid,
+            uid=pod.uid,
             node=pod.node,
-            leader=surge_input.leader,
-            begun=surge_input.now_seconds,
-            deadline=surge_input.now_seconds + seconds,
+            replica_set=pod.owner_name,
+            hash=pod.labels.get(TEMPLATE_LABEL, ""),
+            note=MoveNote(
+                begun=begun,
+                deadline=begun + deadline_seconds(deployment),
+                failures=max((note.failures for note in notes if note is not None), default=0),
+            ),
+            deployment=deployment.name,
+            deployment_uid=deployment.uid,
+            generation=deployment.generation,
+            others=frozenset(one.uid for one in siblings),
         )
-        self._begin.append(NewMove(record, self._permit))
+        self._begin.append(NewMove(move, pod, self._permit))
         self._busy.add(deployment.uid)
         self._left -= 1
         self._in_namespace[pod.namespace] += 1
         if pod.namespace in self._with_quota:
             # The next reconciliation sees the quota with the new pod.
             self._in_namespace[pod.namespace] = self._limits.max_in_namespace
+
+
+def deadline_seconds(deployment: ObservedDeployment) -> int:
+    """Return the time within which the new pod of a move must become available."""
+    seconds = max(deployment.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
+    return min(seconds, DEADLINE_SECONDS_MAX)
 
 
 def _in_order(

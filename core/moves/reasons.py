@@ -8,6 +8,7 @@ from typing import Final
 from core.eligibility.surge import VOLUME
 from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.reason import Reason
+from core.moves.outcomes import SETTLE_SECONDS
 
 _DESCRIBE: Final = "kubectl -n {namespace} describe deployment {owner}"
 _STATUS: Final = "kubectl -n {namespace} rollout status deployment {owner}"
@@ -72,10 +73,42 @@ QUOTA: Final = Reason(
 )
 LEFT_ALONE: Final = Reason(
     "surge-left-alone",
-    "The last move of the Deployment ended recently: something else set its replicas, the new pod "
-    "did not become available, or its HorizontalPodAutoscaler may still count the additional pod.",
-    "if another controller such as Argo CD sets the replicas, let it ignore the field "
-    "`spec.replicas`; otherwise wait",
+    "The last move of the Deployment failed: its new pod did not become available on an unmarked "
+    "node. Or many moves in the namespace failed within the last hour.",
+    f"check why a new pod would not start: {_DESCRIBE}; otherwise wait",
+    "the time that the message names is over",
+)
+SETTLING: Final = Reason(
+    "surge-settling",
+    f"The last move of the Deployment ended less than {SETTLE_SECONDS} seconds ago.",
+    "none needed",
+    "the time that the message names is over",
+)
+OTHER_CONTROLLER: Final = Reason(
+    "surge-other-controller",
+    "Another ReplicaSet, ReplicationController or DaemonSet of the namespace also selects the "
+    "pod. During a move, when the pod has no controller, this one would adopt it.",
+    "give the selector and the template of {owner} a label that the Deployment does not have",
+    "no other controller selects the pod",
+)
+HASH_SELECTED: Final = Reason(
+    "surge-hash-selected",
+    "A Service, PodDisruptionBudget or NetworkPolicy selects pods by the label pod-template-hash, "
+    "which the pod does not have during a move.",
+    "let {owner} select on other labels",
+    "the object does not select on the label any more",
+)
+OWNER_REFERENCES: Final = Reason(
+    "surge-owner-references",
+    "The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, does not "
+    "let Ebb change the owner reference of a pod without the right to delete the pod.",
+    "install the component manifests/components/surge-delete",
+    "the API server accepts the change",
+)
+NOT_DETACHED: Final = Reason(
+    "surge-not-detached",
+    "The API server or an admission webhook refused to take the pod out of its ReplicaSet.",
+    "check the policies of the namespace; the message has the answer of the API server",
     "the time that the message names is over",
 )
 UNDER_WAY: Final = Reason(
@@ -138,6 +171,11 @@ REASONS: Final = (
     HPA_MAXIMUM,
     QUOTA,
     LEFT_ALONE,
+    SETTLING,
+    OTHER_CONTROLLER,
+    HASH_SELECTED,
+    OWNER_REFERENCES,
+    NOT_DETACHED,
     UNDER_WAY,
     NOT_READY,
     YOUNG,

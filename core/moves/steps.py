@@ -1,36 +1,29 @@
-"""Decide the next step of a surge move, from its record and the current objects; without I/O.
+"""Decide the next step of a move, from the current objects; without I/O.
 
-A surge move replaces a pod on a marked node. It consists of these writes: the record, the deletion
-cost of the pod, `scale` up by one, the record, and, once the new pod is available, the record,
-`scale` down, and the removal of the record. After each of them another leader may take over: the
-next step depends only on the record and on the objects.
+A move consists of two patches of one pod. The first one detaches it: without its label
+pod-template-hash and with `controller: false` it is no pod of its ReplicaSet any more, which
+creates a new one, and it goes on serving. The second one gives the label back. The ReplicaSet
+controller then has a pod too many and deletes one: pods that are not Ready before others, then the
+pod with the lowest pod deletion cost.
 
-To undo a move is to lower the replicas at any time: the ReplicaSet controller deletes pods that
-are not Ready before others, so it keeps as many Ready pods as the Deployment wants. It ignores
-`minReadySeconds`. So a new pod that is Ready already gets the lowest deletion cost before that:
-otherwise the pod to move would be deleted, although the new pod may not be available.
+After a success, the old pod still has the lowest cost, so it is deleted. To undo a move, it is
+given back without that cost: a new pod that is not Ready is deleted. A new pod that is Ready, but
+perhaps not available for long enough, gets an even lower cost first.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from core.marks.mark import mark_of
 from core.model.node import Node
+from core.model.node_lifecycle import why_leaving
 from core.model.now import Now
 from core.model.pod import Pod
-from core.moves.deployments import why_unsettled
-from core.moves.new_pods import new_pod
-from core.moves.objects import HPA_MANAGER, MANAGER, ObservedDeployment
-from core.moves.records import CLOCKS_APART_SECONDS_MAX, MoveOutcome, MoveRecord, MoveStep
-from core.writes.costs import MOVE_COST, UNDO_COST, has_cost
-
-RAISE_SECONDS_MAX: Final = 60
-"""Time from the record to the raised replicas; after it the move is abandoned."""
-DEADLINE_SECONDS_MAX: Final = 600
-"""Maximum time in which the new pod must become available."""
-ENDING_SECONDS_MAX: Final = 60
-"""Time after the deadline in which Ebb waits to see which pod was deleted."""
+from core.moves.move import Move, controlled, new_pods
+from core.moves.objects import ObservedDeployment
+from core.moves.outcomes import MoveOutcome
+from core.writes.costs import UNDO_COST, has_cost
 
 
 class Wait(NamedTuple):
@@ -40,251 +33,139 @@ class Wait(NamedTuple):
     """Unix second at which the next step is due."""
 
 
-class PutRecord(NamedTuple):
-    """Store the changed record of the move in the ConfigMap."""
-
-    record: MoveRecord
-
-
-class SetCost(NamedTuple):
-    """Give the pod a pod deletion cost below the costs of all other pods of its ReplicaSet."""
-
-    pod: Pod
-    cost: int = MOVE_COST
-
-
-class SetReplicas(NamedTuple):
-    """Set the replicas of the Deployment, unless its resourceVersion has changed.
-
-    Ebb writes the subresource `scale`, as the field manager MANAGER.
-    """
-
-    deployment: ObservedDeployment
-    replicas: int
-
-
-class EndMove(NamedTuple):
-    """Remove the record of the move; Ebb does not write the replicas any more."""
+class End(NamedTuple):
+    """Give the pod back to its ReplicaSet."""
 
     outcome: MoveOutcome
-    manager: str = ""
-    """Field manager that set the replicas during the move; empty if none did, or if unknown."""
-    reverted: bool = False
-    """It set them back to the original value."""
-
-
-NextStep = Wait | PutRecord | SetCost | SetReplicas | EndMove
+    lower_first: Pod | None = None
+    """The new pod, if it must get UNDO_COST first, so that it is deleted and not the old one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveView:
-    """The observed objects and permissions on which the next step of a surge move depends."""
+    """The observed objects and permissions on which the next step of a move depends."""
 
-    deployment: ObservedDeployment | None
+    deployment: ObservedDeployment | None = None
     """The Deployment of this name; None if there is none."""
+    unknown: bool = False
+    """Deployments are not known now: the move waits until its deadline."""
     pods: Sequence[Pod] = ()
-    """All pods of the Deployment."""
-    has_autoscaler: bool = False
+    """All pods of the ReplicaSet."""
     marked: Collection[str] = ()
     """Names of the marked nodes (`marked_nodes`)."""
+    leaving: Collection[str] = ()
+    """Names of the nodes that are cordoned or being removed (`leaving_nodes`)."""
     pods_pending: bool = False
     """Unschedulable pods exist for which Ebb keeps moves from beginning."""
     allowed: bool = True
-    """False if all moves must end: surge moves are disabled, the mode is observe, or Ebb is being
-    removed."""
-    leader: str = ""
-    """The replica of ebb-controller that decides."""
-    cost_refused: bool = False
-    """The deletion cost of the new pod could not be written."""
-
-    def pod(self, record: MoveRecord) -> Pod | None:
-        """Return the pod that the move replaces, or None if it is gone or terminating."""
-        return next((pod for pod in self.remaining if pod.uid == record.pod_uid), None)
-
-    @property
-    def remaining(self) -> Sequence[Pod]:
-        """Return the pods of the Deployment that are not terminating."""
-        return [pod for pod in self.pods if not pod.terminating]
+    """False if all moves must end: surge moves are disabled, or the mode is observe."""
 
 
 def marked_nodes(nodes: Iterable[Node]) -> frozenset[str]:
     """Return the names of the marked nodes, including nodes that are being removed."""
-    # A move from a node that is leaving continues, because its pod ends soon in any case. A new
-    # pod on such a node is misplaced as on any other marked node.
     return frozenset(node.name for node in nodes if mark_of(node.labels) is not None)
 
 
-def is_kept(new: Pod) -> bool:
-    """Return whether lowering the replicas now would wrongly keep the new pod of an undone move.
+def leaving_nodes(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the nodes that are cordoned, or that something is removing."""
+    return frozenset(
+        node.name for node in nodes if node.unschedulable or why_leaving(node) is not None
+    )
 
-    The ReplicaSet controller keeps the new pod if it is Ready. Ebb then gives it the lowest
-    deletion cost first. False if it already has this cost, or has a cost that Ebb did not write.
+
+def next_step(move: Move, view: MoveView, now: Now) -> Wait | End:
+    """Return whether the move waits or ends now, and how."""
+    outcome = _why_stopped(move, view) or _why_changed(move, view)
+    if outcome is not None:
+        return undo(move, view.pods, outcome)
+    if not view.unknown and view.deployment is not None:
+        found = new_pods(move, view.pods)
+        outcome = _why_undone(found, view.deployment, view)
+        if outcome is not None:
+            return undo(move, view.pods, outcome)
+        available = _available(view.pods, view.deployment, now)
+        arrived = [pod for pod in found if pod.uid in available]
+        if arrived and len(available) >= view.deployment.replicas:
+            if any(pod.node not in view.marked for pod in arrived):
+                return End(MoveOutcome.MOVED)
+            return undo(move, view.pods, MoveOutcome.MISPLACED)
+    if now.reached(move.note.deadline):
+        return undo(move, view.pods, MoveOutcome.TIMED_OUT)
+    return Wait(_due(move, view, now))
+
+
+def undo(move: Move, pods: Iterable[Pod], outcome: MoveOutcome) -> End:
+    """Return the step that undoes a move, so that the ReplicaSet controller keeps the old pod.
+
+    *pods*: all pods of the ReplicaSet.
     """
-    allowed = new.deletion_cost is None or new.has_our_cost
-    return new.ready and allowed and not has_cost(new, UNDO_COST)
+    ready = [pod for pod in new_pods(move, pods) if pod.ready]
+    newest = ready[-1] if ready else None
+    # A cost that somebody else has set stays.
+    if (
+        newest is None
+        or has_cost(newest, UNDO_COST)
+        or newest.deletion_cost
+        not in (
+            None,
+            newest.deletion_cost_ours,
+        )
+    ):
+        return End(outcome)
+    return End(outcome, newest)
 
 
-def next_step(record: MoveRecord, view: MoveView, now: Now) -> NextStep:
-    """Return the next step of a move, which may be to wait (Wait) or to end it (EndMove)."""
+def _why_stopped(move: Move, view: MoveView) -> MoveOutcome | None:
+    if move.others is None or not view.allowed:
+        return MoveOutcome.STOPPED
+    if move.node in view.leaving:
+        return MoveOutcome.CORDONED
+    return None if move.node in view.marked else MoveOutcome.NODE_UNMARKED
+
+
+def _why_changed(move: Move, view: MoveView) -> MoveOutcome | None:
     deployment = view.deployment
-    if deployment is None or deployment.uid != record.uid:
-        return EndMove(MoveOutcome.GONE)
-    match record.step:
-        case MoveStep.RECORDED:
-            return _raise(record, view, deployment, now)
-        case MoveStep.RAISED:
-            return _wait_for_pod(record, view, deployment, now)
-        case MoveStep.LOWERING:
-            return _lower(record, view, deployment, now)
-
-
-def _raise(
-    record: MoveRecord, view: MoveView, deployment: ObservedDeployment, now: Now
-) -> NextStep:
-    # A leader may have ended after it raised the replicas. Without the field manager nobody can
-    # tell whether the value is Ebb's, so it belongs to somebody else then.
-    if deployment.replicas == record.raised and deployment.replicas_manager == MANAGER:
-        return PutRecord(replace(record, step=MoveStep.RAISED))
-    pod = view.pod(record)
-    if pod is None or deployment.replicas != record.original or _is_off(record, view, deployment):
-        return EndMove(MoveOutcome.ABANDONED)
-    if _has_passed(record.begun + RAISE_SECONDS_MAX, now):
-        return EndMove(MoveOutcome.NOT_RAISED)
-    # Without the cost, the ReplicaSet controller could delete a pod on an unmarked node later.
-    if not has_cost(pod, MOVE_COST):
-        return SetCost(pod)
-    return SetReplicas(deployment, record.raised)
-
-
-def _is_off(record: MoveRecord, view: MoveView, deployment: ObservedDeployment) -> bool:
-    """Return whether conditions have changed, so that the move must not raise the replicas."""
-    return (
-        record.leader != view.leader
-        or not view.allowed
-        or view.pods_pending
-        or record.node not in view.marked
-        or why_unsettled(deployment) is not None
-    )
-
-
-def _wait_for_pod(
-    record: MoveRecord, view: MoveView, deployment: ObservedDeployment, now: Now
-) -> NextStep:
-    if not _holds_raised(record, deployment):
-        return _taken_over(record, view, deployment)
-    outcome = _outcome(record, view, deployment, now)
-    if outcome is None:
-        return Wait(record.deadline)
-    return PutRecord(replace(record, step=MoveStep.LOWERING, outcome=outcome))
-
-
-def _holds_raised(record: MoveRecord, deployment: ObservedDeployment) -> bool:
-    """Return whether the Deployment has the raised replicas, and nobody but Ebb has set them."""
-    return deployment.replicas == record.raised and deployment.replicas_manager in ("", MANAGER)
-
-
-def _taken_over(record: MoveRecord, view: MoveView, deployment: ObservedDeployment) -> EndMove:
-    """Return the end of a move whose replicas were set by another program; its value stays.
-
-    The outcome is MOVED if a HorizontalPodAutoscaler has thereby completed the move.
-    """
-    manager = deployment.replicas_manager
-    reverted = deployment.replicas == record.original
-    if view.has_autoscaler and manager in ("", HPA_MANAGER):
-        # A scale-in by the HPA deletes the pod to move once the new one is Ready. And it may raise
-        # the replicas again before Ebb sees that its own scale-in has deleted the pod.
-        lowered = reverted or record.outcome is MoveOutcome.MOVED
-        moved = lowered and view.pod(record) is None
-        outcome = MoveOutcome.MOVED if moved else MoveOutcome.SCALED
-        return EndMove(outcome, manager, reverted)
-    return EndMove(MoveOutcome.INTERFERED, manager, reverted)
-
-
-def _outcome(
-    record: MoveRecord, view: MoveView, deployment: ObservedDeployment, now: Now
-) -> MoveOutcome | None:
-    """Return how the move ends, or None while the new pod may still become available."""
-    pod = view.pod(record)
-    if pod is None:
-        return MoveOutcome.POD_GONE
-    if pod.owner_name != deployment.replica_set:
-        return MoveOutcome.ROLLOUT
-    new = new_pod(record, view.pods)
-    if new is not None and _is_available(record, deployment):
-        found = new.node is not None and new.node not in view.marked
-        return MoveOutcome.MOVED if found else MoveOutcome.MISPLACED
-    return _why_undone(record, view, deployment) or (
-        MoveOutcome.TIMED_OUT if _has_passed(record.deadline, now) else None
-    )
-
-
-def _is_available(record: MoveRecord, deployment: ObservedDeployment) -> bool:
-    """Return whether all pods of the Deployment, including the added one, are available."""
-    counts = deployment.pods, deployment.updated, deployment.available
-    return not deployment.outdated and counts == (record.raised,) * 3
+    if view.unknown:
+        return None
+    if deployment is None or deployment.uid != move.deployment_uid:
+        return MoveOutcome.GONE
+    return MoveOutcome.CHANGED if deployment.generation != move.generation else None
 
 
 def _why_undone(
-    record: MoveRecord, view: MoveView, deployment: ObservedDeployment
+    new: Sequence[Pod], deployment: ObservedDeployment, view: MoveView
 ) -> MoveOutcome | None:
-    """Return the outcome with which the move must be undone now, or None if it need not be."""
-    if not view.allowed:
-        return MoveOutcome.STOPPED
-    if record.node not in view.marked:
-        return MoveOutcome.NODE_UNMARKED
     if deployment.replica_failure:
         return MoveOutcome.REFUSED
-    if any(pod.unschedulable for pod in view.remaining):
+    if any(pod.unschedulable for pod in new):
         return MoveOutcome.UNSCHEDULABLE
     return MoveOutcome.PENDING_PODS if view.pods_pending else None
 
 
-def _lower(
-    record: MoveRecord, view: MoveView, deployment: ObservedDeployment, now: Now
-) -> NextStep:
-    if _holds_raised(record, deployment):
-        return _before_lowering(record, view, deployment)
-    if deployment.replicas != record.original:
-        return _taken_over(record, view, deployment)
-    until = record.deadline + ENDING_SECONDS_MAX
-    seen = not deployment.outdated and len(view.remaining) <= record.original
-    if not seen and not _has_passed(until, now):
-        return Wait(until)
-    if record.outcome is MoveOutcome.MOVED and view.pod(record) is not None:
-        return EndMove(MoveOutcome.OTHER_POD)
-    return EndMove(record.outcome)
+def _available(pods: Iterable[Pod], deployment: ObservedDeployment, now: Now) -> frozenset[str]:
+    """Return the UIDs of the pods that are available, as the ReplicaSet controller counts them.
 
-
-def _before_lowering(
-    record: MoveRecord, view: MoveView, deployment: ObservedDeployment
-) -> NextStep:
-    """Return the next step on the way to lower replicas, so that the right pod is deleted.
-
-    After a success, the step is to lower the replicas, or to wait for the new pod again if a pod
-    has become unavailable. If the move is undone, a Ready new pod gets the lowest deletion cost
-    first.
+    The status of a Deployment is no substitute: it is stale for a moment after a detach, and for
+    as long as the controller manager does not run.
     """
-    if record.outcome is MoveOutcome.MOVED:
-        if _is_available(record, deployment):
-            return SetReplicas(deployment, record.original)
-        # A pod has become unavailable since, perhaps before another leader took over.
-        return PutRecord(replace(record, step=MoveStep.RAISED, outcome=MoveOutcome.NONE))
-    old, new = view.pod(record), new_pod(record, view.pods)
-    if (
-        old is not None
-        and new is not None
-        and new.owner_name == old.owner_name
-        and is_kept(new)
-        and not view.cost_refused
-    ):
-        return SetCost(new, UNDO_COST)
-    return SetReplicas(deployment, record.original)
+    return frozenset(
+        pod.uid
+        for pod in controlled(pods)
+        if pod.ready and now.reached(_available_at(pod, deployment, now))
+    )
 
 
-def _has_passed(moment: int, now: Now) -> bool:
-    """Return whether *moment* has passed, a Unix second from a record.
+def _available_at(pod: Pod, deployment: ObservedDeployment, now: Now) -> int:
+    """Return the Unix second at which a Ready pod is available. Source: IsPodAvailable."""
+    if not deployment.min_ready_seconds:
+        return now.seconds
+    since = now.seconds if pod.ready_seconds is None else pod.ready_seconds
+    return since + deployment.min_ready_seconds + 1
 
-    True also if it is so far in the future that no leader can have written it.
-    """
-    possible = now.reached(moment - DEADLINE_SECONDS_MAX - CLOCKS_APART_SECONDS_MAX)
-    return not possible or now.reached(moment)
+
+def _due(move: Move, view: MoveView, now: Now) -> int:
+    if view.deployment is None:
+        return move.note.deadline
+    ready = [pod for pod in controlled(view.pods) if pod.ready]
+    later = (_available_at(pod, view.deployment, now) for pod in ready)
+    return min((at for at in later if not now.reached(at)), default=move.note.deadline)

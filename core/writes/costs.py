@@ -12,16 +12,16 @@ for each mark.
 
 import re
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Final
 
 from core.engine.unschedulable import round_robin
 from core.marks.mark import mark_of, marked_since
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MOVE_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.node import Node
-from core.model.pod import Pod, goes_by_cost
+from core.model.pod import Pod, detached_pods, goes_by_cost
 from core.writes.write import CostKind, Keys, Write
 
 COST_MIN: Final = -100_000_000
@@ -107,15 +107,14 @@ def decide_costs(
     taint_key: str,
     next_in_line: Numbers = NOBODY,
     *,
-    moving: Collection[str] = (),
     enabled: bool,
 ) -> tuple[Write[Pod], ...]:
     """Return the writes that set or remove the pod deletion costs of Ebb.
 
     *next_in_line*: ranks, by name, of unmarked nodes whose pods also get a cost
-    (core.engine.scale_in_targets). *moving*: UIDs of the pods that surge moves replace. The move
-    writes their cost (core.moves), and all other pods lose that cost. *enabled*: False removes all
-    costs of Ebb.
+    (core.engine.scale_in_targets). *enabled*: False removes all costs of Ebb. While a surge move
+    has detached a pod of a ReplicaSet, the costs of its pods stay: they decide which pod is
+    deleted when the detached one is given back.
 
     Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
     the updates of a namespace, those on nodes with the oldest marks come first.
@@ -124,13 +123,20 @@ def decide_costs(
     Applied to its own result, the function returns no writes. Costs of others are never changed.
     """
     costs = _costs(cluster, taint_key, next_in_line) if enabled else {}
+    moving = {(pod.namespace, pod.owner_name) for pod in detached_pods(cluster.pods)}
     pods = [
         pod
         for pod in cluster.pods
-        if (pod.deletion_cost_ours is not None or pod.node in costs) and not pod.terminating
+        if (pod.deletion_cost_ours is not None or pod.move is not None or pod.node in costs)
+        and not pod.terminating
+        and (pod.namespace, pod.owner_name) not in moving
     ]
-    removals = [_removal(pod) for pod in pods if _to_remove(pod, costs)]
-    updated = [pod for pod in pods if _to_set(pod, costs, moving)]
+    removals = [
+        _removal(pod)
+        for pod in pods
+        if _to_remove(pod, costs) or (pod.move is not None and not enabled)
+    ]
+    updated = [pod for pod in pods if _to_set(pod, costs)]
     updated.sort(key=lambda pod: (costs[pod.node], pod.namespace, pod.name))
     updates = [cost_write(pod, costs[pod.node]) for pod in updated]
     # A reconciliation applies only the first writes. A user who may write Pods in one namespace
@@ -184,14 +190,15 @@ def _to_remove(pod: Pod, costs: Costs) -> bool:
     )
 
 
-def _to_set(pod: Pod, costs: Costs, moving: Collection[str]) -> bool:
+def _to_set(pod: Pod, costs: Costs) -> bool:
     if pod.node not in costs or not goes_by_cost(pod):
         return False
     current = pod.deletion_cost
     if current != pod.deletion_cost_ours:
         return False
     if current in _OF_MOVES:
-        return pod.uid not in moving
+        # A move that succeeded has given the pod back, and it is about to be deleted.
+        return pod.move is None
     # Pods do not move, so a cost stays right until Ebb marks or unmarks the node.
     return current is None or _is_target_cost(current) is not (costs[pod.node] >= NEXT_MIN)
 
@@ -203,4 +210,6 @@ def _is_target_cost(cost: str) -> bool:
 
 def _removal(pod: Pod) -> Write[Pod]:
     costs: Keys = {COST_ANNOTATION: None} if pod.has_our_cost else {}
-    return Write.of(CostKind.REMOVE, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
+    notes: Keys = {MOVE_ANNOTATION: None} if pod.move is not None else {}
+    removed: Keys = {COST_OURS_ANNOTATION: None, **costs, **notes}
+    return Write.of(CostKind.REMOVE, pod, {}, removed, "")

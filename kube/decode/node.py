@@ -219,8 +219,8 @@ def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
     if raw is NULL:
         return True, False
     written = bytes(raw)
-    if _SUSPENDED not in written and (ready := ready_as_sent(written)) is not None:
-        return ready, False
+    if _SUSPENDED not in written and (sent := ready_as_sent(written)) is not None:
+        return sent[0], False
     conditions = CONDITIONS.decode(raw, "status.conditions") or ()
     true = {condition.type for condition in conditions if condition.status == "True"}
     return not conditions or "Ready" in true, "Suspended" in true

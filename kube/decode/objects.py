@@ -19,7 +19,12 @@ from core.eligibility.drainability import (
     SAFE_TO_EVICT,
     SAFE_VOLUMES,
 )
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, REMOVAL_DISABLED
+from core.marks.wellknown import (
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
+    MOVE_ANNOTATION,
+    REMOVAL_DISABLED,
+)
 from kube.decode.field_decoding import NULL, ApiName, BoundedField
 
 Quantity = str | int | float
@@ -101,6 +106,7 @@ class PodAnnotations(Struct):
     mirror: str | None = keyed(MIRROR_ANNOTATION)
     cost: str | None = keyed(COST_ANNOTATION)
     cost_ours: str | None = keyed(COST_OURS_ANNOTATION)
+    move: str | None = keyed(MOVE_ANNOTATION)
     topology_required: str | None = keyed("kueue.x-k8s.io/podset-required-topology")
     topology_preferred: str | None = keyed("kueue.x-k8s.io/podset-preferred-topology")
     topology_unconstrained: str | None = keyed("kueue.x-k8s.io/podset-unconstrained-topology")
@@ -355,6 +361,7 @@ class Condition(Struct):
     type: str = ""
     status: str = ""
     reason: str | None = None
+    last_transition_time: str | None = None
 
 
 CONDITIONS: Final = BoundedField[list[Condition]](list[Condition], items_max=4096)
@@ -363,18 +370,19 @@ CONDITIONS: Final = BoundedField[list[Condition]](list[Condition], items_max=409
 
 _READY_AS_SENT: Final = re.compile(
     rb'"type":"Ready"(?:,"observedGeneration":\d+)?,"status":"(\w+)"'
+    rb'(?:(?:,"lastProbeTime":null)?,"lastTransitionTime":"([^"\\]{1,40})")?'
 )
 """The condition as API servers write it; inside a JSON string its quotes would be escaped."""
 
 
-def ready_as_sent(conditions: bytes) -> bool | None:
+def ready_as_sent(conditions: bytes) -> tuple[bool, str] | None:
     """Search the JSON of a pod's or node's conditions for Ready, without decoding.
 
-    Returns: whether the condition is True; None if the JSON has no condition Ready in the form
-    that API servers write.
+    Returns: whether the condition is True, and its lastTransitionTime, which may be empty; None if
+    the JSON has no condition Ready in the form that API servers write.
     """
     match = _READY_AS_SENT.search(conditions)
-    return None if match is None else match[1] == b"True"
+    return None if match is None else (match[1] == b"True", (match[2] or b"").decode())
 
 
 class PodStatus(Struct):

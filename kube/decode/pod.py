@@ -1,6 +1,6 @@
 """Decode Pods into core.model.pod; errors name the field only."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, make_dataclass, replace
 from sys import intern
 from typing import Any, Final
@@ -24,8 +24,11 @@ from core.model.pod import (
     CLAIMS_FIELD,
     DAEMON_SET,
     DEFAULT_SCHEDULER,
+    DETACHED_LABEL,
     DEVICES_FIELD,
+    REPLICA_SET,
     SCHEDULER_CHARS_MAX,
+    TEMPLATE_LABEL,
     TOPOLOGY_FIELD,
     VOLUMES_FIELD,
     Pod,
@@ -50,6 +53,7 @@ from kube.decode.objects import (
     PRESENT_LIST,
     VOLUMES,
     Condition,
+    OwnerReference,
     PodMeta,
     PodObject,
     PodSpec,
@@ -75,6 +79,9 @@ MADE_OF_KEY: Final = 82
 A short entry of matchLabels has 7 bytes and takes 166 bytes of memory. To measure a pod takes five
 times as long as to decode it, so it is only done if this estimate exceeds KEPT_BYTES_MAX."""
 NO_OWNER: Final = "", ""
+NOT_READY: Final = False, ""
+MOVE_CHARS_MAX: Final = 256
+"""Maximum length of the annotation with a move; a longer one counts as invalid."""
 _CONTROLLERS: Final = ByteBoundedCache[bytes, tuple[str, str]]()
 """Kind and name of the controller, by the JSON of the owner references."""
 _RARE: Final = ByteBoundedCache[tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints]()
@@ -100,13 +107,14 @@ def pod(obj: PodObject) -> Pod | None:
     conditions = bytes(status.conditions)
     resizes = pending_resizes(conditions)
     namespace = shared_name(meta.namespace or "default", "metadata.namespace")
-    owner_kind, owner_name = _owner(meta)
+    labels = templates.labels(bytes(meta.labels))
+    owner_kind, owner_name = _owner(meta, labels)
     annotations, containers = meta.annotations or NO_ANNOTATIONS, containers_of(spec)
     daemon = owner_kind == DAEMON_SET or annotations.daemon == "true"
     mirror = annotations.mirror is not None
     resident = (daemon or mirror) and bool(spec.node_name)
     nominated = None if spec.node_name else status.nominated_node_name
-    labels = templates.labels(bytes(meta.labels))
+    ready, ready_seconds = _ready(conditions) if spec.node_name else (False, None)
     node_constraints, pod_constraints, unsupported, disruption_facts, too_much = _all_constraints(
         obj, containers, namespace, labels, resizes, resident=resident
     )
@@ -134,9 +142,11 @@ def pod(obj: PodObject) -> Pod | None:
         disruption_facts=disruption_facts,
         nominated_node=shared_name(nominated, "status.nominatedNodeName") if nominated else "",
         unschedulable=not spec.node_name and _unschedulable(conditions),
-        ready=bool(spec.node_name) and _ready(conditions),
+        ready=ready,
+        ready_seconds=ready_seconds,
         terminating=meta.deletion_timestamp is not None,
         created_seconds=unix_seconds(meta.creation_timestamp),
+        move=annotations.move and annotations.move[: MOVE_CHARS_MAX + 1],
         deletion_cost=_cost(annotations.cost),
         deletion_cost_ours=_cost(annotations.cost_ours),
     )
@@ -184,26 +194,36 @@ def head(meta: PodMeta) -> Pod:
 
     Raises: InvalidInputError with the invalid field.
     """
-    owner_kind, owner_name = _owner(meta)
+    labels = templates.labels(bytes(meta.labels))
+    owner_kind, owner_name = _owner(meta, labels)
     return Pod(
         namespace=meta.namespace or "default",
         name=meta.name,
-        labels=templates.labels(bytes(meta.labels)),
+        labels=labels,
         owner_kind=owner_kind,
         owner_name=owner_name,
     )
 
 
-def _owner(meta: PodMeta) -> tuple[str, str]:
+def _owner(meta: PodMeta, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return kind and name of the pod's controller; of its ReplicaSet if the pod is detached."""
     if meta.owner_references is NULL:
         return NO_OWNER
     raw = bytes(meta.owner_references)
-    return _CONTROLLERS[raw] or _CONTROLLERS.compute(raw, lambda: _controller(raw))
+    found = _CONTROLLERS[raw] or _CONTROLLERS.compute(raw, lambda: _first(raw, _is_controller))
+    if found == NO_OWNER and DETACHED_LABEL in labels and TEMPLATE_LABEL not in labels:
+        return _first(raw, lambda owner: owner.kind == REPLICA_SET)
+    return found
 
 
-def _controller(owners: bytes) -> tuple[str, str]:
+def _is_controller(owner: OwnerReference) -> bool:
+    return bool(owner.controller)
+
+
+def _first(owners: bytes, is_wanted: Callable[[OwnerReference], bool]) -> tuple[str, str]:
+    """Return kind and name of the first wanted owner, or NO_OWNER."""
     for owner in OWNERS.decode(owners, "metadata.ownerReferences") or ():
-        if owner.controller:
+        if is_wanted(owner):
             kind, name = pod_limits.short_owner(owner.kind), pod_limits.short_owner(owner.name)
             return intern(kind), intern(name)
     return NO_OWNER
@@ -271,16 +291,28 @@ def _unschedulable(conditions: bytes) -> bool:
     )
 
 
-def _ready(conditions: bytes) -> bool:
-    if (ready := ready_as_sent(conditions)) is not None:
-        return ready
-    if _READY not in conditions:
-        return False
+def _ready(conditions: bytes) -> tuple[bool, int | None]:
+    """Return whether the pod is Ready, and the Unix second since which it is; None: unknown."""
+    sent = ready_as_sent(conditions)
+    if sent is None:
+        sent = _ready_decoded(conditions) if _READY in conditions else NOT_READY
+    ready, since = sent
+    return ready, unix_seconds(since) if ready else None
+
+
+def _ready_decoded(conditions: bytes) -> tuple[bool, str]:
     try:
         decoded = CONDITIONS.decode(conditions, "") or ()
     except InvalidInputError:
-        return False
-    return any(condition.type == "Ready" and condition.status == "True" for condition in decoded)
+        return NOT_READY
+    return next(
+        (
+            (True, condition.last_transition_time or "")
+            for condition in decoded
+            if condition.type == "Ready" and condition.status == "True"
+        ),
+        NOT_READY,
+    )
 
 
 def with_rare_constraints(

@@ -15,11 +15,9 @@ import msgspec
 from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.cluster import DaemonSet
 from core.model.constraints import Toleration
-from core.model.errors import InvalidInputError
 from core.moves.listed import ListedDeployment, ListedReplicaSet
 from core.moves.objects import (
     HPA_WINDOW_SECONDS,
-    MANAGER,
     ROLLING_UPDATE,
     HorizontalAutoscaler,
     ObservedDeployment,
@@ -37,15 +35,13 @@ from kube.decode.field_decoding import (
     read_quantity,
     shared_name,
 )
-from kube.decode.objects import Amounts, Meta, Name, PodSpec, Present, Struct, keyed
+from kube.decode.objects import Amounts, Meta, Name, PodSpec, Struct, keyed
 from kube.decode.pod import with_rare_constraints
 from kube.decode.selectors import ordered
 
 REVISION_ANNOTATION: Final = "deployment.kubernetes.io/revision"
 REPLICAS_MAX: Final = 2**31 - 1
 """Maximum of a 32-bit number, as in the API."""
-MANAGED_BYTES_MAX: Final = 256 * 1024
-"""Maximum size of managedFields, in JSON; with more, the manager of the replicas is unknown."""
 CONDITIONS_BYTES_MAX: Final = 64 * 1024
 MESSAGE_CHARACTERS_MAX: Final = 200
 DEFAULT_SURGE: Final = "25%"
@@ -90,29 +86,6 @@ class DaemonSetObject(Struct):
     spec: DaemonSetSpec | None = None
 
 
-class SpecFields(Struct):
-    """The part of a Deployment's spec that a field manager owns; only `replicas` matters here."""
-
-    replicas: Present | None = msgspec.field(default=None, name="f:replicas")
-
-
-class Fields(Struct):
-    spec: SpecFields | None = msgspec.field(default=None, name="f:spec")
-
-
-class ManagedFields(Struct):
-    """An entry of managedFields: the fields that a field manager has set, and when."""
-
-    manager: ApiName = ""
-    time: ApiName = ""
-    fields: Fields | None = msgspec.field(default=None, name="fieldsV1")
-
-
-MANAGED: Final = BoundedField[list[ManagedFields]](
-    list[ManagedFields], bytes_max=MANAGED_BYTES_MAX
-)
-
-
 class DeploymentAnnotations(Struct):
     """The annotations of a Deployment or its pod template that Ebb reads."""
 
@@ -123,7 +96,6 @@ class DeploymentAnnotations(Struct):
 class DeploymentMeta(Meta):
     generation: int = 0
     annotations: DeploymentAnnotations | None = None
-    managed_fields: Annotated[msgspec.Raw, MANAGED] = NULL
 
 
 class RollingUpdate(Struct):
@@ -295,9 +267,7 @@ def deployment(obj: DeploymentObject) -> ListedDeployment | None:
         namespace=shared_name(meta.namespace or "default", "metadata.namespace"),
         name=checked_name(meta.name, "metadata.name"),
         uid=meta.uid,
-        version=meta.resource_version,
         replicas=replicas,
-        replicas_manager=_manager(meta.managed_fields),
         strategy=strategy.type,
         max_surge=_surge(strategy, replicas),
         paused=bool(spec.paused),
@@ -355,23 +325,6 @@ def _surge(strategy: DeploymentStrategy, replicas: int) -> int:
 
 def _revision(annotations: DeploymentAnnotations | None) -> str:
     return (annotations.revision if annotations else None) or ""
-
-
-def _manager(raw: msgspec.Raw) -> str:
-    """Return the field manager that last set `replicas`, from the JSON of managedFields.
-
-    If several managers own `replicas`, managers other than Ebb take precedence. Empty if unknown.
-    """
-    try:
-        entries = MANAGED.decode(raw, "metadata.managedFields") or ()
-    except InvalidInputError:
-        return ""
-    owning = [
-        (entry.manager != MANAGER, entry.time, entry.manager)
-        for entry in entries
-        if entry.fields and entry.fields.spec and entry.fields.spec.replicas is not None
-    ]
-    return max(owning)[2] if owning else ""
 
 
 def _failure(conditions: Iterable[FailureCondition]) -> str:

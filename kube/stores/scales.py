@@ -3,22 +3,15 @@
 Source: k8s.io/api autoscaling/v1.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
 from core.model.errors import ConflictError
-from core.moves.objects import MANAGER
 from kube.client import ApiError, Client, answered
 from kube.decode.objects import Meta, Struct
 
 CALL_SECONDS_MAX: Final = 10.0
-PATCH_SCALE: Final[Mapping[str, str]] = MappingProxyType(
-    {"verb": "patch", "group": "apps", "resource": "deployments", "subresource": "scale"}
-)
-"""The access that a write needs, as an access review names it."""
 
 
 class Scale(NamedTuple):
@@ -47,8 +40,8 @@ class ScaleStore:
     async def write(self, namespace: str, name: str, version: str, replicas: int) -> Scale:
         """Set the replicas of a Deployment if it still has the resourceVersion *version*.
 
-        The field manager of the write is MANAGER. Returns: the scale as stored. Raises:
-        ConflictError if the Deployment has changed or does not exist, UnavailableError.
+        Returns: the scale as stored. Raises: ConflictError if the Deployment has changed or does
+        not exist, UnavailableError.
         """
         patch = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
         try:
@@ -56,7 +49,6 @@ class ScaleStore:
                 "PATCH",
                 _path(namespace, name),
                 patch,
-                query={"fieldManager": MANAGER},
                 seconds_max=CALL_SECONDS_MAX,
                 tries_max=1,
             )

@@ -40,14 +40,14 @@
     }
     const decisions = found.decisions.map((one) => [ago(one.at), one.action, one.object, one.reason]);
     const moves = found.moves.map((one) =>
-      [one.deployment, one.pod, one.node, one.step, moment(one.deadline)]);
+      [one.deployment, one.pod, one.node, moment(one.deadline)]);
     const others = el("details", null, el("summary", null, "More from the leader"), facts(found.others));
     fill("leader", facts(found.savings),
       decisions.length
         ? table("Decisions, newest first", ["When", "Action", "Object", "Reason"], decisions)
         : el("p", {class: "muted"}, "The leader has decided nothing yet."),
       moves.length &&
-        table("Surge moves", ["Deployment", "Pod", "From node", "Step", "Deadline"], moves),
+        table("Surge moves", ["Deployment", "Pod", "From node", "Deadline"], moves),
       others);
   }
 

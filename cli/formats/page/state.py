@@ -304,7 +304,6 @@ def _leader(facts: LeaderFacts | None, now_seconds: int) -> Json | None:
                 "deployment": move.deployment,
                 "pod": move.pod,
                 "node": move.node,
-                "step": move.step,
                 "deadline": move.deadline_seconds,
             }
             for move in facts.moves

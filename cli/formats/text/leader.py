@@ -37,12 +37,11 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
                 move.deployment,
                 move.pod,
                 move.node,
-                move.step,
                 _left(move.deadline_seconds, now_seconds),
             )
             for move in facts.moves
         ]
-        headings = "surge move of", "pod", "from node", "step", "deadline"
+        headings = "surge move of", "pod", "from node", "deadline"
         _table(headings, moves, out)
     decisions = [
         (
