@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.marks.wellknown import DETACHED_LABEL
+from core.model.pod import DETACHED_LABEL
 from tests.e2e.api import Api, Json
 from tests.e2e.objects import PODS
 from tests.e2e.plane import Plane

@@ -19,11 +19,12 @@ from core.config.settings import Mode
 from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
-    DETACHED_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
     MOVE_ANNOTATION,
 )
+from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL
+from core.moves.hourly import MOVES_BEGUN_ANNOTATION
 from kube.target import NAMESPACE
 from tests.e2e.api import STRATEGIC, Api, Json
 from tests.e2e.endpoints import SLICES, ready_endpoints
@@ -39,11 +40,20 @@ from tests.e2e.install import (
     remove,
     starting,
 )
-from tests.e2e.objects import AUTOSCALERS, DEPLOYMENTS, NODES, PODS, START, add_nodes
+from tests.e2e.objects import (
+    AUTOSCALERS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    START,
+    THEIRS,
+    add_nodes,
+    node,
+)
+from tests.e2e.objects import ready as node_ready
 from tests.e2e.plane import Ebb, Plane, start_ebb, until
 from tests.support.plan_cli import ebb
 
-HASH: Final = "pod-template-hash"
 OLD, NEW = "a", "b"
 """The node that Ebb marks, and the node to which pods move."""
 APPS: Final = "/apis/apps/v1/namespaces/default"
@@ -68,8 +78,6 @@ _NUMBERS: Final = itertools.count()
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 MOVE_COST, UNDO_COST = "-100000001", "-100000002"
 """Pod deletion costs of the old pod of a move, and of the new pod of a move that is undone."""
-BEGUN_ANNOTATION: Final = "kube-ebb.io/moves-begun"
-"""Annotation of the Lease that counts the moves of the last hour."""
 HELD: Final = {KEEP_ANNOTATION: "true"}
 """Annotations of a Deployment whose pods Ebb does not move."""
 BY_HAND: Final = "24h"
@@ -206,6 +214,18 @@ def begin(api: Api) -> None:
     add_nodes(api, NEW, annotations={KEEP_ANNOTATION: "true"})
 
 
+def prepare(api: Api) -> None:
+    """Add node b, which offers no room yet."""
+    made = node(NEW, annotations={KEEP_ANNOTATION: "true"})
+    api.create(NODES, {**made, "spec": {"taints": [THEIRS]}})
+    api.wait(NODES, lambda found: node_ready(found[NEW]))
+
+
+def open_up(api: Api) -> None:
+    """Let node b offer room, as `begin` does; this needs no controller manager."""
+    api.merge(f"{NODES}/{NEW}", {"spec": {"taints": None}})
+
+
 def let_go(api: Api, app: App) -> None:
     """Allow moves of a Deployment that has been created with the annotations HELD."""
     api.merge(app.path, {"metadata": {"annotations": dict.fromkeys(HELD)}})
@@ -295,7 +315,7 @@ def detached(api: Api, *names: str) -> dict[str, Json]:
     """Wait until a pod of each of these Deployments is detached; return these pods by Deployment.
 
     Each is detached as documented: the hash is in the label, the reference to its ReplicaSet
-    stays, but does not make it the controller, and the annotation has begin and deadline.
+    stays, but does not make it the controller, and the annotation has no outcome yet.
     """
 
     def by_app(found: Mapping[str, Json]) -> dict[str, Json]:
@@ -305,11 +325,11 @@ def detached(api: Api, *names: str) -> dict[str, Json]:
     for one in found.values():
         metadata = one["metadata"]
         (owner,) = metadata["ownerReferences"]
-        assert HASH not in metadata["labels"]
+        assert TEMPLATE_LABEL not in metadata["labels"]
         assert owner["name"].endswith(metadata["labels"][DETACHED_LABEL])
         assert (owner["kind"], owner["controller"]) == ("ReplicaSet", False)
         assert owner["blockOwnerDeletion"] is False
-        assert {"begun", "deadline", "failures"} <= note(one).keys()
+        assert note(one).keys() - {"failures"} == {"begun", "deadline"}
         assert metadata["annotations"][COST_ANNOTATION] == MOVE_COST
     return {name: found[name] for name in names}
 
@@ -334,7 +354,9 @@ def is_settled(found: Mapping[str, Json], counts: Mapping[str, int]) -> bool:
     """Return whether each Deployment has exactly its pods, and none is in a move."""
     for name, count in counts.items():
         pods = [one for one in found.values() if app_of(one) == name]
-        ours = [one for one in pods if is_ready(one) and HASH in one["metadata"]["labels"]]
+        ours = [
+            one for one in pods if is_ready(one) and TEMPLATE_LABEL in one["metadata"]["labels"]
+        ]
         if len(pods) != count or len(ours) != count or any(map(is_detached, pods)):
             return False
         if not all(one["metadata"]["ownerReferences"][0]["controller"] for one in pods):
@@ -342,15 +364,15 @@ def is_settled(found: Mapping[str, Json], counts: Mapping[str, int]) -> bool:
     return True
 
 
-def settled(api: Api, counts: Mapping[str, int], node: str = "") -> list[Json]:
+def settled(api: Api, counts: Mapping[str, int], on: str = "") -> list[Json]:
     """Wait until each Deployment has exactly its pods, and none is in a move; return the pods.
 
-    *node*: where all of them run; "" for any node.
+    *on*: the node on which all of them run; "" for any.
     """
 
     def reached(found: Mapping[str, Json]) -> bool:
         pods = [one for one in found.values() if app_of(one) in counts]
-        there = all(one["spec"].get("nodeName") == node for one in pods) or not node
+        there = all(one["spec"].get("nodeName") == on for one in pods) or not on
         return there and is_settled(found, counts)
 
     found = api.wait(PODS, reached, MOVED_SECONDS)
@@ -416,13 +438,13 @@ def write_of(method: str, path: str, body: bytes) -> Write | None:
     metadata = json.loads(body).get("metadata", {})
     annotations = metadata.get("annotations") or {}
     if "/leases/" in path:
-        return Write.BEGUN if json.loads(annotations.get(BEGUN_ANNOTATION) or "{}") else None
+        return Write.BEGUN if json.loads(annotations.get(MOVES_BEGUN_ANNOTATION) or "{}") else None
     if "/pods/" not in path:
         return None
     labels = metadata.get("labels") or {}
     if labels.get(DETACHED_LABEL):
         return Write.DETACHED
-    if labels.get(HASH):
+    if labels.get(TEMPLATE_LABEL):
         return Write.ATTACHED
     return Write.LOWERED if annotations.get(COST_ANNOTATION) == UNDO_COST else None
 

@@ -16,7 +16,6 @@ from tests.e2e.endpoints import never_below
 from tests.e2e.install import CONTROLLER_ACCOUNT
 from tests.e2e.moves import (
     BY_HAND,
-    HELD,
     MOVED_SECONDS,
     NEW,
     OLD,
@@ -31,12 +30,12 @@ from tests.e2e.moves import (
     detached,
     ended,
     installed_for_moves,
-    is_marked,
-    let_go,
     make_ready,
     not_moved,
     note,
+    open_up,
     owners,
+    prepare,
     reasons,
     settled,
     tidy,
@@ -243,14 +242,12 @@ def test_move_is_undone_and_paused_when_quota_refuses_new_pod(
     plane: Plane, cluster: Api, leader: Ebb
 ) -> None:
     """The quota is full after Ebb has looked: nothing is created before."""
-    app = App(replicas=2, annotations=HELD)
     refused = ended(leader, "refused")
-    deploy(cluster, app)
-    begin(cluster)
-    until(lambda: is_marked(cluster), "node a is marked")
+    deploy(cluster, App(replicas=2))
+    prepare(cluster)
     with never_below(plane, {"web": 2}):
         with plane.controller_manager.paused():
-            let_go(cluster, app)
+            open_up(cluster)
             (old,) = detached(cluster, "web").values()
             full = {"pods": "2"}
             cluster.create(QUOTAS, {"metadata": {"name": "full"}, "spec": {"hard": full}})

@@ -13,8 +13,8 @@ from tests.e2e.endpoints import never_below
 from tests.e2e.install import CONTROLLER_ACCOUNT, Start
 from tests.e2e.line import Line
 from tests.e2e.moves import (
-    HELD,
     OLD,
+    SETTINGS,
     App,
     Write,
     app_of,
@@ -26,7 +26,6 @@ from tests.e2e.moves import (
     ended,
     installed_for_moves,
     is_detached,
-    let_go,
     make_ready,
     settled,
     tidy,
@@ -41,6 +40,7 @@ from tests.support.plan_cli import ebb
 STARTING = App(name="starting", replicas=2)
 READY = App(name="ready", replicas=2, spec={"minReadySeconds": 60})
 """A Deployment whose new pod is Ready for a minute before it is available."""
+SURGE = SETTINGS["surge"]
 SKIPPED = 'ebb_reconcile_total{result="skipped"}'
 
 
@@ -112,25 +112,30 @@ def outlast_reconciliations(leader: Ebb) -> None:
 def test_moves_wait_while_controller_manager_is_stopped_before_and_after_detach(
     plane: Plane, cluster: Api, start: Start
 ) -> None:
-    """Nobody adopts, creates or counts pods then, and no status of a Deployment changes."""
-    before, after = App(name="before", replicas=3, annotations=HELD), App(name="after", replicas=2)
-    deploy(cluster, before, after)
-    leader = start()
-    with never_below(plane, {"before": 3, "after": 2}):
+    """Nobody adopts, creates or counts pods then, and no status of a Deployment changes.
+
+    The second move begins when the first one has ended.
+    """
+    first, second = App(name="first", replicas=2), App(name="second", replicas=3)
+    deploy(cluster, first, second)
+    leader = start(surge={**SURGE, "maxInCluster": 1})
+    with (
+        untouched(cluster, "first", "second"),
+        never_below(plane, {"first": 2, "second": 3}) as samples,
+    ):
         begin(cluster)
-        detached(cluster, "after")
+        detached(cluster, "first")
         with plane.controller_manager.paused():
-            let_go(cluster, before)
-            detached(cluster, "before")
-            make_ready(cluster, {"after": 1})
-            attached(cluster, "after")
+            make_ready(cluster, {"first": 1})
+            detached(cluster, "second")
             outlast_reconciliations(leader)
-            assert cluster.get(before.path)["status"]["readyReplicas"] == 3
+            assert cluster.get(second.path)["status"]["readyReplicas"] == 3
             left = [one for one in cluster.get(PODS)["items"] if is_detached(one)]
-            assert [app_of(one) for one in left] == ["before"]
-        make_ready(cluster, {"before": 1})
+            assert [app_of(one) for one in left] == ["second"]
+        make_ready(cluster, {"second": 1})
         until(lambda: ended(leader, "moved") == 2, "both moves succeed")
-        without_traces(settled(cluster, {"before": 3, "after": 2}))
+        without_traces(settled(cluster, {"first": 2, "second": 3}))
+    assert samples.detached == {"first", "second"}
 
 
 ELSEWHERE = "ebb-elsewhere"
