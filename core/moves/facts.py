@@ -9,8 +9,9 @@ from dataclasses import replace
 from core.engine.unschedulable import is_unschedulable
 from core.model.cluster import Cluster, SurgeFacts
 from core.model.pod import Pod, detached_pods
+from core.moves.deployments import consents
 from core.moves.move import found_move, new_pods
-from core.moves.objects import SurgeObjects, consents
+from core.moves.objects import SurgeObjects
 
 AddMoves = Callable[[Cluster], Cluster]
 """Adds to a cluster what plans need to know of surge moves, in any thread."""
@@ -43,7 +44,7 @@ def with_moves(
         allowed=frozenset(
             key
             for one in objects.deployments.values()
-            if consents(one) and one.namespace != own_namespace
+            if consents(one, objects) and one.namespace != own_namespace
             if (key := (one.namespace, one.replica_set)) not in refused
         ),
         moving=frozenset((*moving, *moving_before)),

@@ -25,15 +25,17 @@ from core.model.pod import TEMPLATE_LABEL, Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.deployments import deployment_blockers
 from core.moves.move import Move
-from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN, MoveNote, note_of
+from core.moves.note import MoveNote, note_of
 from core.moves.objects import ObservedDeployment, SurgeObjects
 from core.moves.outcomes import SETTLE_SECONDS
 from core.moves.reasons import (
     CHEAPER,
     HASH_SELECTED,
     HOST_PORT,
+    HPA,
     KEEP,
     LEFT_ALONE,
+    MIN_READY,
     NO_DEPLOYMENT,
     NO_PLACE,
     NOT_READY,
@@ -56,6 +58,8 @@ LASTING: Final = NEVER | {
     OWN,
     STRATEGY,
     KEEP,
+    MIN_READY,
+    HPA,
     VOLUME,
     NO_PLACE,
     HOST_PORT,
@@ -340,7 +344,7 @@ class _Choice:
             hash=pod.labels.get(TEMPLATE_LABEL, ""),
             note=MoveNote(
                 begun=begun,
-                deadline=begun + deadline_seconds(deployment),
+                deadline=begun + deployment.deadline_seconds,
                 failures=max((note.failures for note in notes if note is not None), default=0),
             ),
             deployment=deployment.name,
@@ -355,12 +359,6 @@ class _Choice:
         if pod.namespace in self._with_quota:
             # The next reconciliation sees the quota with the new pod.
             self._in_namespace[pod.namespace] = self._limits.max_in_namespace
-
-
-def deadline_seconds(deployment: ObservedDeployment) -> int:
-    """Return the time within which the new pod of a move must become available."""
-    seconds = max(deployment.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
-    return min(seconds, DEADLINE_SECONDS_MAX)
 
 
 def _in_order(
