@@ -25,7 +25,7 @@ from core.model.cluster import NO_SURGE, Cluster
 from core.model.errors import EbbError, UnavailableError
 from core.model.humanize import timestamp
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.facts import AddMoves, ReplicaSetKey, with_moves
 from core.moves.move import Move, found_move
@@ -72,6 +72,10 @@ FORBIDDEN: Final = "SurgeForbidden"
 FORBIDDEN_PODS: Final = (
     "surge moves are enabled, but RBAC does not allow reading and patching pods, so no pod is "
     "moved; manifests/components/surge grants the permission"
+)
+FORBIDDEN_LISTS: Final = (
+    "surge moves are enabled, but RBAC does not allow listing the objects that select pods, so no "
+    "pod is moved; manifests/components/surge grants the permission"
 )
 FORBIDDEN_OWNERS: Final = (
     "surge moves are enabled, but the API server (OwnerReferencesPermissionEnforcement) lets only "
@@ -277,7 +281,7 @@ class Mover:
 
         def add(cluster: Cluster) -> Cluster:
             found = with_moves(cluster, objects(), own, moving_before=before, refused=refused)
-            moving = {(pod.namespace, pod.owner_name) for pod in cluster.pods if pod.detached}
+            moving = {(pod.namespace, pod.owner_name) for pod in detached_pods(cluster.pods)}
             self._facts = found.surge._replace(moving=frozenset(moving))
             return found
 
@@ -505,20 +509,25 @@ class Mover:
         )
 
     async def _not_selected_by_others(self, begin: Sequence[NewMove]) -> list[NewMove]:
-        """Return the moves whose pods no other object selects; remember why not for the others.
-
-        Raises: UnavailableError if the objects cannot be listed.
-        """
-        by_namespace: dict[str, SelectingObjects] = {}
-        for namespace in sorted({one.move.namespace for one in begin}):
-            by_namespace[namespace] = await self._stores.selecting(namespace)
-        left = []
+        """Return the moves whose pods no other object selects; remember why not for the others."""
+        by_namespace: dict[str, list[NewMove]] = {}
         for one in begin:
-            blockers = tuple(selecting_blockers(one.pod, by_namespace[one.move.namespace]))
-            if blockers:
-                self._refuse(one.move, blockers)
-            else:
-                left.append(one)
+            by_namespace.setdefault(one.move.namespace, []).append(one)
+        left = []
+        for namespace, moves in by_namespace.items():
+            try:
+                objects = await self._stores.selecting(namespace)
+            except UnavailableError as fault:
+                if isinstance(fault, ApiError) and fault.forbidden:
+                    self._complain(FORBIDDEN_LISTS)
+                    return []
+                self._note_failure(fault, moves[0].move.key)
+                continue
+            for one in moves:
+                if blockers := tuple(selecting_blockers(one.pod, objects)):
+                    self._refuse(one.move, blockers)
+                else:
+                    left.append(one)
         return left
 
     def _refuse(self, move: Move, blockers: Sequence[Blocker]) -> None:

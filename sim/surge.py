@@ -63,7 +63,7 @@ class SimulatedMoves:
         self._ebb, self._state, self._deployments = ebb, state, deployments
         self._autoscalers = {
             f"{NAMESPACE}/{name}": HorizontalAutoscaler(
-                namespace=NAMESPACE, name=name, target=name, replicas_max=2**31 - 1
+                namespace=NAMESPACE, name=name, target=name
             )
             for name in autoscaled
         }

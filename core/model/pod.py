@@ -3,7 +3,7 @@
 Pods of one template share their constraint objects. Pods of one workload replace each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -227,6 +227,12 @@ class Pod:
         """
         due = self.disruption_facts.overdue_seconds
         return due is not None and now is not None and now.reached(due + 1)
+
+
+def detached_pods(pods: Iterable[Pod]) -> list[Pod]:
+    """Return the pods that a move has detached from their ReplicaSet."""
+    # Few pods have the label, and each reconciliation asks this for all pods.
+    return [pod for pod in pods if DETACHED_LABEL in pod.labels and pod.detached]
 
 
 def goes_by_cost(pod: Pod) -> bool:

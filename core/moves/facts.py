@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from core.engine.unschedulable import is_unschedulable
 from core.model.cluster import Cluster, SurgeFacts
-from core.model.pod import Pod
+from core.model.pod import Pod, detached_pods
+from core.moves.deployments import consents
 from core.moves.move import found_move, new_pods
-from core.moves.objects import SurgeObjects, consents
+from core.moves.objects import SurgeObjects
 
 AddMoves = Callable[[Cluster], Cluster]
 """Adds to a cluster what plans need to know of surge moves, in any thread."""
@@ -36,14 +37,14 @@ def with_moves(
     a move at the previous plan. *refused*: ReplicaSets whose pods cannot be moved for a reason
     that only a running controller knows.
     """
-    detached = [pod for pod in cluster.pods if pod.detached]
+    detached = detached_pods(cluster.pods)
     moving = {(pod.namespace, pod.owner_name) for pod in detached}
     replaced, undone = _replaced_and_undone(cluster, detached, moving)
     facts = SurgeFacts(
         allowed=frozenset(
             key
             for one in objects.deployments.values()
-            if consents(one) and one.namespace != own_namespace
+            if consents(one, objects) and one.namespace != own_namespace
             if (key := (one.namespace, one.replica_set)) not in refused
         ),
         moving=frozenset((*moving, *moving_before)),

@@ -9,10 +9,13 @@ from typing import Final
 
 from core.model.pod import REPLICA_SET, Pod
 from core.model.resources import Resources
+from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN
 
 ROLLING_UPDATE: Final = "RollingUpdate"
 HPA_WINDOW_SECONDS: Final = 300
 """Default of `--horizontal-pod-autoscaler-downscale-stabilization`."""
+HPA_SYNC_SECONDS: Final = 15
+"""Default of `--horizontal-pod-autoscaler-sync-period`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,12 @@ class ObservedDeployment:
         return max(self.pods, self.replicas) - self.available
 
     @property
+    def deadline_seconds(self) -> int:
+        """Return the time in which the new pod of a move must become available."""
+        seconds = max(self.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
+        return min(seconds, DEADLINE_SECONDS_MAX)
+
+    @property
     def outdated(self) -> bool:
         """Return whether the status of the Deployment describes an earlier generation of it."""
         return self.observed_generation < self.generation
@@ -77,14 +86,13 @@ def resolved_surge(max_surge: int | str, replicas: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizontalAutoscaler:
-    """The Deployment, the replica limits and the scale-in window of a HorizontalPodAutoscaler."""
+    """The Deployment, the minimum and the scale-in window of a HorizontalPodAutoscaler."""
 
     namespace: str
     name: str
     target: str
     """Name of the Deployment that it scales."""
     replicas_min: int = 1
-    replicas_max: int
     window_seconds: int = HPA_WINDOW_SECONDS
     """Its stabilization window for scale-ins."""
 
@@ -148,13 +156,3 @@ class SurgeObjects:
         if pod.owner_kind != REPLICA_SET:
             return None
         return self.deployments.get(self.owners.get((pod.namespace, pod.owner_name), ""))
-
-
-def consents(deployment: ObservedDeployment) -> bool:
-    """Return whether the spec and annotations of the Deployment allow surge moves.
-
-    They do if the strategy is RollingUpdate with a maxSurge of at least 1, the Deployment is not
-    paused, and it does not have the annotation kube-ebb.io/keep.
-    """
-    rolling = deployment.strategy == ROLLING_UPDATE and deployment.max_surge >= 1
-    return rolling and not deployment.paused and not deployment.keep

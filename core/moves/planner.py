@@ -21,19 +21,21 @@ from core.engine.unschedulable import feasible_unschedulable, round_robin
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
 from core.model.now import Now
-from core.model.pod import TEMPLATE_LABEL, Pod
+from core.model.pod import TEMPLATE_LABEL, Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.deployments import deployment_blockers
 from core.moves.move import Move
-from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN, MoveNote, note_of
+from core.moves.note import MoveNote, note_of
 from core.moves.objects import ObservedDeployment, SurgeObjects
 from core.moves.outcomes import SETTLE_SECONDS
 from core.moves.reasons import (
     CHEAPER,
     HASH_SELECTED,
     HOST_PORT,
+    HPA,
     KEEP,
     LEFT_ALONE,
+    MIN_READY,
     NO_DEPLOYMENT,
     NO_PLACE,
     NOT_READY,
@@ -56,6 +58,8 @@ LASTING: Final = NEVER | {
     OWN,
     STRATEGY,
     KEEP,
+    MIN_READY,
+    HPA,
     VOLUME,
     NO_PLACE,
     HOST_PORT,
@@ -162,11 +166,16 @@ class SurgeContext:
         return self.surge_input.config.surges and self.surge_input.config.mode is Mode.ENFORCE
 
     @cached_property
+    def detached(self) -> Sequence[Pod]:
+        """Return the detached pods of the cluster."""
+        return detached_pods(self.surge_input.cluster.pods)
+
+    @cached_property
     def moving(self) -> frozenset[str]:
         """Return the UIDs of the Deployments that have a detached pod, or get one now."""
         own = (move.deployment_uid for move in self.surge_input.memory.own.values())
         deployment_of = self.surge_input.objects.deployment_of
-        found = (deployment_of(pod) for pod in self.surge_input.cluster.pods if pod.detached)
+        found = (deployment_of(pod) for pod in self.detached)
         return frozenset((*own, *(one.uid for one in found if one is not None)))
 
     @cached_property
@@ -274,14 +283,14 @@ class _Choice:
     def __init__(self, context: SurgeContext, permit: MayBegin) -> None:
         self._context, self._permit = context, permit
         self._limits = context.surge_input.config.surge
-        memory, pods = context.surge_input.memory, context.surge_input.cluster.pods
+        memory = context.surge_input.memory
         # Whoever may write a pod can give it the label of a detached pod. Such pods count in their
         # own namespace only, and must not keep others from being moved.
         in_namespace = {(move.namespace, uid) for uid, move in memory.own.items()}
         in_namespace |= {
             (pod.namespace, pod.uid)
-            for pod in pods
-            if pod.detached and note_of(pod, context.now) is not None
+            for pod in context.detached
+            if note_of(pod, context.now) is not None
         }
         self._in_namespace = Counter(namespace for namespace, _ in in_namespace)
         self._busy = set(context.moving)
@@ -335,7 +344,7 @@ class _Choice:
             hash=pod.labels.get(TEMPLATE_LABEL, ""),
             note=MoveNote(
                 begun=begun,
-                deadline=begun + deadline_seconds(deployment),
+                deadline=begun + deployment.deadline_seconds,
                 failures=max((note.failures for note in notes if note is not None), default=0),
             ),
             deployment=deployment.name,
@@ -350,12 +359,6 @@ class _Choice:
         if pod.namespace in self._with_quota:
             # The next reconciliation sees the quota with the new pod.
             self._in_namespace[pod.namespace] = self._limits.max_in_namespace
-
-
-def deadline_seconds(deployment: ObservedDeployment) -> int:
-    """Return the time within which the new pod of a move must become available."""
-    seconds = max(deployment.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
-    return min(seconds, DEADLINE_SECONDS_MAX)
 
 
 def _in_order(

@@ -21,7 +21,7 @@ from core.marks.mark import mark_of, marked_since
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MOVE_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.node import Node
-from core.model.pod import Pod, goes_by_cost
+from core.model.pod import Pod, detached_pods, goes_by_cost
 from core.writes.write import CostKind, Keys, Write
 
 COST_MIN: Final = -100_000_000
@@ -123,7 +123,7 @@ def decide_costs(
     Applied to its own result, the function returns no writes. Costs of others are never changed.
     """
     costs = _costs(cluster, taint_key, next_in_line) if enabled else {}
-    moving = {(pod.namespace, pod.owner_name) for pod in cluster.pods if pod.detached}
+    moving = {(pod.namespace, pod.owner_name) for pod in detached_pods(cluster.pods)}
     pods = [
         pod
         for pod in cluster.pods

@@ -199,7 +199,6 @@ class Behavior(Struct):
 class AutoscalerSpec(Struct):
     scale_target_ref: ScaleTarget | None = None
     min_replicas: int | None = None
-    max_replicas: int | None = None
     behavior: Behavior | None = None
 
 
@@ -350,7 +349,6 @@ def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
         name=checked_name(obj.metadata.name, "metadata.name"),
         target=checked_name(target.name, "spec.scaleTargetRef.name"),
         replicas_min=number(spec.min_replicas, 1),
-        replicas_max=number(spec.max_replicas, 0),
         window_seconds=number(rules.stabilization_window_seconds, HPA_WINDOW_SECONDS),
     )
 

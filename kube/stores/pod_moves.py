@@ -35,12 +35,11 @@ class PodMoves:
         raw = await self._client.find(PODS.path_of(key), seconds_max=CALL_SECONDS_MAX, tries_max=1)
         return None if raw is None else _metadata(raw)
 
-    async def patch(self, key: str, decide: Decide, *, dry_run: bool = False) -> bool:
+    async def patch(self, key: str, decide: Decide) -> bool:
         """Read a pod, and make the patch that *decide* returns; return whether it was made.
 
-        If others have changed the pod since it was read, read it and decide again. *dry_run*: only
-        let the API server check the patch. Raises: UnavailableError; ConflictError if others
-        changed the pod during each attempt.
+        If others have changed the pod since it was read, read it and decide again. Raises:
+        UnavailableError; ConflictError if others changed the pod during each attempt.
         """
         for _ in range(TRIES_MAX):
             pod = await self.read(key)
@@ -52,7 +51,6 @@ class PodMoves:
                     "PATCH",
                     PODS.path_of(key),
                     patch,
-                    query={"dryRun": "All"} if dry_run else None,
                     seconds_max=CALL_SECONDS_MAX,
                     tries_max=1,
                     patch_type=STRATEGIC_MERGE_PATCH,

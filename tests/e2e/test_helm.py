@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from core.marks.wellknown import MARK_LABEL
-from core.moves.records import CONFIG_MAP, MoveRecords, Pause, encode
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
@@ -41,6 +40,7 @@ COMPONENTS: dict[str, Json] = {
     "capacity-buffers": {**WITHOUT_EXTENDER, "permissions": {"capacityBuffers": True}},
     "eviction": {**WITHOUT_EXTENDER, "permissions": {"eviction": True}},
     "surge": {**WITHOUT_EXTENDER, "permissions": {"surge": True}},
+    "surge-delete": {**WITHOUT_EXTENDER, "permissions": {"surgeDelete": True}},
     "prometheus-operator": {
         **WITHOUT_EXTENDER,
         "podMonitor": {"enabled": True},
@@ -243,9 +243,6 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
         ]
 
     until(marked, "a node is marked")
-    pause = Pause("shop", "web", "e2e", until=4_000_000_000)
-    records = encode(MoveRecords(pauses={pause.uid: pause}))
-    api.merge(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG_MAP}", {"data": records})
     before = marked(), state(plane)
     install(kubelet, tmp_path, values, chart=newer(tmp_path))
     assert "0.1.1" in helm(plane, "list")
@@ -260,11 +257,9 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
 
 
 def state(plane: Plane) -> list[Json | None]:
-    """Return what programs have written into objects of the chart: the CA, and the records."""
-    core = f"/api/v1/namespaces/{NAMESPACE}"
+    """Return the CA, which programs have written into objects of the chart."""
     (webhook,) = plane.api.get(REGISTRATION)["webhooks"]
     return [
-        plane.api.get(f"{core}/secrets/ebb-webhook-certs")["data"],
-        plane.api.get(f"{core}/configmaps/{CONFIG_MAP}")["data"],
+        plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/ebb-webhook-certs")["data"],
         webhook["clientConfig"].get("caBundle"),
     ]

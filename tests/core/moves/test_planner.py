@@ -35,7 +35,7 @@ CONFIG = Config(
 )
 POD = make_pod("old")
 OTHERS = make_pod("a", "n"), make_pod("b", "n")
-HPA = HorizontalAutoscaler(namespace="d", name="hpa", target="web", replicas_max=3)
+HPA = HorizontalAutoscaler(namespace="d", name="hpa", target="web")
 OURS = "ebb-system"
 QUOTA = ResourceQuota(namespace="d", name="q", hard={"pods": 3}, used={"pods": 3})
 
@@ -128,10 +128,41 @@ def test_pod_stays_when_deployment_must_not_get_another_pod(
     assert codes(chosen(of=objects(deployment(**changes)))) == {code}
 
 
-def test_pod_stays_when_hpa_is_at_its_maximum() -> None:
-    assert codes(chosen(of=objects(autoscalers={"d/web": HPA}))) == {"surge-hpa-maximum"}
-    higher = replace(HPA, replicas_max=4)
-    assert chosen(of=objects(autoscalers={"d/web": higher})).begin
+@pytest.mark.parametrize(
+    ("ready_seconds", "hpa", "code"),
+    [(14, True, set()), (15, True, {"surge-hpa"}), (15, False, set())],
+)
+def test_pod_stays_when_hpa_would_count_the_new_pod(
+    ready_seconds: int, code: set[str], *, hpa: bool
+) -> None:
+    slow = deployment(min_ready_seconds=ready_seconds)
+    found = chosen(of=objects(slow, autoscalers={"d/web": HPA} if hpa else {}))
+    assert {blocker.code for blocker in found.waits} == code
+    assert bool(found.begin) is not bool(code)
+
+
+@pytest.mark.parametrize(
+    ("ready_seconds", "progress_seconds", "code"),
+    [
+        (599, 600, set()),
+        (599, 1800, set()),
+        (600, 1800, {"surge-min-ready"}),
+        (120, 120, {"surge-min-ready"}),
+        (119, 120, set()),
+        (29, 1, set()),
+        (30, 1, {"surge-min-ready"}),
+    ],
+)
+def test_pod_stays_when_new_pod_would_be_available_too_late(
+    ready_seconds: int, progress_seconds: int, code: set[str]
+) -> None:
+    found = chosen(
+        of=objects(
+            deployment(min_ready_seconds=ready_seconds, progress_deadline_seconds=progress_seconds)
+        )
+    )
+    assert {blocker.code for blocker in found.waits} == code
+    assert bool(found.begin) is not bool(code)
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def autoscaler(**spec: Any) -> HorizontalAutoscaler | None:
 
 def test_autoscaler_is_decoded() -> None:
     rules = {"scaleDown": {"stabilizationWindowSeconds": 60}, "scaleUp": {"policies": [{}]}}
-    usual = HorizontalAutoscaler(namespace="d", name="h", target="web", replicas_max=5)
+    usual = HorizontalAutoscaler(namespace="d", name="h", target="web")
     assert autoscaler() == usual
     found = autoscaler(minReplicas=2, behavior=rules)
     assert found is not None
@@ -184,11 +184,12 @@ def test_autoscaler_does_not_count_when_it_scales_no_deployment(target: Json) ->
 
 
 def test_strictest_autoscaler_of_deployment_applies() -> None:
-    one, other = autoscaler(maxReplicas=9), autoscaler(maxReplicas=3)
+    rules = {"scaleDown": {"stabilizationWindowSeconds": 900}}
+    one, other = autoscaler(), autoscaler(behavior=rules)
     assert one is not None
     assert other is not None
     found = surge_objects([], [], [one, other]).autoscalers["d/web"]
-    assert found.replicas_max == 3
+    assert found.window_seconds == 900
 
 
 def quota(**found: Any) -> Any:

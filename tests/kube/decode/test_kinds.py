@@ -93,7 +93,7 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
         "d/a",
     ),
     HORIZONTAL_AUTOSCALERS: (
-        HorizontalAutoscaler(namespace="d", name="a", target="app", replicas_max=0),
+        HorizontalAutoscaler(namespace="d", name="a", target="app"),
         "d/a",
     ),
     QUOTAS: (ResourceQuota(namespace="d", name="a", hard={}, used={}), "d/a"),

@@ -1,0 +1,115 @@
+"""Small clusters of which it is known what surge moves can and cannot do, each with siblings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.plan_cli import Json, dump, node, plan_of, pod
+
+SETTINGS = """\
+apiVersion: kube-ebb.io/v1alpha1
+kind: EbbConfiguration
+headroom: 0
+thresholds: {cpu: 100%, memory: 100%}
+surge: {mode: enabled}
+"""
+
+
+def deployment(replicas: int, **spec: Any) -> list[Json]:
+    """Return the Deployment web with its ReplicaSet web-1; all its pods are available."""
+    meta = {"namespace": "shop", "annotations": {"deployment.kubernetes.io/revision": "1"}}
+    owner = {"kind": "Deployment", "name": "web", "uid": "d-web", "controller": True}
+    status = {
+        "observedGeneration": 1,
+        **dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas"), replicas),
+    }
+    return [
+        {
+            "kind": "Deployment",
+            "metadata": {**meta, "name": "web", "uid": "d-web", "generation": 1},
+            "spec": {"replicas": replicas, **spec},
+            "status": status,
+        },
+        {
+            "kind": "ReplicaSet",
+            "metadata": {**meta, "name": "web-1", "ownerReferences": [owner]},
+            "spec": {"replicas": replicas},
+        },
+    ]
+
+
+def web(name: str, on: str, cpu: str = "500m", **spec: Any) -> Json:
+    """Return a Ready pod of the Deployment web."""
+    made = pod(name, on, cpu, **spec)
+    owner = {"kind": "ReplicaSet", "name": "web-1", "uid": "r", "controller": True}
+    made["metadata"] |= {
+        "labels": {"app": "web", "pod-template-hash": "1"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": [owner],
+    }
+    made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return made
+
+
+def bare(name: str, on: str, cpu: str = "500m") -> Json:
+    """Return a pod that nothing replaces, so that its node is removed last."""
+    return pod(name, on, cpu)
+
+
+def given(folder: Path, *items: Json) -> tuple[str, ...]:
+    """Write a dump and a configuration with surge moves; return the arguments that read them."""
+    dumped, config = folder / "dump.json", folder / "ebb.yaml"
+    dumped.write_bytes(dump(*items))
+    config.write_text(SETTINGS)
+    return "--from-file", str(dumped), "--config", str(config)
+
+
+def emptied_by(capsys: pytest.CaptureFixture[str], name: str, *arguments: str) -> Json:
+    """Return what empties the node, which the plan removes."""
+    found = {one["node"]: one["emptiedBy"] for one in plan_of(capsys, *arguments)["removals"]}
+    by: Json = found[name]
+    return by
+
+
+def moves_and_turnover(by: Json) -> tuple[int, int]:
+    return by["moves"], by["turnover"]
+
+
+class TestMinReadySeconds:
+    """A move waits for minReadySeconds, and ends after at most ten minutes."""
+
+    @pytest.mark.parametrize(
+        ("spec", "moves"),
+        [
+            ({"minReadySeconds": 900, "progressDeadlineSeconds": 1800}, 0),
+            ({"minReadySeconds": 600, "progressDeadlineSeconds": 1800}, 0),
+            ({"minReadySeconds": 599, "progressDeadlineSeconds": 1800}, 1),
+            ({"minReadySeconds": 100, "progressDeadlineSeconds": 101}, 1),
+            ({"minReadySeconds": 101, "progressDeadlineSeconds": 101}, 0),
+            ({"minReadySeconds": 20, "progressDeadlineSeconds": 21}, 1),
+            ({}, 1),
+        ],
+    )
+    def test_pod_is_moved_when_it_can_become_available_in_time(
+        self, spec: Json, moves: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        items = [*map(node, ("n1", "n2")), web("w0", "n1"), web("w1", "n2"), bare("b", "n2")]
+        arguments = given(tmp_path, *items, *deployment(2, **spec))
+        by = emptied_by(capsys, "n1", *arguments, "--max-removals", "1")
+        assert moves_and_turnover(by) == (moves, 1 - moves)
+
+    @pytest.mark.parametrize(("seconds", "moves"), [(14, 1), (15, 0)])
+    def test_pod_is_moved_when_no_hpa_counts_the_new_one(
+        self, seconds: int, moves: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        items = [*map(node, ("n1", "n2")), web("w0", "n1"), web("w1", "n2"), bare("b", "n2")]
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        hpa = {
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "h", "namespace": "shop"},
+            "spec": {"scaleTargetRef": target, "maxReplicas": 9},
+        }
+        arguments = given(tmp_path, *items, hpa, *deployment(2, minReadySeconds=seconds))
+        by = emptied_by(capsys, "n1", *arguments, "--max-removals", "1")
+        assert moves_and_turnover(by) == (moves, 1 - moves)
