@@ -442,7 +442,8 @@ class Mover:
 
     def _report_end(self, move: Move, outcome: MoveOutcome, now: Now) -> None:
         self._metrics.surge_moves.labels(outcome.value).inc()
-        self._metrics.surge_move_seconds.observe(max(now.seconds - move.note.begun, 0))
+        if move.others is not None:  # Anybody may have written when another move began.
+            self._metrics.surge_move_seconds.observe(max(now.seconds - move.note.begun, 0))
         log.info(
             "a surge move ended",
             extra=fields(
