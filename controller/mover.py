@@ -22,7 +22,7 @@ from core.config.settings import Config, Mode
 from core.engine.reconcile import ReconcileResult
 from core.engine.unschedulable import round_robin
 from core.model.cluster import NO_SURGE, Cluster
-from core.model.errors import EbbError, UnavailableError
+from core.model.errors import ConflictError, EbbError, UnavailableError
 from core.model.humanize import timestamp
 from core.model.now import Now
 from core.model.pod import Pod, detached_pods
@@ -555,6 +555,10 @@ class Mover:
             self._forget(move)
             self._note_failure(fault, move.key)
             self._note_refusal(move, fault)
+            return
+        except ConflictError as fault:
+            self._forget(move)
+            self._note_failure(fault, move.key)
             return
         except UnavailableError as fault:
             self._note_failure(fault, move.key)
