@@ -217,7 +217,7 @@ def _owner(meta: PodMeta, labels: Mapping[str, str]) -> tuple[str, str]:
         return NO_OWNER
     raw = bytes(meta.owner_references)
     found = _CONTROLLERS[raw] or _CONTROLLERS.compute(raw, lambda: _first(raw, _is_controller))
-    if found == NO_OWNER and DETACHED_LABEL in labels and TEMPLATE_LABEL not in labels:
+    if found == NO_OWNER and labels.get(DETACHED_LABEL) and TEMPLATE_LABEL not in labels:
         return _first(raw, lambda owner: owner.kind == REPLICA_SET)
     return found
 
