@@ -32,6 +32,8 @@ Quantity = str | int | float
 Amounts = dict[str, Quantity]
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+"""Annotation with the PodGroup of a pod; Volcano sets it too, for each pod that it schedules."""
 KUEUE_TOPOLOGY: Final = "kueue.x-k8s.io/podset-"
 """Prefix of Kueue's annotations for topology-aware scheduling; a new one is a field of
 PodAnnotations. The size of slices and the name of a group never come alone.
@@ -118,6 +120,11 @@ class PodAnnotations(Struct):
     topology_unconstrained: str | None = keyed(f"{KUEUE_TOPOLOGY}unconstrained-topology")
     topology_slice: str | None = keyed(f"{KUEUE_TOPOLOGY}slice-required-topology")
     topology_slices: str | None = keyed(f"{KUEUE_TOPOLOGY}slice-required-topology-constraints")
+    gang_koordinator: str | None = keyed("gang.scheduling.koordinator.sh/name")
+    gang_volcano: str | None = keyed(VOLCANO_GROUP)
+    gang_volcano_own: str | None = keyed("scheduling.volcano.sh/group-name")
+    gang_yunikorn: str | None = keyed("yunikorn.apache.org/task-group-name")
+    leader_worker_size: str | None = keyed("leaderworkerset.sigs.k8s.io/size")
 
     @property
     def needs_topology(self) -> bool:
@@ -126,18 +133,27 @@ class PodAnnotations(Struct):
         It does if one of the annotations with the prefix KUEUE_TOPOLOGY is set. Kueue adds one of
         them itself if the pod's queue requires it.
         """
-        return _topologies(self) != _NO_TOPOLOGIES
+        return any(value is not None for value in _topologies(self))
+
+    @property
+    def gangs(self) -> tuple[str | None, ...]:
+        """Return the values of the annotations that name the pod's gang: the fields `gang_*`."""
+        found: tuple[str | None, ...] = _gangs(self)
+        return found
 
 
-_TOPOLOGY_FIELDS: Final = tuple(
-    name
-    for name, key in zip(
-        PodAnnotations.__struct_fields__, PodAnnotations.__struct_encode_fields__, strict=True
+_topologies: Final = attrgetter(
+    *(
+        name
+        for name, key in zip(
+            PodAnnotations.__struct_fields__, PodAnnotations.__struct_encode_fields__, strict=True
+        )
+        if key.startswith(KUEUE_TOPOLOGY)
     )
-    if key.startswith(KUEUE_TOPOLOGY)
 )
-_topologies: Final = attrgetter(*_TOPOLOGY_FIELDS)
-_NO_TOPOLOGIES: Final = (None,) * len(_TOPOLOGY_FIELDS)
+_gangs: Final = attrgetter(
+    *(name for name in PodAnnotations.__struct_fields__ if name.startswith("gang_"))
+)
 NO_ANNOTATIONS: Final = PodAnnotations()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_right_answers import codes, explained, owned, removals, written
+from tests.cli.test_right_answers import codes, configured, explained, owned, removals, written
 from tests.support.plan_cli import Json, node, plan_of, pod
 
 OS = "kubernetes.io/os"
@@ -98,3 +98,64 @@ class TestWindowsBuilds:
         )
         found = explained(capsys, "pod", "shop/p1", *written(tmp_path, *items))["couldRunOn"]
         assert found == (["w0", "w2"] if len(builds) > 1 else ["w2"])
+
+
+class TestRollingUpdate:
+    """A rolling update has tainted n1 and n2, which it will replace; n3 is new."""
+
+    def items(self, key: str) -> list[Json]:
+        taints = {"taints": [{"key": key, "effect": "PreferNoSchedule"}]} if key else {}
+        return [
+            *(node(name, spec=taints) for name in ("n1", "n2")),
+            node("n3"),
+            *(owned(pod(f"p{number}", f"n{on}", "700m")) for number, on in enumerate("1223")),
+        ]
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "",
+            "node.cluster.x-k8s.io/outdated-revision",
+            "deployment.machine.sapcloud.io/prefer-no-schedule",
+            "kops.k8s.io/scheduled-for-update",
+            "UpdateInProgress",
+            "decommission-pending",
+        ],
+    )
+    @pytest.mark.parametrize("line", ["budgets: {minUntaintedNodes: 2}", "policy: ExcessNodes"])
+    def test_plan_is_as_without_the_taint(
+        self, key: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items(key))
+        assert removals(plan_of(capsys, *dumped, *configured(tmp_path, line))) == ["n1"]
+
+    def test_node_is_dedicated_when_the_taint_is_for_some_pods(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items("team.example/batch"))
+        config = configured(tmp_path, "budgets: {minUntaintedNodes: 2}")
+        assert removals(plan_of(capsys, *dumped, *config)) == ["n1", "n2"]
+
+
+class TestGangs:
+    """n1 is marked, and its pod would be evicted."""
+
+    @pytest.mark.parametrize(
+        ("labels", "remarks"),
+        [
+            ({"scheduling.x-k8s.io/pod-group": "train"}, ["pod-gang"]),
+            ({"team.example/pod-group": "train"}, []),
+        ],
+    )
+    def test_pod_is_not_evicted_when_it_is_in_a_gang(
+        self,
+        labels: dict[str, str],
+        remarks: list[str],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        member = owned(pod("g0", "n1"))
+        member["metadata"]["labels"] = labels
+        dumped = written(tmp_path, node("n1"), node("n2"), member)
+        found = explained(capsys, "pod", "shop/g0", *dumped)
+        assert [one["code"] for one in found["remarks"]] == remarks

@@ -68,6 +68,8 @@ PASSING = (
     Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"),
     Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
     Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"),
+    Taint("node.cluster.x-k8s.io/outdated-revision", "", "PreferNoSchedule"),
+    Taint("decommission-pending", "rolling-upgrade", "NoSchedule"),
 )
 TOLERATE_GPU = (Toleration("gpu", "Exists"),)
 A, B = select("a"), select("b")
