@@ -8,6 +8,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -31,6 +32,13 @@ Quantity = str | int | float
 Amounts = dict[str, Quantity]
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+"""Annotation with the PodGroup of a pod; Volcano sets it too, for each pod that it schedules."""
+KUEUE_TOPOLOGY: Final = "kueue.x-k8s.io/podset-"
+"""Prefix of Kueue's annotations for topology-aware scheduling; a new one is a field of
+PodAnnotations. The size of slices and the name of a group never come alone.
+
+Source: apis/kueue/v1beta2/topology_types.go of kubernetes-sigs/kueue 0.17."""
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of finished pods, which use no resources any more."""
 
@@ -107,26 +115,45 @@ class PodAnnotations(Struct):
     cost: str | None = keyed(COST_ANNOTATION)
     cost_ours: str | None = keyed(COST_OURS_ANNOTATION)
     move: str | None = keyed(MOVE_ANNOTATION)
-    topology_required: str | None = keyed("kueue.x-k8s.io/podset-required-topology")
-    topology_preferred: str | None = keyed("kueue.x-k8s.io/podset-preferred-topology")
-    topology_unconstrained: str | None = keyed("kueue.x-k8s.io/podset-unconstrained-topology")
-    topology_slice: str | None = keyed("kueue.x-k8s.io/podset-slice-required-topology")
+    topology_required: str | None = keyed(f"{KUEUE_TOPOLOGY}required-topology")
+    topology_preferred: str | None = keyed(f"{KUEUE_TOPOLOGY}preferred-topology")
+    topology_unconstrained: str | None = keyed(f"{KUEUE_TOPOLOGY}unconstrained-topology")
+    topology_slice: str | None = keyed(f"{KUEUE_TOPOLOGY}slice-required-topology")
+    topology_slices: str | None = keyed(f"{KUEUE_TOPOLOGY}slice-required-topology-constraints")
+    gang_koordinator: str | None = keyed("gang.scheduling.koordinator.sh/name")
+    gang_volcano: str | None = keyed(VOLCANO_GROUP)
+    gang_volcano_own: str | None = keyed("scheduling.volcano.sh/group-name")
+    gang_yunikorn: str | None = keyed("yunikorn.apache.org/task-group-name")
+    leader_worker_size: str | None = keyed("leaderworkerset.sigs.k8s.io/size")
 
     @property
     def needs_topology(self) -> bool:
         """Return whether Kueue chooses the node of the pod (topology-aware scheduling).
 
-        Kueue adds one of the annotations itself if the pod's queue requires it. Source:
-        apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue.
+        It does if one of the annotations with the prefix KUEUE_TOPOLOGY is set. Kueue adds one of
+        them itself if the pod's queue requires it.
         """
-        return not (
-            self.topology_required is None
-            and self.topology_preferred is None
-            and self.topology_unconstrained is None
-            and self.topology_slice is None
+        return any(value is not None for value in _topologies(self))
+
+    @property
+    def gangs(self) -> tuple[str | None, ...]:
+        """Return the values of the annotations that name the pod's gang: the fields `gang_*`."""
+        found: tuple[str | None, ...] = _gangs(self)
+        return found
+
+
+_topologies: Final = attrgetter(
+    *(
+        name
+        for name, key in zip(
+            PodAnnotations.__struct_fields__, PodAnnotations.__struct_encode_fields__, strict=True
         )
-
-
+        if key.startswith(KUEUE_TOPOLOGY)
+    )
+)
+_gangs: Final = attrgetter(
+    *(name for name in PodAnnotations.__struct_fields__ if name.startswith("gang_"))
+)
 NO_ANNOTATIONS: Final = PodAnnotations()
 
 
