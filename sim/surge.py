@@ -72,7 +72,7 @@ class SimulatedMoves:
         self._before: frozenset[tuple[str, str]] = frozenset()
         """ReplicaSets with a move at the last reconciliation."""
         self._begun: Begun = {}
-        self._ended: dict[str, int] = {}
+        self._ended: dict[tuple[str, str], int] = {}
         """Unix second of the end of the last move by UID of the Deployment."""
         self._failed: list[int] = []
         """Unix seconds at which moves failed, within the last hour."""
@@ -150,7 +150,7 @@ class SimulatedMoves:
     def _end(self, move: Move, end: End, now: Now) -> None:
         """Give the pod of a move back to its ReplicaSet."""
         del self._own[move.uid]
-        self._ended[move.deployment_uid] = now.seconds
+        self._ended[move.owner] = now.seconds
         if end.outcome in FAILED:
             self._failed.append(now.seconds)
         pod = self._state.pods.get(move.key)
@@ -171,7 +171,7 @@ class SimulatedMoves:
     def _context(self, plan: Plan, now: Now) -> SurgeContext:
         self._failed = [at for at in self._failed if now.before(at + HOUR_SECONDS)]
         self._ended = {
-            uid: at for uid, at in self._ended.items() if now.before(at + SETTLE_SECONDS)
+            owner: at for owner, at in self._ended.items() if now.before(at + SETTLE_SECONDS)
         }
         memory = MoveMemory(
             own=self._own,
