@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from core.marks.wellknown import MARK_LABEL
-from tests.e2e import tools
+from tests.e2e import releases
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     AT_ONCE,
@@ -53,17 +53,7 @@ ENFORCE = {**AT_ONCE, "mode": "enforce", "controller": {"interval": "1s", "lease
 
 
 def helm(plane: Plane, *arguments: str, check: bool = True) -> str:
-    """Run Helm as administrator; return its output."""
-    command = helm_command(plane, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    if check and done.returncode:
-        raise AssertionError(f"helm {' '.join(arguments)}: {done.stderr}")
-    return done.stdout + done.stderr
-
-
-def helm_command(plane: Plane, *arguments: str) -> list[str]:
-    config = str(plane.kubeconfig("helm"))
-    return [str(tools.find_helm()), "--kubeconfig", config, "-n", NAMESPACE, *arguments]
+    return releases.helm(plane, NAMESPACE, *arguments, check=check)
 
 
 def written(folder: Path, values: Json) -> str:
@@ -149,7 +139,7 @@ def run(kubelet: Kubelet, *arguments: str) -> str:
     """Run Helm until it ends, and the pods meanwhile."""
     log = kubelet.plane.folder / "helm.log"
     with log.open("wb") as out:
-        command = helm_command(kubelet.plane, *arguments)
+        command = releases.helm_command(kubelet.plane, NAMESPACE, *arguments)
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT)
 
         def ended() -> bool:

@@ -411,6 +411,10 @@ def counts_waiting_time(why: Blocker) -> bool:
     return why.code == "no-schedule-waiting" and "still Pending" in why.message
 
 
+PAUSE_END = EPOCH + 10**6
+"""Unix second that no history reaches."""
+
+
 def ended_on_no_schedule_marks(one: ReconcileResult) -> set[tuple[str, Blocker]]:
     """Return nodes whose mark is NoSchedule, each with a reason that ended before this pass."""
     marks = {name for name, found in one.snapshot.marks.items() if found.mark is Mark.NO_SCHEDULE}
@@ -426,9 +430,10 @@ def ended_on_no_schedule_marks(one: ReconcileResult) -> set[tuple[str, Blocker]]
 def test_new_leader_keeps_marks_prefer_no_schedule_as_previous_leader(seeds: range) -> None:
     """Both observe the same cluster; the reserve is off, as a new leader restarts it.
 
-    A new leader also counts anew for how long a pod is Pending although there is room for it. And
-    it cannot know of a reason that ended before its first pass, if the mark was NoSchedule in that
-    pass: nothing in the cluster shows such a reason.
+    No mark begins either: a node that is to be marked is no room for pods, and a new leader marks
+    later, because it counts unneeded times anew. It also counts anew for how long a pod is Pending
+    although there is room for it. And it cannot know of a reason that ended before its first pass,
+    if the mark was NoSchedule in that pass: nothing in the cluster shows such a reason.
     """
     kept = 0
     for seed in seeds:
@@ -436,6 +441,7 @@ def test_new_leader_keeps_marks_prefer_no_schedule_as_previous_leader(seeds: ran
         settings, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
         budgets = replace(settings.budgets, reserve=Reserve(lookback_seconds=0))
         settings = replace(settings, budgets=budgets, no_schedule_after_seconds=0)
+        settings = replace(settings, pause_until_seconds=PAUSE_END)
         old, new = reconcile(cluster, settings, LeaderState(), now - 1000), None
         unknown: set[tuple[str, Blocker]] = set()
         for look in range(LOOKS):
