@@ -341,12 +341,12 @@ def note(pod: Json) -> Json:
     return found
 
 
-def attached(api: Api, *names: str) -> None:
+def attached(api: Api, *names: str, seconds: float = ATTACHED_SECONDS) -> None:
     """Wait until no pod of these Deployments is detached, which Ebb owes within seconds."""
     api.wait(
         PODS,
         lambda found: not any(is_detached(one) for one in found.values() if app_of(one) in names),
-        ATTACHED_SECONDS,
+        seconds,
     )
 
 
@@ -375,8 +375,20 @@ def settled(api: Api, counts: Mapping[str, int], on: str = "") -> list[Json]:
         there = all(one["spec"].get("nodeName") == on for one in pods) or not on
         return there and is_settled(found, counts)
 
-    found = api.wait(PODS, reached, MOVED_SECONDS)
+    try:
+        found = api.wait(PODS, reached, MOVED_SECONDS)
+    except AssertionError as fault:
+        left = "\n".join(map(_line, api.get(PODS)["items"]))
+        raise AssertionError(f"not settled: {counts} on {on or 'any node'}\n{left}") from fault
     return [one for one in found.values() if app_of(one) in counts]
+
+
+def _line(pod: Json) -> str:
+    """Return what matters of a pod, for error messages."""
+    meta = pod["metadata"]
+    owners = [(one["name"], one.get("controller")) for one in meta.get("ownerReferences", ())]
+    state = "Ready" if is_ready(pod) else pod["status"].get("phase")
+    return f"{meta['name']} {pod['spec'].get('nodeName')} {state} {meta['labels']} {owners} {note(pod)}"
 
 
 def without_traces(pods: Collection[Json]) -> None:
