@@ -73,7 +73,7 @@ RUN_METRICS: Final = (
         lambda r: Fraction(r.below_by_moves_ms, SECOND_MS),
     ),
     RunMetric(
-        "Deployment-seconds unavailable by moves",
+        "seconds unavailable by surge moves",
         lambda r: Fraction(r.unavailable_by_moves_ms, SECOND_MS),
     ),
     BY_MARK,

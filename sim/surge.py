@@ -7,8 +7,9 @@ once, and no other controller selects the pods. HPAs measure the detached pod, t
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
+from core.config.settings import Config
 from core.engine.plan import Plan
 from core.model.now import Now
 from core.model.pod import DETACHED_LABEL, REPLICA_SET, TEMPLATE_LABEL, Pod
@@ -37,11 +38,26 @@ AFTER_MS: Final = 60_000
 """Time after a move in which this is checked."""
 
 
+class PodWriter(Protocol):
+    """The parts of Ebb that surge moves use."""
+
+    @property
+    def config(self) -> Config:
+        """Return the configuration."""
+
+    def store_pod(self, pod: Pod) -> None:
+        """Store a changed Pod."""
+
+
 class SimulatedMoves:
     """The part of Ebb's controller that makes surge moves, with what it knows of them."""
 
     def __init__(
-        self, ebb: Ebb, state: ClusterState, deployments: Deployments, autoscaled: Iterable[str]
+        self,
+        ebb: PodWriter,
+        state: ClusterState,
+        deployments: Deployments,
+        autoscaled: Iterable[str],
     ) -> None:
         """Start without moves; *autoscaled*: names of the Deployments that an HPA scales."""
         self._ebb, self._state, self._deployments = ebb, state, deployments
@@ -56,7 +72,7 @@ class SimulatedMoves:
         self._before: frozenset[tuple[str, str]] = frozenset()
         """ReplicaSets with a move at the last reconciliation."""
         self._begun: Begun = {}
-        self._ended: dict[str, int] = {}
+        self._ended: dict[tuple[str, str], int] = {}
         """Unix second of the end of the last move by UID of the Deployment."""
         self._failed: list[int] = []
         """Unix seconds at which moves failed, within the last hour."""
@@ -83,7 +99,7 @@ class SimulatedMoves:
         context = self._context(plan, Now(now_ms // 1000))
         self._pods_pending = context.pods_pending
         for new in plan_moves(context).begin:
-            self._begin(new.move, context.now)
+            self.begin(new.move, context.now)
 
     def advance(self, result: Result, now_ms: int) -> None:
         """End the surge moves that are due; moves that end are counted in *result*."""
@@ -108,7 +124,8 @@ class SimulatedMoves:
         """Return the names of the Deployments that have a surge move in progress."""
         return [move.deployment for move in self._own.values()]
 
-    def _begin(self, move: Move, now: Now) -> None:
+    def begin(self, move: Move, now: Now) -> None:
+        """Detach the pod of a new move."""
         self._begun = with_begun(self._begun, 1, now)
         pod = self._state.pods[move.key]
         patch = detach_patch(_metadata(pod), move.uid, move.replica_set, move.note)
@@ -133,7 +150,7 @@ class SimulatedMoves:
     def _end(self, move: Move, end: End, now: Now) -> None:
         """Give the pod of a move back to its ReplicaSet."""
         del self._own[move.uid]
-        self._ended[move.deployment_uid] = now.seconds
+        self._ended[move.owner] = now.seconds
         if end.outcome in FAILED:
             self._failed.append(now.seconds)
         pod = self._state.pods.get(move.key)
@@ -154,7 +171,7 @@ class SimulatedMoves:
     def _context(self, plan: Plan, now: Now) -> SurgeContext:
         self._failed = [at for at in self._failed if now.before(at + HOUR_SECONDS)]
         self._ended = {
-            uid: at for uid, at in self._ended.items() if now.before(at + SETTLE_SECONDS)
+            owner: at for owner, at in self._ended.items() if now.before(at + SETTLE_SECONDS)
         }
         memory = MoveMemory(
             own=self._own,

@@ -101,6 +101,6 @@ def _why_no_quota(deployment: ObservedDeployment, pod: Pod, objects: SurgeObject
     if deployment.replica_failure:
         return f"the API server rejected a pod: {deployment.replica_failure:.200}"
     for quota in objects.quotas.get(deployment.namespace, ()):
-        if name := quota.missing(pod.requests):
-            return f"ResourceQuota {quota.name} has no room for {name}"
+        if refused := quota.why_refused(pod):
+            return refused
     return None

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from core.moves.objects import (
     HorizontalAutoscaler,
     ObservedDeployment,
-    ResourceQuota,
     SurgeObjects,
 )
+from core.moves.quotas import ResourceQuota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,8 +81,8 @@ class MoveMemory:
     own: Mapping[str, Move] = field(default_factory=dict)
     """Moves that this leader has begun, by the UID of their pod."""
     begun_within_hour: int = 0
-    ended: Mapping[str, int] = field(default_factory=dict)
-    """Unix second at which the last move of a Deployment ended, by the UID of the Deployment."""
+    ended: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Unix second at which the last move ended, by namespace and name of the ReplicaSet."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failed moves within the last hour, by namespace."""
     refused: Mapping[tuple[str, str], Sequence[Blocker]] = field(default_factory=dict)
@@ -237,7 +237,8 @@ class SurgeContext:
         if memory.failures.get(pod.namespace, 0) >= FAILURES_IN_NAMESPACE_MAX:
             message = f"{FAILURES_IN_NAMESPACE_MAX} moves failed in its namespace within an hour"
             yield Blocker(LEFT_ALONE, message, pod.key, name)
-        until = memory.ended.get(deployment.uid, -SETTLE_SECONDS) + SETTLE_SECONDS
+        owner = pod.namespace, pod.owner_name
+        until = memory.ended.get(owner, -SETTLE_SECONDS) + SETTLE_SECONDS
         if self.now.before(until):
             message = f"no move before {timestamp(until)}"
             yield Blocker(SETTLING, message, pod.key, name, until)

@@ -3,10 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
+from cli.__main__ import main
+from core.marks.mark import Details, encode_details
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from tests.support.plan_cli import Json, dump, node, plan_of, pod
 
+DETAILS = Details(since=1, deadline=2**40, owner="me", policy="p", reason="r")
 SETTINGS = """\
 apiVersion: kube-ebb.io/v1alpha1
 kind: EbbConfiguration
@@ -113,3 +118,108 @@ class TestMinReadySeconds:
         arguments = given(tmp_path, *items, hpa, *deployment(2, minReadySeconds=seconds))
         by = emptied_by(capsys, "n1", *arguments, "--max-removals", "1")
         assert moves_and_turnover(by) == (moves, 1 - moves)
+
+
+def marked(name: str) -> Json:
+    """Return a marked node whose heartbeat, a day after all pods were created, is the time now."""
+    made = node(name)
+    made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-02T00:00:00Z"
+    annotations = {DETAILS_ANNOTATION: encode_details(DETAILS)}
+    made["metadata"] |= {"labels": {MARK_LABEL: "PreferNoSchedule"}, "annotations": annotations}
+    return made
+
+
+def quota(hard: Json, used: Json, **spec: Any) -> Json:
+    return {
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "shop"},
+        "spec": {"hard": hard, **spec},
+        "status": {"hard": hard, "used": used},
+    }
+
+
+def priority(operator: str, *values: str) -> Json:
+    one = {"scopeName": "PriorityClass", "operator": operator, "values": values}
+    return {"scopeSelector": {"matchExpressions": [one]}}
+
+
+LIMITED = {"resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
+
+
+class TestQuota:
+    """A quota counts the pods in all its scopes, and limits what they may use together."""
+
+    def answer(
+        self,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        found: Json,
+        **spec: Any,
+    ) -> tuple[int, list[str]]:
+        """Return how many pods of node n1 would be moved, and why others would not."""
+        items = [marked("n1"), node("n2"), web("w0", "n1", **spec), web("w1", "n2", **spec)]
+        arguments = given(folder, *items, found, *deployment(2))
+        assert main(["explain", "node", "n1", "-o", "json", *arguments]) == 0
+        told = orjson.loads(capsys.readouterr().out)
+        return told["surgeMoves"], [one["code"] for one in told["notMoved"]]
+
+    @pytest.mark.parametrize(
+        ("scopes", "spec", "counted"),
+        [
+            ({}, {}, True),
+            (priority("In", "high"), {}, False),
+            (priority("In", "high"), {"priorityClassName": "high"}, True),
+            (priority("NotIn", "high"), {}, True),
+            (priority("NotIn", "high"), {"priorityClassName": "high"}, False),
+            (priority("Exists"), {"priorityClassName": "low"}, True),
+            ({"scopes": ["PriorityClass"]}, {}, False),
+            (priority("DoesNotExist"), {}, True),
+            ({"scopes": ["BestEffort"]}, {}, False),
+            ({"scopes": ["BestEffort"]}, {"containers": [{"name": "main"}]}, True),
+            ({"scopes": ["NotBestEffort"]}, {}, True),
+            ({"scopes": ["Terminating"]}, {}, False),
+            ({"scopes": ["NotTerminating"]}, {}, True),
+            ({"scopes": ["NotTerminating", "BestEffort"]}, {}, False),
+            ({"scopes": ["CrossNamespacePodAffinity"]}, {}, False),
+            ({"scopes": ["VolumeAttributesClass"]}, {}, False),
+        ],
+    )
+    def test_pod_is_moved_when_no_full_quota_counts_it(
+        self,
+        scopes: Json,
+        spec: Json,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        counted: bool,
+    ) -> None:
+        full = quota({"pods": "0"}, {"pods": "0"}, **scopes)
+        expected = (0, ["surge-quota"]) if counted else (1, [])
+        assert self.answer(tmp_path, capsys, full, **spec) == expected
+
+    @pytest.mark.parametrize(
+        ("hard", "used", "containers", "refused"),
+        [
+            ({"limits.cpu": "9"}, {"limits.cpu": "9"}, None, True),
+            ({"limits.cpu": "9"}, {"limits.cpu": "0"}, None, True),
+            ({"limits.cpu": "9"}, {"limits.cpu": "9"}, [LIMITED], True),
+            ({"limits.cpu": "9"}, {"limits.cpu": "8"}, [LIMITED], False),
+            ({"limits.memory": "3Gi"}, {"limits.memory": "2Gi"}, [LIMITED], False),
+            ({"limits.memory": "3Gi"}, {"limits.memory": "2049Mi"}, [LIMITED], True),
+            ({"limits.ephemeral-storage": "1"}, {"limits.ephemeral-storage": "1"}, None, False),
+            ({"requests.memory": "1Ti"}, {"requests.memory": "0"}, [LIMITED], True),
+        ],
+    )
+    def test_pod_is_moved_when_quota_has_room_for_its_limits(
+        self,
+        hard: Json,
+        used: Json,
+        containers: list[Json] | None,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        *,
+        refused: bool,
+    ) -> None:
+        spec = {"containers": containers} if containers else {}
+        found = self.answer(tmp_path, capsys, quota(hard, used), **spec)
+        assert found == ((0, ["surge-quota"]) if refused else (1, []))

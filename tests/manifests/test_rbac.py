@@ -9,6 +9,7 @@ import yaml
 from controller.names import CONFIG_MAP as CONFIGURATION
 from controller.names import LEASE
 from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
+from kube.stores.selecting import CONTROLLERS, OBSERVERS
 from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
@@ -38,12 +39,12 @@ REGISTRATION: Rule = (
     (names.REGISTRATION,),
     ("get", "patch"),
 )
-SELECTING: tuple[Rule, ...] = (
-    ("", "replicationcontrollers", (), ("list",)),
-    ("", "services", (), ("list",)),
-    ("policy", "poddisruptionbudgets", (), ("list",)),
-    ("networking.k8s.io", "networkpolicies", (), ("list",)),
-)
+WATCHED = {followed(kind)[:2] for kind in KINDS if kind is not BUDGETS}
+SELECTING: list[Rule] = [
+    (*kind.access, (), ("list",))
+    for kind in (*CONTROLLERS, *OBSERVERS)
+    if kind.access not in WATCHED
+]
 """What may select a pod, listed when a move begins, beside the kinds that are watched."""
 CLUSTER: dict[str, list[Rule]] = {
     "ebb-controller": [

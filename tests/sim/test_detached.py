@@ -1,6 +1,5 @@
 """Detached pods in the simulation: what the ReplicaSet and Deployment controllers do with them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -9,80 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.pod import Pod
 from core.writes.costs import MOVE_COST, UNDO_COST
-from sim.autoscaler import ScaleDown
 from sim.deployments import Scaled
 from sim.hpa import HorizontalPodAutoscaler
-from sim.simulated_load import HOUR_MS, Deployment, SimulatedLoad, amount
-from sim.simulator import Simulator
+from sim.simulated_load import HOUR_MS, Deployment
 from sim.waves import SYNC_MS, level
+from tests.support.deployment_world import (
+    DETACHED_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    STARTUP_MS,
+    WEB,
+    DeploymentWorld,
+    shown,
+)
 from tests.support.examples import examples
-
-SECOND_MS = 1000
-MINUTE_MS = 60_000
-STARTUP_MS = 10_000
-DETACHED_MS = 5 * MINUTE_MS
-SHAPE = amount(4000, 8192, 0, 110)
-POD = amount(500, 64, 0)
-WEB = Deployment("web", POD, ((0, 3),), startup_ms=STARTUP_MS)
-
-
-class World:
-    """A Deployment whose first pod is detached at DETACHED_MS."""
-
-    def __init__(
-        self, deployment: Deployment = WEB, *, detaches: bool = True, nodes: int = 3
-    ) -> None:
-        load = SimulatedLoad(
-            "made", (SHAPE,) * nodes, (), HOUR_MS, MINUTE_MS, deployments=(deployment,)
-        )
-        self.simulator = Simulator(load, ScaleDown.NEVER, None, 1)
-        self.deployments = self.simulator._deployments
-        self.key = ""
-        if detaches:
-            self.at(DETACHED_MS, self._detach)
-
-    def at(self, at_ms: int, act: Callable[[], object]) -> None:
-        self.simulator.after(at_ms, lambda: (act(), None)[1])
-
-    def _detach(self) -> None:
-        pod = self.pods()[0]
-        self.key = pod.key
-        self.cost(pod, MOVE_COST)
-        self.deployments.detach(pod.key)
-
-    def cost(self, pod: Pod, cost: int | None) -> None:
-        text = None if cost is None else str(cost)
-        state = self.simulator.state
-        state.replace_pod(
-            replace(state.pods[pod.key], deletion_cost=text, deletion_cost_ours=text)
-        )
-
-    def attach(self) -> None:
-        self.deployments.attach(self.key)
-
-    def pods(self) -> list[Pod]:
-        return self.deployments.pods("web")
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the pods without the name of the Deployment, detached ones last."""
-        return [pod.name.removeprefix("web-").replace("-0000", "-") for pod in self.pods()]
-
-    def run_until(self, at_ms: int) -> None:
-        self.simulator._load = replace(self.simulator._load, duration_ms=at_ms)
-        self.simulator.run()
-
-
-def shown(world: World) -> tuple[int, int, int]:
-    """Return the pods, the updated pods and the available pods in the Deployment's status."""
-    status = world.deployments.observed("web")
-    return status.pods, status.updated, status.available
 
 
 def test_detached_pod_serves_while_its_replicaset_creates_another_one() -> None:
-    world = World()
+    world = DeploymentWorld()
     seen = []
     for at_ms in (0, 9 * SECOND_MS, 11 * SECOND_MS):
         world.at(
@@ -99,7 +43,7 @@ def test_detached_pod_serves_while_its_replicaset_creates_another_one() -> None:
 
 
 def test_move_changes_neither_replicas_nor_generation() -> None:
-    world = World()
+    world = DeploymentWorld()
     specs = []
     for at_ms in (0, 6 * MINUTE_MS, 8 * MINUTE_MS):
         world.at(at_ms + 1, lambda: specs.append(world.deployments.observed("web")))
@@ -110,7 +54,7 @@ def test_move_changes_neither_replicas_nor_generation() -> None:
 
 
 def test_missing_ready_pods_count_detached_pod_but_status_does_not() -> None:
-    world = World()
+    world = DeploymentWorld()
     world.at(DETACHED_MS + MINUTE_MS, world.attach)
     world.run_until(10 * MINUTE_MS)
     result = world.simulator.result
@@ -118,7 +62,7 @@ def test_missing_ready_pods_count_detached_pod_but_status_does_not() -> None:
 
 
 def test_status_counts_pod_as_available_after_its_min_ready_seconds() -> None:
-    world = World(replace(WEB, min_ready_ms=15 * SECOND_MS))
+    world = DeploymentWorld(replace(WEB, min_ready_ms=15 * SECOND_MS))
     seen = []
     for at_ms in (11, 24, 26):
         world.at(DETACHED_MS + at_ms * SECOND_MS, lambda: seen.append(shown(world)[2]))
@@ -174,7 +118,7 @@ LATER = DETACHED_MS + 10 * MINUTE_MS
 def test_replicaset_deletes_one_pod_when_detached_pod_is_attached(
     deployment: Deployment, attached_ms: int, left: list[str]
 ) -> None:
-    world = World(deployment)
+    world = DeploymentWorld(deployment)
     world.at(attached_ms, world.attach)
     world.run_until(LATER + 5 * MINUTE_MS)
     assert sorted(world.names) == left
@@ -193,7 +137,7 @@ def test_replicaset_deletes_one_pod_when_detached_pod_is_attached(
 def test_attach_deletes_ready_pod_with_lowest_cost(
     costs: dict[str, int | None], left: list[str]
 ) -> None:
-    world = World()
+    world = DeploymentWorld()
 
     def attach() -> None:
         for pod, name in zip(world.pods(), world.names, strict=True):
@@ -211,7 +155,7 @@ def test_detached_pod_outlives_rollout_and_scale_to_0_until_it_is_attached() -> 
         replace(WEB, replicas=((0, 3), (NEW_IS_READY, 0))),
         replace(WEB, rollouts=(NEW_IS_READY,)),
     ):
-        world = World(changed)
+        world = DeploymentWorld(changed)
         world.run_until(LATER)
         assert world.names[-1] == "1-1"
         replicas = changed.replicas[-1][1]
@@ -220,7 +164,7 @@ def test_detached_pod_outlives_rollout_and_scale_to_0_until_it_is_attached() -> 
 
 
 def test_attach_during_rollout_deletes_one_pod_of_the_old_replicaset() -> None:
-    world = World(replace(WEB, rollouts=(NEW_IS_READY,)))
+    world = DeploymentWorld(replace(WEB, rollouts=(NEW_IS_READY,)))
     world.at(NEW_IS_READY + 2 * SECOND_MS, world.attach)
     seen: list[list[str]] = []
     for at_ms in (-1, 1):
@@ -242,13 +186,13 @@ def test_restart_while_a_pod_is_detached_replaces_only_controlled_pods(
     oldest: int, left: list[str]
 ) -> None:
     ages_ms = tuple(HOUR_MS * (1 + (at == oldest)) for at in range(3))
-    world = World(replace(WEB, restarts=(NEW_IS_READY,), ages_ms=ages_ms))
+    world = DeploymentWorld(replace(WEB, restarts=(NEW_IS_READY,), ages_ms=ages_ms))
     world.run_until(LATER)
     assert sorted(world.names) == left
 
 
 def test_evicted_detached_pod_is_not_recreated() -> None:
-    world = World()
+    world = DeploymentWorld()
     world.at(NEW_IS_READY, lambda: world.simulator.evict(world.pods()[-1]))
     world.run_until(LATER)
     assert world.names == ["1-2", "1-3", "1-4"]
@@ -267,7 +211,7 @@ def test_hpa_may_raise_replicas_while_detached_and_new_pod_are_ready(
     load: str, min_ready_seconds: int, replicas: int
 ) -> None:
     min_ready_ms = min_ready_seconds * SECOND_MS
-    world = World(replace(WEB, min_ready_ms=min_ready_ms))
+    world = DeploymentWorld(replace(WEB, min_ready_ms=min_ready_ms))
     hpa = HorizontalPodAutoscaler(Fraction(load) / level(DETACHED_MS), 3)
 
     def sync() -> None:
@@ -318,7 +262,7 @@ def test_controllers_reach_wanted_pods_whatever_happens_while_a_pod_is_detached(
         restarts=tuple(of["restart"]),
         min_ready_ms=min_ready_seconds * SECOND_MS,
     )
-    world = World(deployment, detaches=False, nodes=8)
+    world = DeploymentWorld(deployment, detaches=False, nodes=8)
     detached: list[str] = []
     wanted = scales[-1][1] if scales else 3
 

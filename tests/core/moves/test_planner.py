@@ -15,11 +15,12 @@ from core.engine import reconcile
 from core.engine.maintenance_gate import ALWAYS
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.cluster import Cluster
-from core.model.constraints import DisruptionFacts, HostPort, PodConstraints
+from core.model.constraints import DisruptionFacts, HostPort, PodConstraints, QuotaFacts
 from core.model.node import Node
 from core.model.pod import Pod
-from core.moves.objects import HorizontalAutoscaler, ResourceQuota, SurgeObjects, resolved_surge
+from core.moves.objects import HorizontalAutoscaler, SurgeObjects, resolved_surge
 from core.moves.planner import MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
+from core.moves.quotas import ResourceQuota
 from core.moves.records import MoveRecords, Pause
 from core.moves.steps import marked_nodes
 from tests.support import builders
@@ -172,11 +173,14 @@ def test_pod_stays_when_new_pod_would_be_available_too_late(
         ({"requests.cpu": 1000}, {"requests.cpu": 950}, {"surge-quota"}),
         ({"requests.cpu": 1000}, {"requests.cpu": 900}, set()),
         ({"limits.cpu": 1}, {"limits.cpu": 1}, set()),
+        ({"limits.memory": 99}, {"limits.memory": 0}, {"surge-quota"}),
     ],
 )
 def test_pod_stays_when_quota_has_no_room(hard: Any, used: Any, code: set[str]) -> None:
     quota = replace(QUOTA, hard=hard, used=used)
-    found = chosen(of=objects(quotas={"d": (quota,)}))
+    facts = QuotaFacts(unset=("limits.memory",))
+    pods = [replace(pod, quota_facts=facts) for pod in (POD, *OTHERS)]
+    found = chosen(pods, of=objects(quotas={"d": (quota,)}))
     assert {blocker.code for blocker in found.waits} == code
     assert bool(found.begin) is not bool(code)
 

@@ -18,7 +18,8 @@ from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.moves.listed import ListedDeployment, ListedReplicaSet
-from core.moves.objects import HorizontalAutoscaler, ObservedDeployment, ResourceQuota
+from core.moves.objects import HorizontalAutoscaler, ObservedDeployment
+from core.moves.quotas import ResourceQuota
 from kube.decode.kinds import (
     ATTACHMENTS,
     BUDGETS,
