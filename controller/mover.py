@@ -22,7 +22,7 @@ from core.config.settings import Config, Mode
 from core.engine.reconcile import ReconcileResult
 from core.engine.unschedulable import round_robin
 from core.model.cluster import NO_SURGE, Cluster
-from core.model.errors import EbbError, UnavailableError
+from core.model.errors import ConflictError, EbbError, UnavailableError
 from core.model.humanize import timestamp
 from core.model.now import Now
 from core.model.pod import Pod, detached_pods
@@ -153,7 +153,7 @@ class _Memory:
     """UIDs of their pods that the watch has reported as detached."""
     attached: dict[str, int] = field(default_factory=dict)
     """Unix second of the attach by UID of each pod that the watch may still report as detached."""
-    ended: dict[str, int] = field(default_factory=dict)
+    ended: dict[ReplicaSetKey, int] = field(default_factory=dict)
     failed: dict[str, deque[int]] = field(default_factory=dict)
     """Unix seconds of the failed moves within the last hour, by namespace."""
     refused: dict[ReplicaSetKey, tuple[int, Sequence[Blocker]]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class _Memory:
         self.attached = {
             uid: at for uid, at in self.attached.items() if now < at + SEEN_SECONDS_MAX
         }
-        self.ended = {uid: at for uid, at in self.ended.items() if now < at + SETTLE_SECONDS}
+        self.ended = {key: at for key, at in self.ended.items() if now < at + SETTLE_SECONDS}
         self.refused = {key: one for key, one in self.refused.items() if now < one[0]}
         for namespace, failed in list(self.failed.items()):
             while failed and failed[0] + HOUR_SECONDS <= now:
@@ -417,9 +417,8 @@ class Mover:
         )
         self._memory.attached[move.uid] = now.seconds
         self._memory.own.pop(move.uid, None)
-        if move.deployment_uid:
-            self._memory.ended[move.deployment_uid] = now.seconds
-            self._watch_own_deployments()
+        self._memory.ended[move.owner] = now.seconds
+        self._watch_own_deployments()
         if end.outcome in FAILED:
             self._memory.failed.setdefault(move.namespace, deque()).append(now.seconds)
         self._report_end(move, end.outcome, now)
@@ -443,7 +442,8 @@ class Mover:
 
     def _report_end(self, move: Move, outcome: MoveOutcome, now: Now) -> None:
         self._metrics.surge_moves.labels(outcome.value).inc()
-        self._metrics.surge_move_seconds.observe(max(now.seconds - move.note.begun, 0))
+        if move.others is not None:  # Anybody may have written when another move began.
+            self._metrics.surge_move_seconds.observe(max(now.seconds - move.note.begun, 0))
         log.info(
             "a surge move ended",
             extra=fields(
@@ -555,6 +555,10 @@ class Mover:
             self._forget(move)
             self._note_failure(fault, move.key)
             self._note_refusal(move, fault)
+            return
+        except ConflictError as fault:
+            self._forget(move)
+            self._note_failure(fault, move.key)
             return
         except UnavailableError as fault:
             self._note_failure(fault, move.key)

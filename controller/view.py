@@ -13,7 +13,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import REPLICA_SET, Pod
 from kube.decode.kinds import (
     DEPLOYMENTS,
     NODES,
@@ -99,16 +99,18 @@ class ClusterView(Inventory):
         return self.surge_freshness if kind in SURGE_KINDS else self.freshness
 
     def pods_beside(self, pod: Pod) -> Collection[Pod]:
-        """Return all pods of the ReplicaSet of a detached pod."""
+        """Return all pods of the ReplicaSet of a detached pod; none if it has no ReplicaSet."""
         if self._moving_pods is None:
             self._moving_pods = self._found_moving_pods()
-        return self._moving_pods.get((pod.namespace, pod.owner_name), {}).values()
+        owner = _replica_set_of(pod)
+        return self._moving_pods[owner].values() if owner in self._moving_pods else ()
 
     def _found_moving_pods(self) -> MovingPods:
-        found: MovingPods = {(one.namespace, one.owner_name): {} for one in self.detached.values()}
+        owners = map(_replica_set_of, self.detached.values())
+        found: MovingPods = {owner: {} for owner in owners if owner is not None}
         if found:
             for key, pod in self.pods.items():
-                if (owner := (pod.namespace, pod.owner_name)) in found:
+                if (owner := _replica_set_of(pod)) in found:
                     found[owner][key] = pod
         return found
 
@@ -152,7 +154,7 @@ class ClusterView(Inventory):
             self.surge_changed.set()
         known = self._moving_pods
         for pod in (before, after):
-            owner = (pod.namespace, pod.owner_name) if pod is not None else None
+            owner = _replica_set_of(pod) if pod is not None else None
             if not known or owner not in known:
                 continue
             self.surge_changed.set()
@@ -222,6 +224,10 @@ class ClusterView(Inventory):
         self.became_unschedulable.clear()
         snapshot = self.snapshot(options)
         return lambda: bool(keys) and _cannot_wait(snapshot(), keys, taint_key)
+
+
+def _replica_set_of(pod: Pod) -> tuple[str, str] | None:
+    return (pod.namespace, pod.owner_name) if pod.owner_kind == REPLICA_SET else None
 
 
 def _cannot_wait(cluster: Cluster, keys: Container[str], taint_key: str) -> bool:

@@ -16,7 +16,7 @@ from kube.decode.field_decoding import DECODE_ERRORS, NAME_MAX, NULL, ApiName, B
 from kube.decode.json_depth import at_once, decoded, pruning
 from kube.decode.kinds import PODS
 from kube.decode.pod import head
-from kube.decode.requests import containers_of, requests_of
+from kube.decode.requests import amounts_of, containers_of
 
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
@@ -160,7 +160,8 @@ def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
     try:
         decoded_pod = decoded(PODS.decoder.decode, pod, _steps_max(pod))
         spec = decoded_pod.spec
-        return PodToSchedule(head(decoded_pod.metadata), requests_of(spec, containers_of(spec)))
+        requests = amounts_of(spec, containers_of(spec)).requests
+        return PodToSchedule(head(decoded_pod.metadata), requests)
     except (*DECODE_ERRORS, InvalidInputError):
         return None
 

@@ -19,10 +19,11 @@ leaves out the following, so its results do not include their effects:
   and 39 instead of 29 with seed 2; the cost is 0.2 % lower and 0.1 % higher;
 - Karpenter: it consolidates by price, and uses properties that simulated node groups do not have;
 - controllers: the termination grace period (pods end at once), proportional scaling during a
-  rollout, minReadySeconds, failing pods, StatefulSets, PodDisruptionBudgets;
-- surge moves (with an additional replica, a Deployment can do without a pod on a marked node): the
-  time and the faults of writes; watches are one second late. HPAs see the additional replicas only
-  in runs with surge moves (sim.hpa);
+  rollout, failing pods, StatefulSets, PodDisruptionBudgets;
+- surge moves (a pod on a marked node is detached from its ReplicaSet until another one is
+  available): the time and the faults of writes, other controllers whose selectors match the pod,
+  and ResourceQuotas; watches are up to one second late. HPAs measure the pods as they are only in
+  runs with surge moves (sim.hpa);
 - HPAs: late or wrong metrics;
 - pods: usage that differs from their requests, and images;
 - the programs of Ebb: the time that calls, watches and reconciliations take (except in tests with

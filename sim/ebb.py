@@ -16,7 +16,7 @@ from core.cluster.read_options import READ_DEFAULTS
 from core.config.settings import Config
 from core.engine.reconcile import ReconcileResult
 from core.marks.taints import desired_taints
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MOVE_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
@@ -68,30 +68,29 @@ class _StoppedLoop(asyncio.SelectorEventLoop):
         return 0.0
 
 
+def annotated(pod: Pod, annotations: Mapping[str, str | None]) -> Pod:
+    """Return the pod with annotations changed; None removes one. Only those of Ebb count."""
+    return replace(
+        pod,
+        deletion_cost=annotations.get(COST_ANNOTATION, pod.deletion_cost),
+        deletion_cost_ours=annotations.get(COST_OURS_ANNOTATION, pod.deletion_cost_ours),
+        move=annotations.get(MOVE_ANNOTATION, pod.move),
+    )
+
+
 class _Pods:
     """Store of the simulated Pods, to which the controller writes pod deletion costs."""
 
-    def __init__(self, state: Callable[[], ClusterState], changed: Callable[[Pod], None]) -> None:
-        self._state, self._changed = state, changed
+    def __init__(self, state: Callable[[], ClusterState], store: Callable[[Pod], None]) -> None:
+        self._state, self._store = state, store
 
     async def get(self, key: str) -> tuple[Pod, str] | None:
         pod = self._state().pods.get(key)
         return None if pod is None else (pod, "1")
 
     async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
-        before = self._state().pods[write.key]
-        costs = {
-            COST_ANNOTATION: before.deletion_cost,
-            COST_OURS_ANNOTATION: before.deletion_cost_ours,
-            **write.annotations,
-        }
-        after = replace(
-            before,
-            deletion_cost=costs[COST_ANNOTATION],
-            deletion_cost_ours=costs[COST_OURS_ANNOTATION],
-        )
-        self._state().replace_pod(after)
-        self._changed(after)
+        after = annotated(self._state().pods[write.key], write.annotations)
+        self._store(after)
         return after, version
 
     async def may(self) -> bool:
@@ -169,13 +168,10 @@ class Ebb:
         """Return the result of the last reconciliation; None before the first one."""
         return self._reconciler.last
 
-    def keep_move_costs(self, pod_uids: frozenset[str]) -> None:
-        """Set the pods that surge moves replace: reconciliations keep their pod deletion costs."""
-        self._reconciler.moving_pods = pod_uids
-
-    def write_pod(self, write: Write[Pod]) -> None:
-        """Write a pod deletion cost to a simulated Pod."""
-        self._loop.run_until_complete(self._pods.write(write, "1"))
+    def store_pod(self, pod: Pod) -> None:
+        """Store a changed Pod, and notify the controller and the extender."""
+        self._state.replace_pod(pod)
+        self.pod_changed(pod)
 
     def close(self) -> None:
         """Close the event loop in which the controller runs."""
@@ -189,7 +185,7 @@ class Ebb:
         # A simulation begins at no real date, so the settings for dates have no meaning.
         config = replace(config, schedule=(), pause_until_seconds=None)
         self.metrics = metrics = Metrics()
-        self._pods = pods = _Pods(lambda: self._state, self.pod_changed)
+        self._pods = pods = _Pods(lambda: self._state, self.store_pod)
         deletion_costs = DeletionCosts(
             pods, metrics, AccessReview(pods.may, SystemClock(), "patch pods")
         )

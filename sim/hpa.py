@@ -1,21 +1,29 @@
-"""A HorizontalPodAutoscaler that sees the replicas as they are, those of surge moves included.
+"""A HorizontalPodAutoscaler that sees the pods as they are, those of surge moves included.
 
-A surge move adds a replica to a Deployment for a short time, so that the Deployment can do without
-a pod on a marked node. Source: kube-controller-manager's HorizontalPodAutoscaler without
-`behavior`, 1.37. Pods that are not Ready are not measured (groupPods), so the load of a new pod
-counts for the others. If the utilization is within the tolerance, the HPA recommends the replicas
-that it sees, the additional replica included. Otherwise it recommends the replicas that the load
-needs, and may lower them during a move. It applies the highest recommendation of the last five
-minutes. So after a move it may raise the replicas again, and keeps them if the utilization is
-within the tolerance then.
+An HPA counts pods by the selector of the Deployment. While a surge move has a detached pod, the
+selector matches one pod more than the Deployment wants, and once the new pod is Ready, all of them
+share the load. If the utilization is then below the tolerance, the HPA sets the number of pods
+that the load needs, which may be one more than the replicas. Source: kube-controller-manager's
+HorizontalPodAutoscaler without `behavior`, 1.37 (GetResourceReplicas, groupPods,
+stabilizeRecommendation):
+
+- Pods that are not Ready are not measured. If the others have too much load, they count as idle,
+  but must not turn the direction.
+- If the utilization is within the tolerance, the recommendation is `spec.replicas`. Otherwise it
+  is the number of pods that the load needs.
+- The highest recommendation of the last five minutes is applied, also if it is above the replicas.
+
+Metrics are exact and immediate. With a metrics server, a pod is measured only once a metric covers
+one window after its readiness, so a real HPA sees the additional pod later or not at all.
 
 tests/e2e/test_surge.py observes this on the real controller. sim.waves computes the replicas
-without moves; both agree if nothing else sets the replicas.
+without moves; both agree if nothing else sets the replicas, and all pods are Ready.
 """
 
 from collections import deque
 from fractions import Fraction
 
+from sim.deployments import Scaled
 from sim.waves import STABILIZATION_MS, TOLERANCE_PARTS, level, scale_out_max
 
 
@@ -30,33 +38,30 @@ class HorizontalPodAutoscaler:
         self._mean = mean
         self._advised: deque[tuple[int, int]] = deque([(0, replicas)])
 
-    def sync(self, replicas: int, ready: int, at_ms: int) -> int:
-        """Return the replicas that the HPA sets at the time *at_ms*.
-
-        *replicas*: replicas until now. *ready*: how many pods are Ready and share the load.
-        """
-        measured = min(ready, replicas)
-        if not measured:
-            return replicas  # without a metric the HPA does nothing
-        self._advised.append((at_ms, _advice(self._mean * level(at_ms), replicas, measured)))
+    def sync(self, scaled: Scaled, at_ms: int) -> int:
+        """Return the replicas that the HPA sets at the time *at_ms*."""
+        if not scaled.ready:
+            return scaled.replicas  # without a metric the HPA does nothing
+        self._advised.append((at_ms, _advice(self._mean * level(at_ms), scaled)))
         while self._advised[0][0] <= at_ms - STABILIZATION_MS:
             self._advised.popleft()
-        return min(max(advice for _, advice in self._advised), scale_out_max(replicas))
+        return min(max(advice for _, advice in self._advised), scale_out_max(scaled.replicas))
 
 
-def _advice(load: Fraction, replicas: int, measured: int) -> int:
+def _advice(load: Fraction, scaled: Scaled) -> int:
     """Return the recommended replicas for a load.
 
-    *load*: number of pods that would run exactly at the target utilization. *measured*: Ready pods
-    that share the load.
+    *load*: number of pods that would run exactly at the target utilization.
     """
-    if _within_tolerance(load, measured):
+    replicas, pods, ready = scaled
+    if _within_tolerance(load, ready):
         return replicas
-    # If the load is too high, pods that are not Ready count as idle. They must not turn the
-    # direction.
-    if load > measured and (load < replicas or _within_tolerance(load, replicas)):
+    needed = max(1, -(-load // 1))
+    if load < ready or pods == ready:
+        return needed
+    if load < pods or _within_tolerance(load, pods):
         return replicas
-    return max(1, -(-load // 1))
+    return max(needed, replicas)
 
 
 def _within_tolerance(load: Fraction, pods: int) -> bool:

@@ -72,6 +72,10 @@ RUN_METRICS: Final = (
         "pod-seconds below desired by surge moves",
         lambda r: Fraction(r.below_by_moves_ms, SECOND_MS),
     ),
+    RunMetric(
+        "seconds unavailable by surge moves",
+        lambda r: Fraction(r.unavailable_by_moves_ms, SECOND_MS),
+    ),
     BY_MARK,
     PENDING,
     RunMetric("longest Pending time, s", lambda r: Fraction(r.longest_wait_ms, SECOND_MS)),

@@ -154,7 +154,10 @@ def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
     owner = pod.namespace, REPLICA_SET, pod.owner_name
     return spread(
         [
-            sum((one.namespace, one.owner_kind, one.owner_name) == owner for one in on.values())
+            sum(
+                (one.namespace, one.owner_kind, one.owner_name) == owner and not one.detached
+                for one in on.values()
+            )
             for on in (place.pods for place in feasible)
         ]
     )

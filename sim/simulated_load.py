@@ -65,6 +65,8 @@ class Deployment:
     """Times at which the oldest Ready pod is deleted and replaced, in ms."""
     startup_ms: int = 10_000
     """Time from binding to readiness."""
+    min_ready_ms: int = 0
+    """Time from readiness to availability: `minReadySeconds`."""
     node_constraints: NodeConstraints = NO_NODE_CONSTRAINTS
     pod_constraints: PodConstraints = NO_POD_CONSTRAINTS
     """Required constraints on other pods; the pods have the label `app` with the name."""

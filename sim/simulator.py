@@ -119,6 +119,9 @@ class Result:
     below_by_moves_ms: int = 0
     """Ready pods that Deployments lacked during a surge move or in the minute after it, without
     any other cause, times milliseconds; counted in samples of five seconds."""
+    unavailable_by_moves_ms: int = 0
+    """Time in which Deployments showed fewer available pods than they wanted only because a surge
+    move had detached one, in milliseconds for each Deployment."""
     samples: list[Sample] = field(default_factory=list)
     recording: Recording | None = None
     """Frames of a time lapse; None: they were not requested."""
@@ -206,8 +209,10 @@ class Simulator:
         for since in self.state.pending.values():
             self._add_wait(since)
         self.result.scale_ups = self._autoscaler.scale_ups
-        below_ms, by_eviction_ms = self._deployments.below_desired_ms()
-        self.result.below_desired_ms, self.result.below_by_eviction_ms = below_ms, by_eviction_ms
+        shortfall = self._deployments.shortfall()
+        self.result.below_desired_ms = shortfall.below_desired_ms
+        self.result.below_by_eviction_ms = shortfall.below_by_eviction_ms
+        self.result.unavailable_by_moves_ms = shortfall.unavailable_by_moves_ms
         self.result.recording = self._recorder.recording if self._recorder else None
         return self.result
 

@@ -105,6 +105,7 @@ CASES: Final[Mapping[str, Mapping[str, str]]] = {
     "EbbClockJumped": {series("ebb_clock_offset_seconds"): steady(-90)},
     "EbbEvictionForbidden": {series("ebb_eviction_forbidden"): steady(1)},
     "EbbSurgeForbidden": {series("ebb_surge_forbidden"): steady(1)},
+    "EbbSurgeOverdue": {series("ebb_surge_overdue_pods"): steady(1)},
     "EbbEventsLost": {series("ebb_event_write_failures_total"): rising(1)},
 }
 """Series of the case in which each alert must fire."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Self
 
-from cli.cleanup.moves import end_moves
+from cli.cleanup.moves import end_moves, warn_of_old_records
 from cli.cleanup.removals import Removals, warn
 from cli.cleanup.stop import stop_controller
 from cli.input import live
@@ -15,7 +15,7 @@ from core.config.settings import Config
 from core.marks.taints import keys_unknown
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
-from core.model.pod import Pod
+from core.model.pod import DETACHED_LABEL, Pod
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup_write
 from core.writes.costs import decide_costs
@@ -114,7 +114,8 @@ class Cleanup:
         client, names = self.client, self.request.names
         if names is None:
             # While the pods still have their deletion costs, which decide the pods that remain.
-            await end_moves(client, self.namespace, cluster, removals)
+            cluster = await end_moves(client, cluster, removals)
+            await warn_of_old_records(client, self.namespace)
         for node in cluster.nodes:
             write = cleanup_write(node, key)
             if write is not None and (names is None or node.name in names):
@@ -141,21 +142,21 @@ class Cleanup:
 
 
 async def _listed(client: Client, config: Config) -> Cluster:
-    """Return the nodes and pods of the cluster, and finished pods with a deletion cost of Ebb."""
+    """Return the nodes and pods of the cluster, and finished pods on which Ebb has written."""
     finished: dict[str, Pod] = {}
     lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
-    lists[PODS].finished = partial(_keep_with_cost, finished)
+    lists[PODS].finished = partial(_keep_if_written, finished)
     lists[NODES].decoded_as = NODES_WITH_ALL_KEYS
     cluster = await live.listed(client, lists, config)
     return replace(cluster, pods=(*cluster.pods, *finished.values()))
 
 
-def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
+def _keep_if_written(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
     try:
         pod = FINISHED_TOO.model_or_placeholder(item)
     except InvalidInputError:
         return
-    if pod.deletion_cost_ours is not None:
+    if pod.deletion_cost_ours is not None or pod.move is not None or DETACHED_LABEL in pod.labels:
         finished[pod.key] = pod
 
 

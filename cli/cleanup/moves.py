@@ -1,118 +1,113 @@
-"""End surge moves: set the replicas of their Deployments back, and remove their records.
-
-A surge move adds a replica to a Deployment, so that a pod on a marked node can be deleted. A
-ConfigMap records the moves in progress.
-"""
+"""End surge moves: give each detached pod back to its ReplicaSet."""
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from typing import Final
 
-from core.moves.new_pods import new_pod
-from core.moves.records import MoveRecord, MoveStep, decode
-from kube.stores.move_records import MoveRecordStore
+import msgspec
 
-from cli.cleanup.removals import Removals
+from cli.cleanup.removals import Removals, warn
 from core.model.cluster import Cluster
-from core.model.errors import ConflictError, InvalidInputError, UnavailableError
-from core.model.pod import Pod
-from core.moves.objects import MANAGER
-from core.moves.steps import is_kept
+from core.model.humanize import plural
+from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL, Pod
+from core.moves.move import found_move
+from core.moves.outcomes import MoveOutcome
+from core.moves.patches import Patch, PodMetadata, attach_patch
+from core.moves.steps import undo
 from core.writes.costs import UNDO_COST, cost_write
-from kube.client import ApiError, Client
-from kube.decode.kinds import DEPLOYMENTS
-from kube.stores.objects import TRIES_MAX, pods, write_as_decided
-from kube.stores.scales import ScaleStore
+from kube.client import ApiError, Client, answered
+from kube.decode.kinds import PODS
+from kube.listing import Listed, Part
+from kube.stores.objects import pods, write_as_decided
+from kube.stores.pod_moves import PodMoves
+
+OLD_RECORDS: Final = "ebb-moves"
+"""ConfigMap in which development versions recorded moves that scaled Deployments."""
 
 
-async def end_moves(client: Client, namespace: str, cluster: Cluster, removals: Removals) -> None:
-    """Restore the replicas of each Deployment with a surge move, then remove the move records.
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
 
-    *namespace*: namespace of Ebb. *removals* makes or only prints each write. If a Deployment
-    cannot be changed, the records remain, so that the command can be run again. Raises:
-    UnavailableError.
+
+_DECODER: Final = msgspec.json.Decoder(_ConfigMap)
+
+
+async def end_moves(client: Client, cluster: Cluster, removals: Removals) -> Cluster:
+    """Attach all detached pods, so that their ReplicaSets delete the new pods of these moves.
+
+    *removals* makes or only prints each write. Returns the cluster as it is then: its pods that
+    are still detached could not be changed. Raises: UnavailableError.
     """
-    store = MoveRecordStore(client, namespace)
-    try:
-        stored = await store.read()
-    except ApiError as fault:
-        if not fault.forbidden:
-            raise
-        removals.reject(
-            f"configmap {store.key}: {fault}. If surge moves are in progress, the replicas of "
-            "these Deployments remain raised: run the command with permission to get and update it"
-        )
-        return
-    if stored is None or not stored.data:
-        return
-    rejected_before = removals.rejected
-    for move in decode(stored.data).records.moves.values():
-        restore = partial(_restore_replicas, client, move, _pod_to_delete(cluster, move))
-        what = f"replicas of a surge move set back from {move.raised} to {move.original}"
-        await removals.make("deployment", move.deployment_key, what, restore)
-    if removals.rejected == rejected_before:
-        remove = partial(_remove_records, store)
-        await removals.make("configmap", store.key, "records of surge moves", remove)
+    after = []
+    for pod in cluster.pods:
+        if DETACHED_LABEL in pod.labels:
+            rejected = removals.rejected
+            what = "surge move ended: attached to its ReplicaSet"
+            await removals.make("pod", pod.key, what, partial(_attach, client, pod))
+            after.append(_attached(pod) if removals.rejected == rejected else pod)
+        else:
+            after.append(pod)
+    return replace(cluster, pods=tuple(after))
 
 
-def _pod_to_delete(cluster: Cluster, move: MoveRecord) -> Pod | None:
-    """Return the pod that a move has added, if the ReplicaSet controller would keep it.
+async def _attach(client: Client, old: Pod) -> None:
+    """Give a pod back to its ReplicaSet, without the deletion cost of its move.
 
-    This pod must get the lowest pod deletion cost, so that the controller deletes it and not the
-    old pod. Returns None if the old or new pod does not exist, or if the new pod needs no other
-    cost.
+    If the new pod is Ready, it first gets the lowest cost, so that it is deleted and not the old
+    one. Raises: UnavailableError.
     """
-    old = next((pod for pod in cluster.pods if pod.uid == move.pod_uid), None)
-    if old is None:
-        return None
-    owner = old.namespace, old.owner_name
-    new = new_pod(move, [pod for pod in cluster.pods if (pod.namespace, pod.owner_name) == owner])
-    return new if new is not None and is_kept(new) else None
-
-
-async def _restore_replicas(client: Client, move: MoveRecord, new: Pod | None) -> None:
-    """Set the Deployment of a move back to its original replicas.
-
-    Nothing happens if another client has set the replicas. *new*: pod that first gets the lowest
-    pod deletion cost; None for no pod. Raises: ConflictError.
-    """
-    scales = ScaleStore(client)
-    for _ in range(TRIES_MAX):
-        scale = await scales.read(move.namespace, move.deployment)
-        if scale is None or (scale.uid, scale.replicas) != (move.uid, move.raised):
-            return
-        if not await _is_raised_by_ebb(client, move):
-            return
+    move = found_move(old)
+    if old.detached and old.ready:
+        beside = Listed()
+        await beside.read(client, PODS, Part(label_selector=f"{TEMPLATE_LABEL}={move.hash}"))
+        of_owner = [pod for pod in beside.objects if (pod.namespace, pod.owner_name) == move.owner]
+        new = undo(move, of_owner, MoveOutcome.STOPPED).lower_first
         if new is not None:
-            # If this write fails, the new pod may remain instead of the old one; it is Ready.
-            with suppress(UnavailableError):
+            # If the API server refuses it, the new pod may remain instead: it is Ready.
+            with suppress(ApiError):
                 lowest = cost_write(new, UNDO_COST)
                 await write_as_decided(pods(client), new.key, lowest.if_unchanged)
-        with suppress(ConflictError):
-            await scales.write(move.namespace, move.deployment, scale.version, move.original)
-            return
-    raise ConflictError("another client keeps changing the Deployment")
+    await PodMoves(client).patch(move.key, partial(_attach_patch, move.uid))
 
 
-async def _is_raised_by_ebb(client: Client, move: MoveRecord) -> bool:
-    """Return whether Ebb has raised the replicas of a move's Deployment.
+def _attach_patch(uid: str, pod: PodMetadata) -> Patch | None:
+    """Return the patch that ends the move of a pod; None if there is nothing to end."""
+    if pod.hash and pod.detached and pod.uid == uid:  # attached by hand
+        labels = {DETACHED_LABEL: None}
+        return {"metadata": {"resourceVersion": pod.version, "labels": labels}}
+    return attach_patch(pod, uid, None, keep_cost=False)
 
-    Returns True if the Deployment cannot be read, for example for lack of permission.
+
+def _attached(pod: Pod) -> Pod:
+    labels = {key: value for key, value in pod.labels.items() if key != DETACHED_LABEL}
+    if not pod.detached:
+        return replace(pod, labels=labels)
+    return replace(
+        pod,
+        labels={**labels, TEMPLATE_LABEL: pod.detached},
+        move=None,
+        deletion_cost=None if pod.has_our_cost else pod.deletion_cost,
+        deletion_cost_ours=None,
+    )
+
+
+async def warn_of_old_records(client: Client, namespace: str) -> None:
+    """Warn if a development version has left records of moves that scaled Deployments.
+
+    *namespace*: namespace of Ebb. Raises: UnavailableError.
     """
     try:
-        raw = await client.find(DEPLOYMENTS.path_of(move.deployment_key))
-        deployment = None if raw is None else DEPLOYMENTS.decode(raw)
-    except (ApiError, InvalidInputError):
-        return True
-    manager = deployment.observed.replicas_manager if deployment else ""
-    return manager == MANAGER or (not manager and move.step is not MoveStep.RECORDED)
-
-
-async def _remove_records(store: MoveRecordStore) -> None:
-    for _ in range(TRIES_MAX):
-        stored = await store.read()
-        if stored is None or not stored.data:
+        raw = await client.find(f"/api/v1/namespaces/{namespace}/configmaps/{OLD_RECORDS}")
+    except ApiError as fault:
+        if fault.forbidden:
             return
-        with suppress(ConflictError):
-            await store.write(stored, {})
-            return
-    raise ConflictError("the controller keeps writing the records: scale it to 0 first")
+        raise
+    data = (answered(_DECODER, raw).data if raw is not None else None) or {}
+    if moves := sum(key.startswith("move.") for key in data):
+        warn(
+            f"configmap {namespace}/{OLD_RECORDS}: an older version of Ebb has recorded "
+            f"{plural(moves, 'move')} there, and may have left one replica too many in each "
+            "Deployment. The entries name the Deployments with their original replicas: set "
+            f"these, then run kubectl -n {namespace} delete configmap {OLD_RECORDS}"
+        )

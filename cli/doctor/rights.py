@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from core.moves.records import CONFIG_MAP as MOVES
-
 from cli.doctor.finding import (
     Check,
     CheckResult,
@@ -31,6 +29,7 @@ from controller.names import LEASE
 from core.config.settings import PodDeletionCost
 from core.model.humanize import plural
 from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
+from kube.stores.selecting import CONTROLLERS, OBSERVERS
 from webhook.names import REGISTRATION, SECRET
 
 CONTROLLER: Final = "ebb-controller"
@@ -58,7 +57,7 @@ def _viewer(facts: Facts) -> CheckResult:
 def _programs(facts: Facts) -> CheckResult:
     if missing := first_unread(facts, *RBAC_KINDS):
         return missing
-    needed = list(needed_rights(facts))
+    needed = list(dict.fromkeys(needed_rights(facts)))
     granted = {
         account: tuple(_granted(facts, account)) for account in {account for account, _ in needed}
     }
@@ -119,8 +118,7 @@ def _of_controller(facts: Facts) -> Iterator[Right]:
         yield from (Right(verb, "", "pods") for verb in ("get", "patch"))
     if config.surges:
         yield from (right for kind in SURGE_KINDS for right in _followed(kind))
-        yield from (Right(verb, "apps", "deployments/scale") for verb in ("get", "patch"))
-        yield from (Right(v, "", "configmaps", namespace, MOVES) for v in ("get", "update"))
+        yield from (Right("list", *kind.access) for kind in (*CONTROLLERS, *OBSERVERS))
 
 
 def _of_webhook(namespace: str) -> Iterator[Right]:

@@ -1,7 +1,8 @@
 """Complete pods with their operating system, and with the node nominated for them.
 
 - Most pods do not name an operating system. An image that runs on Linux does not run on Windows,
-  so a pod of a cluster with both stays on the system that it runs on now.
+  so a pod of a cluster with both stays on the system that it runs on now. The same holds for
+  builds of Windows: a container needs a node of its own build.
 - kube-scheduler nominates a node for a pod that preempts others: it keeps the room for the pod,
   although the pod is Pending. Such a pod counts as a pod of the node. Source: kube-scheduler
   filters with nominated pods; Cluster Autoscaler (podsBySchedulability) places the pod there.
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from core.model.cluster_pods import ClusterPods
-from core.model.constraints import OS_LABEL, NodeConstraints, with_system
+from core.model.constraints import SYSTEM_LABELS, NodeConstraints, with_system
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating, why_unready
 from core.model.pod import Pod
@@ -28,8 +29,8 @@ def assume(
 ) -> tuple[ClusterPods, Assumed]:
     """Return the completed pods, and the value to pass as *before* to the next call.
 
-    In a cluster with several operating systems, a pod must stay on that of its node. A Pending pod
-    gets the node that is nominated for it.
+    In a cluster with several operating systems, or builds of Windows, a pod must stay on that of
+    its node. A Pending pod gets the node that is nominated for it.
 
     *before*: the second value of the previous call, so that unchanged pods remain the same
     objects; empty in the first call.
@@ -62,10 +63,23 @@ def assume(
     return pods.replacing({key: entry[3] for key, entry in known.items()}), known
 
 
-def _systems(nodes: Sequence[Node]) -> Mapping[str, str]:
-    """Return the operating system by node name; empty if all nodes have the same."""
-    systems = {node.name: node.labels[OS_LABEL] for node in nodes if OS_LABEL in node.labels}
-    return systems if len(set(systems.values())) > 1 else {}
+def _systems(nodes: Sequence[Node]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Return the labels that pods need because their node has them, by node name.
+
+    They are those of SYSTEM_LABELS that have several values in the cluster. Nodes without such
+    labels are left out.
+    """
+    values = {
+        key: {node.labels[key] for node in nodes if key in node.labels} for key in SYSTEM_LABELS
+    }
+    mixed = [key for key, found in values.items() if len(found) > 1]
+    if not mixed:
+        return {}
+    labels = {
+        node.name: tuple((key, node.labels[key]) for key in mixed if key in node.labels)
+        for node in nodes
+    }
+    return {name: found for name, found in labels.items() if found}
 
 
 def _nominated(pod: Pod, nodes: Mapping[str, Node]) -> str | None:

@@ -25,9 +25,9 @@ class SurgeConfig:
     """Settings for surge moves; a Deployment has at most one at a time."""
 
     mode: SurgeMode = SurgeMode.DISABLED
-    """With `enabled`, Ebb moves pods of Deployments from marked nodes. It adds a replica, waits
-    until the new pod is available, and removes the replica again, so that the ReplicaSet deletes
-    the pod on the marked node. Requires pod deletion costs."""
+    """With `enabled`, Ebb moves pods of Deployments from marked nodes. It takes a pod out of its
+    ReplicaSet, waits until the new pod is available, and gives the old one back, so that the
+    ReplicaSet deletes it. Requires pod deletion costs."""
     max_in_cluster: Moves = 20
     """Maximum number of moves at the same time. A Deployment has at most one."""
     max_in_namespace: Moves = 10

@@ -128,9 +128,10 @@ PREFERS_NO_EVICTION: Final = Reason(
 )
 GANG: Final = Reason(
     "pod-gang",
-    "The Pod is scheduled together with a group of Pods (spec.schedulingGroup or "
-    "spec.workloadRef). Without it the others may be of no use, so Ebb neither evicts it nor "
-    "gives it a pod deletion cost.",
+    "The Pod is scheduled together with a group of Pods (spec.schedulingGroup, "
+    "spec.workloadRef, or a label or annotation of coscheduling, Koordinator, Volcano, YuniKorn, "
+    "Grove or LeaderWorkerSet). Without it the others may be of no use, so Ebb neither evicts it "
+    "nor gives it a pod deletion cost.",
     f"{_LEAVE_IT}; to move the group, delete or restart its workload",
     "the Pod is gone",
 )

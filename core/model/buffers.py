@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from core.model.constraints import without_volumes
-from core.model.pod import REPLICA_SET, TEMPLATE_LABEL, Pod
+from core.model.pod import REPLICA_SET, Pod
 
 BUFFER: Final = "CapacityBuffer"
 """Owner kind of the placeholder pods of a buffer; no other pods have this owner kind."""
@@ -140,7 +140,7 @@ def _examples(pods: Iterable[Pod], wanted: set[_WorkloadKey]) -> dict[_WorkloadK
 def _workloads(pod: Pod) -> Iterable[_WorkloadKey]:
     yield pod.namespace, pod.owner_kind, pod.owner_name
     # The name of a ReplicaSet is that of its Deployment with the template hash.
-    if pod.owner_kind == REPLICA_SET and (hashed := pod.labels.get(TEMPLATE_LABEL)):
+    if pod.owner_kind == REPLICA_SET and (hashed := pod.template_hash):
         yield pod.namespace, "Deployment", pod.owner_name.removesuffix(f"-{hashed}")
 
 

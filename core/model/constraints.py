@@ -7,12 +7,22 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from core.model.resources import Resources
+
 HOST_LABEL: Final = "kubernetes.io/hostname"
 ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
 ANY_DRIVER: Final = ""
 """Driver of a volume that Ebb could not look up: it may belong to any driver."""
 RESTARTS_ALL: Final = "RestartAllContainersOnContainerExits"
 OS_LABEL: Final = "kubernetes.io/os"
+SYSTEM_LABELS: Final = (
+    OS_LABEL,
+    "node.kubernetes.io/windows-build",  # containers need a host of their own build
+)
+"""Labels of a node, set by its kubelet, that say which images run there, whatever the image says.
+
+A pod stays on nodes with the values of its own node (core.cluster.assumptions). Source: the guide
+to Windows containers of kubernetes.io, and process isolation of Windows Server."""
 SYSTEMS_CACHED_MAX: Final = 16_384
 """Maximum number of cached results of `with_system`."""
 EXTENDED_CACHED_MAX: Final = 4096
@@ -122,19 +132,35 @@ def _with_extended(node_constraints: NodeConstraints, names: tuple[str, ...]) ->
     return replace(node_constraints, extended=names)
 
 
-def with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
-    """Return the constraints, which then require a node with the operating system *name*.
+def with_system(
+    node_constraints: NodeConstraints, labels: tuple[tuple[str, str], ...]
+) -> NodeConstraints:
+    """Return the constraints, which then also require a node with *labels*, keys of SYSTEM_LABELS.
 
-    Constraints that name an operating system already are returned unchanged. Equal arguments give
-    the same object, so that the pods of one template share it.
+    A label that the constraints name already is left out. Equal arguments give the same object, so
+    that the pods of one template share it.
     """
-    named = any(key == OS_LABEL for key, _ in node_constraints.labels)
-    return node_constraints if named else _with_system(node_constraints, name)
+    named = {key for key, _ in node_constraints.labels}
+    if named.issuperset(key for key, _ in labels):
+        return node_constraints
+    return _with_system(node_constraints, labels)
 
 
 @lru_cache(maxsize=SYSTEMS_CACHED_MAX)
-def _with_system(node_constraints: NodeConstraints, name: str) -> NodeConstraints:
-    return replace(node_constraints, system=((OS_LABEL, name),))
+def _with_system(
+    node_constraints: NodeConstraints, labels: tuple[tuple[str, str], ...]
+) -> NodeConstraints:
+    named = {key for key, _ in node_constraints.labels} | _keys_in_each(node_constraints.affinity)
+    added = tuple((key, value) for key, value in labels if key not in named)
+    if not added:
+        return node_constraints
+    return replace(node_constraints, system=(*node_constraints.system, *added))
+
+
+def _keys_in_each(terms: tuple[SelectorTerm, ...] | None) -> set[str]:
+    """Return the keys of labels that each of the terms names."""
+    keys = [{requirement.key for requirement in term.labels} for term in terms or ()]
+    return set.intersection(*keys) if keys else set()
 
 
 def names_node(node_constraints: NodeConstraints) -> bool:
@@ -272,6 +298,31 @@ class DisruptionFacts:
 
 
 NO_DISRUPTION_FACTS: Final = DisruptionFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFacts:
+    """What a ResourceQuota reads of a pod besides its requests.
+
+    Pods with equal facts share one object.
+    """
+
+    limits: Resources = Resources()
+    """Limits of the pod on CPU, memory and ephemeral storage; other amounts are 0."""
+    unset: tuple[str, ...] = ()
+    """Amounts that some container does not set: of requests.cpu, requests.memory, limits.cpu and
+    limits.memory, sorted."""
+    priority_class: str = ""
+    """Name of the PriorityClass; empty if there is none."""
+    best_effort: bool = False
+    """The QoS class is BestEffort: no container requests or limits CPU or memory."""
+    has_deadline: bool = False
+    """The pod has activeDeadlineSeconds."""
+    crosses_namespaces: bool = False
+    """A term of pod affinity or anti-affinity, required or preferred, names namespaces."""
+
+
+NO_QUOTA_FACTS: Final = QuotaFacts()
 
 
 class Disk(NamedTuple):

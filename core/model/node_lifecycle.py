@@ -11,7 +11,11 @@ bootstrapping, Gardener's dependency watchdog, Istio's untaint controller, the d
 Cilium and of the CSI drivers of AWS and Azure, aws-node-termination-handler pkg/node,
 GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain, atlassian/escalator
 docs/scale-process.md, docs.cast.ai (Evictor), node-compactor of pytorch/ci-infra,
-medik8s/node-maintenance-operator, kubevirt.io node maintenance.
+medik8s/node-maintenance-operator, kubevirt.io node maintenance; for rolling updates Cluster API
+(NodeOutdatedRevisionTaint), machine-controller-manager (PreferNoScheduleKey,
+NodePreservedTaintKey), kOps (rollingUpdateTaintKey), OpenShift's machine-config-operator
+(NodeUpdateInProgressTaint), zalando-incubator/cluster-lifecycle-manager, and the examples of
+kured.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -68,16 +72,36 @@ LEAVING_TAINTS: Final = DELETING_TAINTS | {
 }
 """Taints of leaving nodes: an autoscaler deletes them, their machine stops or has stopped, or
 another tool drains them."""
+ROLLOUT_TAINTS: Final = frozenset(
+    {
+        "node.cluster.x-k8s.io/outdated-revision",
+        "deployment.machine.sapcloud.io/prefer-no-schedule",
+        "node.machine.sapcloud.io/preserved",
+        "kops.k8s.io/scheduled-for-update",
+        "UpdateInProgress",  # OpenShift
+        "decommission-pending",
+        "kured.dev/kured-node-reboot",
+        "weave.works/kured-node-reboot",
+    }
+)
+"""Taints of nodes that a rolling update will replace or restart, perhaps much later.
+
+They describe a state, as the PreferNoSchedule taints of autoscalers do, and dedicate the node to
+nobody. The node runs and takes pods until its turn comes."""
 LeavingNodes = Mapping[int, tuple[Node, Node]]
 """Nodes as decoded and as converted, by the `id` of the decoded node."""
-_TRANSIENT_TAINTS: Final = LEAVING_TAINTS | {
-    "node.kubernetes.io/unreachable",
-    "node.kubernetes.io/memory-pressure",
-    "node.kubernetes.io/disk-pressure",
-    "node.kubernetes.io/pid-pressure",
-    "node.kubernetes.io/unschedulable",
-    "DeletionCandidateOfClusterAutoscaler",
-}
+_TRANSIENT_TAINTS: Final = (
+    LEAVING_TAINTS
+    | ROLLOUT_TAINTS
+    | {
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/pid-pressure",
+        "node.kubernetes.io/unschedulable",
+        "DeletionCandidateOfClusterAutoscaler",
+    }
+)
 _REPORTED_ELSEWHERE: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unschedulable",
     "node.kubernetes.io/memory-pressure",

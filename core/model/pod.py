@@ -12,9 +12,11 @@ from core.model.constraints import (
     NO_DISRUPTION_FACTS,
     NO_NODE_CONSTRAINTS,
     NO_POD_CONSTRAINTS,
+    NO_QUOTA_FACTS,
     DisruptionFacts,
     NodeConstraints,
     PodConstraints,
+    QuotaFacts,
     with_extended,
 )
 from core.model.now import Now
@@ -100,6 +102,7 @@ class Pod:
     """The pod has topology spread constraints of its own, so the cluster's defaults do not
     apply."""
     disruption_facts: DisruptionFacts = NO_DISRUPTION_FACTS
+    quota_facts: QuotaFacts = NO_QUOTA_FACTS
     unschedulable: bool = False
     """The pod is pending, and the scheduler reported that it fits on no node."""
     terminating: bool = False
@@ -220,6 +223,11 @@ class Pod:
         labels = self.labels
         return "" if TEMPLATE_LABEL in labels else labels.get(DETACHED_LABEL, "")
 
+    @property
+    def template_hash(self) -> str:
+        """Return the hash of the pod template, also of a detached pod; empty if it has none."""
+        return self.labels.get(TEMPLATE_LABEL) or self.detached
+
     def overdue(self, now: Now | None) -> bool:
         """Return whether the pod is terminating and should have ended long ago.
 
@@ -269,6 +277,6 @@ def workload_of(pod: Pod) -> Workload:
     Users who may write pods in the namespace control every field that this function reads.
     """
     name = pod.owner_name
-    if template := pod.labels.get(TEMPLATE_LABEL):
+    if template := pod.template_hash:
         name = name.removesuffix(f"-{template}")
     return Workload(pod.namespace, pod.owner_kind, name)

@@ -8,10 +8,16 @@ from collections.abc import Iterator
 
 from core.model.pod import Pod
 from core.model.reason import Blocker
-from core.moves.objects import ROLLING_UPDATE, ObservedDeployment, SurgeObjects
+from core.moves.objects import (
+    HPA_SYNC_SECONDS,
+    ROLLING_UPDATE,
+    ObservedDeployment,
+    SurgeObjects,
+)
 from core.moves.reasons import (
-    HPA_MAXIMUM,
+    HPA,
     KEEP,
+    MIN_READY,
     PAUSED,
     QUOTA,
     ROLLOUT,
@@ -31,21 +37,44 @@ def deployment_blockers(
     ResourceQuotas.
     """
     name, key = deployment.name, pod.key
-    if deployment.strategy != ROLLING_UPDATE:
-        message = f"Deployment {name} has the strategy {deployment.strategy}"
-        yield Blocker(STRATEGY, message, key, name)
-    elif deployment.max_surge < 1:
-        yield Blocker(STRATEGY, f"maxSurge of Deployment {name} is 0", key, name)
-    if deployment.keep:
-        yield Blocker(KEEP, f"an annotation of Deployment {name} forbids it", key, name)
+    yield from (why._replace(pod=key) for why in why_never(deployment, objects))
     if (why := why_unsettled(deployment)) is not None:
         yield why._replace(pod=key)
-    hpa = objects.autoscalers.get(deployment.key)
-    if hpa is not None and deployment.replicas >= hpa.replicas_max:
-        message = f"HorizontalPodAutoscaler {hpa.name} allows {hpa.replicas_max} replicas"
-        yield Blocker(HPA_MAXIMUM, message, key, name)
     if (refused := _why_no_quota(deployment, pod, objects)) is not None:
         yield Blocker(QUOTA, refused, key, name)
+
+
+def consents(deployment: ObservedDeployment, objects: SurgeObjects) -> bool:
+    """Return whether the Deployment is not paused and has no lasting reason against moves."""
+    return not deployment.paused and next(why_never(deployment, objects), None) is None
+
+
+def why_never(deployment: ObservedDeployment, objects: SurgeObjects) -> Iterator[Blocker]:
+    """Yield every reason against moves that lies in the Deployment's own settings or its HPA.
+
+    These reasons rarely end. *objects* has the HorizontalPodAutoscalers.
+    """
+    name, ready_seconds = deployment.name, deployment.min_ready_seconds
+    if deployment.strategy != ROLLING_UPDATE:
+        message = f"Deployment {name} has the strategy {deployment.strategy}"
+        yield Blocker(STRATEGY, message, about=name)
+    elif deployment.max_surge < 1:
+        yield Blocker(STRATEGY, f"maxSurge of Deployment {name} is 0", about=name)
+    if deployment.keep:
+        yield Blocker(KEEP, f"an annotation of Deployment {name} forbids it", about=name)
+    if ready_seconds >= deployment.deadline_seconds:
+        message = (
+            f"minReadySeconds of Deployment {name} is {ready_seconds}, and a move may take "
+            f"{deployment.deadline_seconds} s"
+        )
+        yield Blocker(MIN_READY, message, about=name)
+    hpa = objects.autoscalers.get(deployment.key) if ready_seconds >= HPA_SYNC_SECONDS else None
+    if hpa is not None:
+        message = (
+            f"HorizontalPodAutoscaler {hpa.name} scales Deployment {name}, and its "
+            f"minReadySeconds is {ready_seconds}"
+        )
+        yield Blocker(HPA, message, about=name)
 
 
 def why_unsettled(deployment: ObservedDeployment) -> Blocker | None:
@@ -72,6 +101,6 @@ def _why_no_quota(deployment: ObservedDeployment, pod: Pod, objects: SurgeObject
     if deployment.replica_failure:
         return f"the API server rejected a pod: {deployment.replica_failure:.200}"
     for quota in objects.quotas.get(deployment.namespace, ()):
-        if name := quota.missing(pod.requests):
-            return f"ResourceQuota {quota.name} has no room for {name}"
+        if refused := quota.why_refused(pod):
+            return refused
     return None

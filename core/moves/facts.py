@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from core.engine.unschedulable import is_unschedulable
 from core.model.cluster import Cluster, SurgeFacts
-from core.model.pod import Pod, detached_pods
+from core.model.pod import REPLICA_SET, Pod, detached_pods
+from core.moves.deployments import consents
 from core.moves.move import found_move, new_pods
-from core.moves.objects import SurgeObjects, consents
+from core.moves.objects import SurgeObjects
 
 AddMoves = Callable[[Cluster], Cluster]
 """Adds to a cluster what plans need to know of surge moves, in any thread."""
@@ -43,7 +44,7 @@ def with_moves(
         allowed=frozenset(
             key
             for one in objects.deployments.values()
-            if consents(one) and one.namespace != own_namespace
+            if consents(one, objects) and one.namespace != own_namespace
             if (key := (one.namespace, one.replica_set)) not in refused
         ),
         moving=frozenset((*moving, *moving_before)),
@@ -59,11 +60,13 @@ def _replaced_and_undone(
     cluster: Cluster, detached: Collection[Pod], moving: Collection[ReplicaSetKey]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the detached pods that have a new pod, and the new pods that are unschedulable."""
+    # Anybody may have labeled a pod of another controller, or of none.
+    detached = [pod for pod in detached if pod.owner_kind == REPLICA_SET]
     if not detached:
         return frozenset(), frozenset()
     of: dict[ReplicaSetKey, list[Pod]] = {key: [] for key in moving}
     for pod in cluster.pods:
-        if (key := (pod.namespace, pod.owner_name)) in of:
+        if pod.owner_kind == REPLICA_SET and (key := (pod.namespace, pod.owner_name)) in of:
             of[key].append(pod)
     replaced, undone = set(), set()
     for pod in detached:

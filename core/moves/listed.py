@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from core.moves.objects import (
     HorizontalAutoscaler,
     ObservedDeployment,
-    ResourceQuota,
     SurgeObjects,
 )
+from core.moves.quotas import ResourceQuota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,7 @@ def surge_objects(
     """Combine the listed objects, so that each Deployment has the name of its current ReplicaSet.
 
     The name is empty if no ReplicaSet has the revision of the Deployment. If several
-    HorizontalPodAutoscalers scale a Deployment, the lowest maximum of replicas and the longest
-    stabilization window apply.
+    HorizontalPodAutoscalers scale a Deployment, the longest stabilization window applies.
     """
     by_key = {one.observed.key: one for one in deployments}
     owners: dict[tuple[str, str], str] = {}
@@ -93,9 +92,6 @@ def _by_target(autoscalers: Iterable[HorizontalAutoscaler]) -> dict[str, Horizon
     for one in sorted(autoscalers, key=lambda one: (one.namespace, one.name)):
         key = f"{one.namespace}/{one.target}"
         other = found.get(key, one)
-        found[key] = replace(
-            other,
-            replicas_max=min(other.replicas_max, one.replicas_max),
-            window_seconds=max(other.window_seconds, one.window_seconds),
-        )
+        window_seconds = max(other.window_seconds, one.window_seconds)
+        found[key] = replace(other, window_seconds=window_seconds)
     return found

@@ -69,17 +69,18 @@ def controlled(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if not pod.detached and not pod.terminating]
 
 
-def new_pods(move: Move, pods: Iterable[Pod]) -> list[Pod]:
+def new_pods(move: Move, pods: Iterable[Pod], *, clocks_apart_seconds: int = 0) -> list[Pod]:
     """Return the pods that the ReplicaSet has created since the move began, oldest first.
 
     *pods*: all pods of the ReplicaSet. Without the pods at the beginning of the move, those count
-    that were not created before its second.
+    that were not created before its second; *clocks_apart_seconds*: nor so long before it.
     """
+    since = move.note.begun - clocks_apart_seconds
     found = [
         pod
         for pod in controlled(pods)
         if (
-            (pod.created_seconds or 0) >= move.note.begun
+            (pod.created_seconds or 0) >= since
             if move.others is None
             else pod.uid not in move.others
         )

@@ -1,6 +1,6 @@
-"""Define the Deployments, HorizontalPodAutoscalers and ResourceQuotas that surge moves depend on.
+"""Define the objects that surge moves depend on, such as Deployments.
 
-Source: k8s.io/api apps/v1, autoscaling/v2 and core/v1.
+Source: k8s.io/api apps/v1 and autoscaling/v2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from core.model.pod import REPLICA_SET, Pod
-from core.model.resources import Resources
+from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN
+from core.moves.quotas import ResourceQuota
 
 ROLLING_UPDATE: Final = "RollingUpdate"
 HPA_WINDOW_SECONDS: Final = 300
 """Default of `--horizontal-pod-autoscaler-downscale-stabilization`."""
+HPA_SYNC_SECONDS: Final = 15
+"""Default of `--horizontal-pod-autoscaler-sync-period`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,12 @@ class ObservedDeployment:
         return max(self.pods, self.replicas) - self.available
 
     @property
+    def deadline_seconds(self) -> int:
+        """Return the time in which the new pod of a move must become available."""
+        seconds = max(self.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
+        return min(seconds, DEADLINE_SECONDS_MAX)
+
+    @property
     def outdated(self) -> bool:
         """Return whether the status of the Deployment describes an earlier generation of it."""
         return self.observed_generation < self.generation
@@ -77,57 +86,15 @@ def resolved_surge(max_surge: int | str, replicas: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizontalAutoscaler:
-    """The Deployment, the replica limits and the scale-in window of a HorizontalPodAutoscaler."""
+    """The Deployment, the minimum and the scale-in window of a HorizontalPodAutoscaler."""
 
     namespace: str
     name: str
     target: str
     """Name of the Deployment that it scales."""
     replicas_min: int = 1
-    replicas_max: int
     window_seconds: int = HPA_WINDOW_SECONDS
     """Its stabilization window for scale-ins."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceQuota:
-    """The limits and the usage of a ResourceQuota, by the name of the resource.
-
-    Amounts are in millicores, bytes or units.
-    """
-
-    namespace: str
-    name: str
-    hard: Mapping[str, int]
-    used: Mapping[str, int]
-
-    def missing(self, requests: Resources) -> str:
-        """Return the first resource, by name, of which the quota has too little for another pod.
-
-        Empty if the quota has room for a pod with these *requests*. Quotas on container limits are
-        not checked. If such a quota is exceeded, the ReplicaSet controller reports it in the
-        condition ReplicaFailure.
-        """
-        for name, amount in sorted(_counted(requests).items()):
-            if amount and name in self.hard and self.used.get(name, 0) + amount > self.hard[name]:
-                return name
-        return ""
-
-
-def _counted(requests: Resources) -> dict[str, int]:
-    """Return how much of each resource of a ResourceQuota a pod with these requests uses.
-
-    A resource has an entry for each name that a quota can give it, such as `cpu` and
-    `requests.cpu`. In millicores, bytes or units.
-    """
-    amounts = {"pods": 1, "count/pods": 1}
-    for name, amount in (
-        ("cpu", requests.cpu_millis),
-        ("memory", requests.memory_bytes),
-        ("ephemeral-storage", requests.ephemeral_bytes),
-    ):
-        amounts |= {name: amount, f"requests.{name}": amount}
-    return amounts | {f"requests.{name}": units for name, units in requests.extended}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +115,3 @@ class SurgeObjects:
         if pod.owner_kind != REPLICA_SET:
             return None
         return self.deployments.get(self.owners.get((pod.namespace, pod.owner_name), ""))
-
-
-def consents(deployment: ObservedDeployment) -> bool:
-    """Return whether the spec and annotations of the Deployment allow surge moves.
-
-    They do if the strategy is RollingUpdate with a maxSurge of at least 1, the Deployment is not
-    paused, and it does not have the annotation kube-ebb.io/keep.
-    """
-    rolling = deployment.strategy == ROLLING_UPDATE and deployment.max_surge >= 1
-    return rolling and not deployment.paused and not deployment.keep

@@ -25,15 +25,17 @@ from core.model.pod import TEMPLATE_LABEL, Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.deployments import deployment_blockers
 from core.moves.move import Move
-from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN, MoveNote, note_of
+from core.moves.note import MoveNote, note_of
 from core.moves.objects import ObservedDeployment, SurgeObjects
 from core.moves.outcomes import SETTLE_SECONDS
 from core.moves.reasons import (
     CHEAPER,
     HASH_SELECTED,
     HOST_PORT,
+    HPA,
     KEEP,
     LEFT_ALONE,
+    MIN_READY,
     NO_DEPLOYMENT,
     NO_PLACE,
     NOT_READY,
@@ -56,6 +58,8 @@ LASTING: Final = NEVER | {
     OWN,
     STRATEGY,
     KEEP,
+    MIN_READY,
+    HPA,
     VOLUME,
     NO_PLACE,
     HOST_PORT,
@@ -77,8 +81,8 @@ class MoveMemory:
     own: Mapping[str, Move] = field(default_factory=dict)
     """Moves that this leader has begun, by the UID of their pod."""
     begun_within_hour: int = 0
-    ended: Mapping[str, int] = field(default_factory=dict)
-    """Unix second at which the last move of a Deployment ended, by the UID of the Deployment."""
+    ended: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Unix second at which the last move ended, by namespace and name of the ReplicaSet."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failed moves within the last hour, by namespace."""
     refused: Mapping[tuple[str, str], Sequence[Blocker]] = field(default_factory=dict)
@@ -233,7 +237,8 @@ class SurgeContext:
         if memory.failures.get(pod.namespace, 0) >= FAILURES_IN_NAMESPACE_MAX:
             message = f"{FAILURES_IN_NAMESPACE_MAX} moves failed in its namespace within an hour"
             yield Blocker(LEFT_ALONE, message, pod.key, name)
-        until = memory.ended.get(deployment.uid, -SETTLE_SECONDS) + SETTLE_SECONDS
+        owner = pod.namespace, pod.owner_name
+        until = memory.ended.get(owner, -SETTLE_SECONDS) + SETTLE_SECONDS
         if self.now.before(until):
             message = f"no move before {timestamp(until)}"
             yield Blocker(SETTLING, message, pod.key, name, until)
@@ -340,7 +345,7 @@ class _Choice:
             hash=pod.labels.get(TEMPLATE_LABEL, ""),
             note=MoveNote(
                 begun=begun,
-                deadline=begun + deadline_seconds(deployment),
+                deadline=begun + deployment.deadline_seconds,
                 failures=max((note.failures for note in notes if note is not None), default=0),
             ),
             deployment=deployment.name,
@@ -355,12 +360,6 @@ class _Choice:
         if pod.namespace in self._with_quota:
             # The next reconciliation sees the quota with the new pod.
             self._in_namespace[pod.namespace] = self._limits.max_in_namespace
-
-
-def deadline_seconds(deployment: ObservedDeployment) -> int:
-    """Return the time within which the new pod of a move must become available."""
-    seconds = max(deployment.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
-    return min(seconds, DEADLINE_SECONDS_MAX)
 
 
 def _in_order(

@@ -58,11 +58,20 @@ UNAVAILABLE: Final = Reason(
     f"check its pods: {_DESCRIBE}",
     "as many pods are available as the Deployment has replicas",
 )
-HPA_MAXIMUM: Final = Reason(
-    "surge-hpa-maximum",
-    "The Deployment already has the maximum number of replicas of its HorizontalPodAutoscaler.",
-    "raise maxReplicas: kubectl -n {namespace} get hpa",
-    "the Deployment has fewer replicas than the maximum",
+MIN_READY: Final = Reason(
+    "surge-min-ready",
+    "The new pod could not become available in time: `minReadySeconds` of the Deployment is not "
+    "below `progressDeadlineSeconds`, or is 10 minutes or more.",
+    "lower `minReadySeconds` in Deployment {owner}, or raise its `progressDeadlineSeconds`",
+    "`minReadySeconds` is below 10 minutes and below `progressDeadlineSeconds`",
+)
+HPA: Final = Reason(
+    "surge-hpa",
+    "A HorizontalPodAutoscaler scales the Deployment, whose `minReadySeconds` is 15 seconds or "
+    "more. For that long, a move has one Ready pod more than the Deployment wants. The "
+    "HorizontalPodAutoscaler would count it, and could add a pod.",
+    "lower `minReadySeconds` in Deployment {owner} to less than 15 seconds",
+    "`minReadySeconds` is less than 15 seconds, or nothing scales the Deployment",
 )
 QUOTA: Final = Reason(
     "surge-quota",
@@ -168,7 +177,8 @@ REASONS: Final = (
     KEEP,
     ROLLOUT,
     UNAVAILABLE,
-    HPA_MAXIMUM,
+    MIN_READY,
+    HPA,
     QUOTA,
     LEFT_ALONE,
     SETTLING,

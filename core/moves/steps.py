@@ -21,6 +21,7 @@ from core.model.node_lifecycle import why_leaving
 from core.model.now import Now
 from core.model.pod import Pod
 from core.moves.move import Move, controlled, new_pods
+from core.moves.note import CLOCKS_APART_SECONDS_MAX
 from core.moves.objects import ObservedDeployment
 from core.moves.outcomes import MoveOutcome
 from core.writes.costs import UNDO_COST, has_cost
@@ -99,20 +100,15 @@ def undo(move: Move, pods: Iterable[Pod], outcome: MoveOutcome) -> End:
 
     *pods*: all pods of the ReplicaSet.
     """
-    ready = [pod for pod in new_pods(move, pods) if pod.ready]
-    newest = ready[-1] if ready else None
-    # A cost that somebody else has set stays.
-    if (
-        newest is None
-        or has_cost(newest, UNDO_COST)
-        or newest.deletion_cost
-        not in (
-            None,
-            newest.deletion_cost_ours,
-        )
-    ):
+    # The API server notes when a pod was created, and a leader when the move began. If no new pod
+    # is Ready, the cost on another one does no harm: that one is not deleted.
+    new = new_pods(move, pods, clocks_apart_seconds=CLOCKS_APART_SECONDS_MAX)
+    newest = next((pod for pod in reversed(new) if pod.ready), None)
+    if newest is None or has_cost(newest, UNDO_COST):
         return End(outcome)
-    return End(outcome, newest)
+    # A cost that somebody else has set stays.
+    ours = newest.deletion_cost in (None, newest.deletion_cost_ours)
+    return End(outcome, newest if ours else None)
 
 
 def _why_stopped(move: Move, view: MoveView) -> MoveOutcome | None:

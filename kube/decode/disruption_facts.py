@@ -1,5 +1,6 @@
 """Decode the fields of a Pod that decide whether it may be disrupted, such as volumes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Final
@@ -29,6 +30,27 @@ _SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
 """Shared objects for pods with no other facts than local volumes and running to completion."""
 Notes = tuple[tuple[str, str], ...]
 """Annotations by key, sorted."""
+GANG_LABELS: Final = frozenset(
+    {
+        "scheduling.x-k8s.io/pod-group",  # coscheduling of scheduler-plugins, and Koordinator
+        "pod-group.scheduling.sigs.k8s.io",  # coscheduling before
+        "pod-group.scheduling.sigs.k8s.io/name",  # lightweight coscheduling, and Koordinator
+        "grove.io/podgang",
+    }
+)
+"""Labels that name the group of pods with which a pod is scheduled.
+
+The annotations that do so are the fields `gang_*` of PodAnnotations. Sources: PodGroupLabel of
+kubernetes-sigs/scheduler-plugins, GetGangName of koordinator-sh/koordinator, api/common/constants
+of ai-dynamo/grove, labels.go of volcano-sh/apis, task groups of apache/yunikorn-k8shim."""
+LEADER_WORKER_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
+LEADER_WORKER_SET: Final = "leaderworkerset.sigs.k8s.io/name"
+"""Labels of a LeaderWorkerSet's pods, which are recreated together; a set has groups of one
+size."""
+_GROUP_LABELS: Final = GANG_LABELS | {LEADER_WORKER_GROUP}
+ALONE: Final = "1"
+AUTOMATIC_GROUP: Final = re.compile(r"podgroup-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Name of the group that Volcano creates for the pods of each controller; one pod suffices."""
 DEFERRED: Final = "Deferred"
 """Reason of the condition PodResizePending if the kubelet retries when the node has room."""
 COMPLETING: Final = frozenset({"Never", "OnFailure"})
@@ -77,7 +99,7 @@ def disruption_facts_of(
     resized = bool(resizes) and any(
         resize.reason == DEFERRED and resize.status == "True" for resize in resizes
     )
-    gang = _gang(obj.spec)
+    gang = _gang(obj.spec, annotations, labels)
     if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
         return shared
     return DisruptionFacts(
@@ -93,15 +115,22 @@ def disruption_facts_of(
     )
 
 
-def _gang(spec: PodSpec) -> str:
+def _gang(spec: PodSpec, annotations: PodAnnotations | None, labels: Mapping[str, str]) -> str:
     """Return the name of the group of pods that are scheduled together; empty if there is none."""
     if spec.scheduling_group is not None:
         return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
     ref = spec.workload_ref
-    if ref is None or not ref.name:
+    if ref is not None and ref.name:
+        parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
+        return "/".join(part[:NAME_MAX] for part in parts if part)
+    written = annotations or NO_ANNOTATIONS
+    if _GROUP_LABELS.isdisjoint(labels) and not any(written.gangs):
         return ""
-    parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
-    return "/".join(part[:NAME_MAX] for part in parts if part)
+    names = [labels[key] for key in sorted(GANG_LABELS.intersection(labels))]
+    if (index := labels.get(LEADER_WORKER_GROUP)) and written.leader_worker_size != ALONE:
+        names.append(f"{labels.get(LEADER_WORKER_SET, '')}-{index}")
+    names += (name for name in written.gangs if name and not AUTOMATIC_GROUP.fullmatch(name))
+    return next((name[:NAME_MAX] for name in names if name), "")
 
 
 def _completes(spec: PodSpec, containers: Containers) -> bool:

@@ -21,7 +21,8 @@ from core.model.node import Node
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 from core.moves.listed import ListedDeployment, ListedReplicaSet
-from core.moves.objects import HorizontalAutoscaler, ResourceQuota
+from core.moves.objects import HorizontalAutoscaler
+from core.moves.quotas import ResourceQuota
 from kube.decode import (
     autoscalers,
     budget,
@@ -30,6 +31,7 @@ from kube.decode import (
     node,
     placeholders,
     pod,
+    quotas,
     storage,
     workloads,
 )
@@ -383,8 +385,8 @@ QUOTAS: Final = Kind(
     path="/api/v1/resourcequotas",
     nickname="quota",
     namespaced=True,
-    wire=workloads.QuotaObject,
-    make=workloads.resource_quota,
+    wire=quotas.QuotaObject,
+    make=quotas.resource_quota,
     field="quotas",
     in_dumps=False,
     needed=lambda config: config.surges,

@@ -8,6 +8,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -31,6 +32,13 @@ Quantity = str | int | float
 Amounts = dict[str, Quantity]
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+"""Annotation with the PodGroup of a pod; Volcano sets it too, for each pod that it schedules."""
+KUEUE_TOPOLOGY: Final = "kueue.x-k8s.io/podset-"
+"""Prefix of Kueue's annotations for topology-aware scheduling; a new one is a field of
+PodAnnotations. The size of slices and the name of a group never come alone.
+
+Source: apis/kueue/v1beta2/topology_types.go of kubernetes-sigs/kueue 0.17."""
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of finished pods, which use no resources any more."""
 
@@ -107,26 +115,45 @@ class PodAnnotations(Struct):
     cost: str | None = keyed(COST_ANNOTATION)
     cost_ours: str | None = keyed(COST_OURS_ANNOTATION)
     move: str | None = keyed(MOVE_ANNOTATION)
-    topology_required: str | None = keyed("kueue.x-k8s.io/podset-required-topology")
-    topology_preferred: str | None = keyed("kueue.x-k8s.io/podset-preferred-topology")
-    topology_unconstrained: str | None = keyed("kueue.x-k8s.io/podset-unconstrained-topology")
-    topology_slice: str | None = keyed("kueue.x-k8s.io/podset-slice-required-topology")
+    topology_required: str | None = keyed(f"{KUEUE_TOPOLOGY}required-topology")
+    topology_preferred: str | None = keyed(f"{KUEUE_TOPOLOGY}preferred-topology")
+    topology_unconstrained: str | None = keyed(f"{KUEUE_TOPOLOGY}unconstrained-topology")
+    topology_slice: str | None = keyed(f"{KUEUE_TOPOLOGY}slice-required-topology")
+    topology_slices: str | None = keyed(f"{KUEUE_TOPOLOGY}slice-required-topology-constraints")
+    gang_koordinator: str | None = keyed("gang.scheduling.koordinator.sh/name")
+    gang_volcano: str | None = keyed(VOLCANO_GROUP)
+    gang_volcano_own: str | None = keyed("scheduling.volcano.sh/group-name")
+    gang_yunikorn: str | None = keyed("yunikorn.apache.org/task-group-name")
+    leader_worker_size: str | None = keyed("leaderworkerset.sigs.k8s.io/size")
 
     @property
     def needs_topology(self) -> bool:
         """Return whether Kueue chooses the node of the pod (topology-aware scheduling).
 
-        Kueue adds one of the annotations itself if the pod's queue requires it. Source:
-        apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue.
+        It does if one of the annotations with the prefix KUEUE_TOPOLOGY is set. Kueue adds one of
+        them itself if the pod's queue requires it.
         """
-        return not (
-            self.topology_required is None
-            and self.topology_preferred is None
-            and self.topology_unconstrained is None
-            and self.topology_slice is None
+        return any(value is not None for value in _topologies(self))
+
+    @property
+    def gangs(self) -> tuple[str | None, ...]:
+        """Return the values of the annotations that name the pod's gang: the fields `gang_*`."""
+        found: tuple[str | None, ...] = _gangs(self)
+        return found
+
+
+_topologies: Final = attrgetter(
+    *(
+        name
+        for name, key in zip(
+            PodAnnotations.__struct_fields__, PodAnnotations.__struct_encode_fields__, strict=True
         )
-
-
+        if key.startswith(KUEUE_TOPOLOGY)
+    )
+)
+_gangs: Final = attrgetter(
+    *(name for name in PodAnnotations.__struct_fields__ if name.startswith("gang_"))
+)
 NO_ANNOTATIONS: Final = PodAnnotations()
 
 
@@ -136,11 +163,22 @@ class PodMeta(Meta):
     owner_references: Annotated[msgspec.Raw, OWNERS] = NULL
 
 
-class Requests(Struct):
+class Limits(Struct):
+    """The limits that ResourceQuotas count."""
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    ephemeral_storage: Quantity | None = keyed("ephemeral-storage")
+
+
+class ContainerResources(Struct):
     requests: Amounts | None = None
+    limits: Limits | None = None
 
 
-REQUESTS: Final = BoundedField[Requests](Requests, bytes_max=RESOURCE_BYTES_MAX)
+CONTAINER_RESOURCES: Final = BoundedField[ContainerResources](
+    ContainerResources, bytes_max=RESOURCE_BYTES_MAX
+)
 
 
 class Port(Struct):
@@ -155,7 +193,7 @@ class RestartRule(Struct):
 
 
 class Container(Struct):
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
     ports: list[Port] | None = None
     restart_policy: ApiName | None = None
     restart_policy_rules: list[RestartRule] | None = None
@@ -261,10 +299,34 @@ class PodTerm(Struct):
     namespace_selector: LabelSelector | None = None
 
 
+class TermNamespaces(Struct):
+    """The fields by which a preferred term of pod affinity names namespaces."""
+
+    namespaces: list[str] | None = None
+    namespace_selector: Present | None = None
+
+
+class WeightedPodTerm(Struct):
+    pod_affinity_term: TermNamespaces | None = None
+
+
 class PodAffinity(Struct):
     required: list[PodTerm] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
+    preferred: list[WeightedPodTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+    @property
+    def names_namespaces(self) -> bool:
+        """Return whether a term, required or preferred, names namespaces or selects them."""
+        terms = [*(self.required or ())]
+        weighted = [one.pod_affinity_term for one in self.preferred or ()]
+        return any(
+            term.namespaces or term.namespace_selector is not None
+            for term in (*terms, *filter(None, weighted))
+        )
 
 
 class Affinity(Struct):
@@ -276,6 +338,12 @@ class Affinity(Struct):
     def nodes(self) -> NodeSelector | None:
         """Return the required node affinity, or None if there is none."""
         return self.node_affinity.required if self.node_affinity else None
+
+    @property
+    def names_namespaces(self) -> bool:
+        """Return whether a term of pod affinity or anti-affinity names or selects namespaces."""
+        both = self.pod_affinity, self.pod_anti_affinity
+        return any(one.names_namespaces for one in both if one is not None)
 
     @property
     def near(self) -> Sequence[PodTerm]:
@@ -329,7 +397,7 @@ class PodSpec(Struct):
     containers: Annotated[msgspec.Raw, CONTAINERS] = NULL
     init_containers: Annotated[msgspec.Raw, CONTAINERS] = NULL
     overhead: Annotated[msgspec.Raw, AMOUNTS] = NULL
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
     node_selector: Annotated[msgspec.Raw, TEXTS] = NULL
     affinity: Annotated[msgspec.Raw, AFFINITY] = NULL
     tolerations: Annotated[msgspec.Raw, TOLERATIONS] = NULL
@@ -341,6 +409,8 @@ class PodSpec(Struct):
     host_users: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    priority_class_name: ApiName | None = None
+    active_deadline_seconds: int | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     os: System | None = None
@@ -351,7 +421,7 @@ class PodSpec(Struct):
 class ContainerStatus(Struct):
     name: ApiName = ""
     allocated_resources: Annotated[msgspec.Raw, AMOUNTS] = NULL
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
 
 
 STATUSES: Final = BoundedField[list[ContainerStatus]](list[ContainerStatus], items_max=65_536)
@@ -393,7 +463,7 @@ class PodStatus(Struct):
     container_statuses: Annotated[msgspec.Raw, STATUSES] = NULL
     init_container_statuses: Annotated[msgspec.Raw, STATUSES] = NULL
     allocated_resources: Annotated[msgspec.Raw, AMOUNTS] = NULL
-    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    resources: Annotated[msgspec.Raw, CONTAINER_RESOURCES] = NULL
 
 
 NO_STATUS: Final = PodStatus()

@@ -59,13 +59,13 @@ from kube.decode.objects import (
     PodSpec,
     ready_as_sent,
 )
-from kube.decode.requests import Containers, containers_of, pending_resizes, requests_of
+from kube.decode.requests import Containers, amounts_of, containers_of, pending_resizes
 
 COST_CHARS_MAX: Final = 32
 KUEUE_LABEL: Final = "kueue.x-k8s.io/tas"
 """Label of pods that Kueue admits with topology-aware scheduling, set until 0.16."""
 NO_SPREAD: Final = (NULL_BYTES, b"[]")
-KEPT_BYTES_MAX: Final = 63_000
+KEPT_BYTES_MAX: Final = 64_000
 """Maximum memory that a pod takes; a pod that would take more is unreadable."""
 SMALL_BYTES: Final = 2 * 1024
 SMALL_ITEMS: Final = 16
@@ -115,17 +115,22 @@ def pod(obj: PodObject) -> Pod | None:
     resident = (daemon or mirror) and bool(spec.node_name)
     nominated = None if spec.node_name else status.nominated_node_name
     ready, ready_seconds = _ready(conditions) if spec.node_name else (False, None)
-    node_constraints, pod_constraints, unsupported, disruption_facts, too_much = _all_constraints(
+    template, pod_constraints, unsupported, disruption_facts, too_much = _all_constraints(
         obj, containers, namespace, labels, resizes, resident=resident
+    )
+    requests, quota_facts = amounts_of(
+        *(spec, containers, status, resizes), crosses_namespaces=template.crosses_namespaces
     )
     made = _Draft(
         namespace=namespace,
         name=checked_name(meta.name, "metadata.name"),
         uid=meta.uid,
         node=shared_name(spec.node_name, "spec.nodeName") if spec.node_name else None,
-        requests=requests_of(spec, containers, status, resizes),
+        requests=requests,
         node_constraints=with_rare_constraints(
-            node_constraints, spec, restarts_all=containers.restarts_all
+            NO_NODE_CONSTRAINTS if too_much else template.node_constraints,
+            spec,
+            restarts_all=containers.restarts_all,
         ),
         scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
@@ -140,6 +145,7 @@ def pod(obj: PodObject) -> Pod | None:
         pod_constraints=pod_constraints,
         own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
         disruption_facts=disruption_facts,
+        quota_facts=quota_facts,
         nominated_node=shared_name(nominated, "status.nominatedNodeName") if nominated else "",
         unschedulable=not spec.node_name and _unschedulable(conditions),
         ready=ready,
@@ -211,7 +217,7 @@ def _owner(meta: PodMeta, labels: Mapping[str, str]) -> tuple[str, str]:
         return NO_OWNER
     raw = bytes(meta.owner_references)
     found = _CONTROLLERS[raw] or _CONTROLLERS.compute(raw, lambda: _first(raw, _is_controller))
-    if found == NO_OWNER and DETACHED_LABEL in labels and TEMPLATE_LABEL not in labels:
+    if found == NO_OWNER and labels.get(DETACHED_LABEL) and TEMPLATE_LABEL not in labels:
         return _first(raw, lambda owner: owner.kind == REPLICA_SET)
     return found
 
@@ -229,11 +235,10 @@ def _first(owners: bytes, is_wanted: Callable[[OwnerReference], bool]) -> tuple[
     return NO_OWNER
 
 
-AllConstraints = tuple[NodeConstraints, PodConstraints, tuple[str, ...], DisruptionFacts, str]
-"""Node constraints, pod constraints, fields that cannot be evaluated, disruption facts, exceeded
-limit.
+AllConstraints = tuple[templates.Template, PodConstraints, tuple[str, ...], DisruptionFacts, str]
+"""Template, pod constraints, fields that cannot be evaluated, disruption facts, exceeded limit.
 
-If a limit is exceeded, the constraints are empty, except for host ports and disks."""
+If a limit is exceeded, the pod constraints are empty, except for host ports and disks."""
 
 
 def _all_constraints(
@@ -267,9 +272,8 @@ def _all_constraints(
     annotations = obj.metadata.annotations
     if KUEUE_LABEL in labels or (annotations is not None and annotations.needs_topology):
         unsupported = (*unsupported, TOPOLOGY_FIELD)
-    node_constraints = NO_NODE_CONSTRAINTS if constraints.too_much else template.node_constraints
     return (
-        node_constraints,
+        template,
         constraints.pod_constraints,
         unsupported,
         disruption_facts,

@@ -1,4 +1,4 @@
-"""Decode the containers of pods, and compute the resource requests of the pods.
+"""Decode the containers of pods, and compute the resource requests and limits of the pods.
 
 Pods of one template usually share the result. The cache key consists of the resource blocks as
 sent, so that most pods cost a lookup.
@@ -9,8 +9,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from core.model.constraints import ANY_IP, HostPort
-from core.model.requests import Amounts, Container, PodParts, pod_requests
+from core.model.constraints import ANY_IP, HostPort, QuotaFacts
+from core.model.requests import (
+    Amounts,
+    Container,
+    PodParts,
+    is_best_effort,
+    limits_of,
+    pod_requests,
+    unset_amounts,
+)
 from core.model.resources import KNOWN, Resources
 from kube.decode import objects, pod_limits
 from kube.decode.byte_lru import ByteBoundedCache, bytes_in
@@ -18,9 +26,9 @@ from kube.decode.field_decoding import NULL, NULL_BYTES, read_amounts
 from kube.decode.objects import (
     AMOUNTS,
     CONDITIONS,
+    CONTAINER_RESOURCES,
     CONTAINERS,
     NO_STATUS,
-    REQUESTS,
     RESOURCE_BYTES_MAX,
     STATUSES,
     Condition,
@@ -40,16 +48,31 @@ Block = tuple[str, str | None, bytes]
 """Name, restart policy and resources (JSON) of a container."""
 Allocation = tuple[str, bytes, bytes]
 """Name of a container, its actual resources, and its allocated resources, from the status."""
+QuotaFields = tuple[str, bool, bool]
+"""Fields of QuotaFacts that do not come from containers: priority_class, has_deadline,
+crosses_namespaces."""
 Shape = tuple[
     tuple[tuple[Block, ...], tuple[Block, ...]],
     tuple[tuple[Allocation, ...], tuple[Allocation, ...]],
     tuple[bytes, bytes],
     tuple[bytes, bytes],
     bool,
+    QuotaFields,
 ]
-"""Key of the cache: the arguments of `_sum`."""
-_SHAPES: Final = ByteBoundedCache[Shape, Resources]()
+"""Key of the cache: the arguments of `_summed`."""
+_NO_QUOTA_FIELDS: Final[QuotaFields] = ("", False, False)
+
+
+class PodAmounts(NamedTuple):
+    """The resource requests of a pod, and what else ResourceQuotas read of it."""
+
+    requests: Resources
+    quota_facts: QuotaFacts
+
+
+_SHAPES: Final = ByteBoundedCache[Shape, PodAmounts]()
 _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
+_SAME_FACTS: Final = ByteBoundedCache[QuotaFacts, QuotaFacts]()
 
 
 class Containers(NamedTuple):
@@ -107,17 +130,25 @@ def _read_containers(raw: msgspec.Raw, field: str) -> Sequence[objects.Container
     return containers
 
 
-def requests_of(
+def amounts_of(
     spec: PodSpec,
     containers: Containers,
     status: PodStatus = NO_STATUS,
     resizes: Sequence[Condition] = (),
-) -> Resources:
-    """Return the resource requests of a pod, as kube-scheduler computes them.
+    *,
+    crosses_namespaces: bool = False,
+) -> PodAmounts:
+    """Return the resource requests of a pod, as kube-scheduler computes them, and quota facts.
 
     *containers*: the decoded containers of *spec*. *resizes*: the pod's conditions
-    PodResizePending. Raises: InvalidInputError with the invalid field.
+    PodResizePending. *crosses_namespaces*: as in QuotaFacts. Raises: InvalidInputError with the
+    invalid field.
     """
+    quota_fields = _NO_QUOTA_FIELDS
+    deadline = spec.active_deadline_seconds
+    if spec.priority_class_name or deadline is not None or crosses_namespaces:
+        has_deadline = deadline is not None and deadline >= 0
+        quota_fields = spec.priority_class_name or "", has_deadline, crosses_namespaces
     key = (
         (containers.main, containers.init),
         (
@@ -127,6 +158,7 @@ def requests_of(
         _pair(spec.overhead, spec.resources),
         _pair(status.resources, status.allocated_resources),
         bool(resizes) and any(condition.reason == INFEASIBLE for condition in resizes),
+        quota_fields,
     )
     return _SHAPES[key] or _compute(key)
 
@@ -135,10 +167,15 @@ def _pair(first: msgspec.Raw, second: msgspec.Raw) -> tuple[bytes, bytes]:
     return _NO_PAIR if first is NULL and second is NULL else (bytes(first), bytes(second))
 
 
-def _compute(key: Shape) -> Resources:
+def _compute(key: Shape) -> PodAmounts:
     size = bytes_in(key)
     pod_limits.check_count("bytes of resources", size, RESOURCE_BYTES_MAX, "spec.containers")
-    return _SHAPES.compute(key, lambda: _SAME_AMOUNTS.same(_sum(*key), size), size)
+
+    def summed() -> PodAmounts:
+        requests, quota_facts = _summed(*key)
+        return PodAmounts(_SAME_AMOUNTS.same(requests, size), _SAME_FACTS.same(quota_facts, size))
+
+    return _SHAPES.compute(key, summed, size)
 
 
 def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
@@ -164,13 +201,14 @@ def pending_resizes(conditions: bytes) -> Sequence[Condition]:
     return [condition for condition in decoded if condition.type == RESIZE_PENDING]
 
 
-def _sum(
+def _summed(
     containers: tuple[tuple[Block, ...], tuple[Block, ...]],
     allocated: tuple[tuple[Allocation, ...], tuple[Allocation, ...]],
     pod: tuple[bytes, bytes],
     pod_status: tuple[bytes, bytes],
     infeasible: bool,  # noqa: FBT001 a part of the key
-) -> Resources:
+    quota_fields: QuotaFields,
+) -> PodAmounts:
     statuses = {
         **_statuses(allocated[0], "status.containerStatuses"),
         **_statuses(allocated[1], "status.initContainerStatuses"),
@@ -181,6 +219,7 @@ def _sum(
         init_containers=_containers(containers[1], statuses, "spec.initContainers"),
         overhead=_amounts(overhead, "spec.overhead"),
         pod_level=_requests(pod_level, "spec.resources"),
+        pod_level_limits=_limits(pod_level, "spec.resources"),
         pod_level_allocated=_actual_and_allocated(*pod_status, "status"),
         infeasible=infeasible,
     )
@@ -188,7 +227,16 @@ def _sum(
     pod_limits.check_count(
         "resources", _extended_count(parts), pod_limits.RESOURCES_MAX, "spec.containers"
     )
-    return pod_requests(parts)
+    priority_class, has_deadline, crosses_namespaces = quota_fields
+    quota_facts = QuotaFacts(
+        limits=limits_of(parts),
+        unset=unset_amounts(parts),
+        priority_class=priority_class,
+        best_effort=is_best_effort(parts),
+        has_deadline=has_deadline,
+        crosses_namespaces=crosses_namespaces,
+    )
+    return PodAmounts(pod_requests(parts), quota_facts)
 
 
 def _extended_count(parts: PodParts) -> int:
@@ -209,6 +257,7 @@ def _containers(
             _requests(raw, f"{field}[{number}].resources"),
             restartable=policy == "Always",
             allocated=statuses.get(name, ()),
+            limits=_limits(raw, f"{field}[{number}].resources"),
         )
         for number, (name, policy, raw) in enumerate(blocks)
     ]
@@ -236,8 +285,21 @@ def _actual_and_allocated(running: bytes, allocated: bytes, field: str) -> tuple
 
 
 def _requests(raw: bytes, field: str) -> Amounts:
-    block = REQUESTS.decode(raw, field)
+    block = CONTAINER_RESOURCES.decode(raw, field)
     return read_amounts((block and block.requests) or {}, f"{field}.requests")
+
+
+def _limits(raw: bytes, field: str) -> Amounts:
+    block = CONTAINER_RESOURCES.decode(raw, field)
+    if block is None or block.limits is None:
+        return {}
+    written = {
+        "cpu": block.limits.cpu,
+        "memory": block.limits.memory,
+        "ephemeral-storage": block.limits.ephemeral_storage,
+    }
+    amounts = {name: amount for name, amount in written.items() if amount is not None}
+    return read_amounts(amounts, f"{field}.limits")
 
 
 def _amounts(raw: bytes, field: str) -> Amounts:

@@ -43,6 +43,8 @@ class Template(NamedTuple):
     node_constraints: NodeConstraints
     constrains_pods: bool
     """The pod has required pod affinity or anti-affinity; see `pod_constraints`."""
+    crosses_namespaces: bool = False
+    """A term of pod affinity or anti-affinity, required or preferred, names namespaces."""
     too_much: str = ""
     """The limit that the constraints exceed; they are not decoded then."""
 
@@ -109,6 +111,7 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     return Template(
         _SAME_NODE_CONSTRAINTS.same(node_constraints, size),
         constrains_pods=bool(parsed_affinity.near or parsed_affinity.apart),
+        crosses_namespaces=parsed_affinity.names_namespaces,
     )
 
 

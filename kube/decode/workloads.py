@@ -1,13 +1,12 @@
-"""Decode DaemonSets, Deployments, ReplicaSets, HorizontalPodAutoscalers and ResourceQuotas.
+"""Decode DaemonSets, Deployments, ReplicaSets and HorizontalPodAutoscalers.
 
-Errors name the field. Sources: k8s.io/api apps/v1, autoscaling/v2 and core/v1; managedFields of
+Errors name the field. Sources: k8s.io/api apps/v1 and autoscaling/v2; managedFields of
 k8s.io/apimachinery meta/v1; NodeShouldRunDaemonPod and AddOrUpdateDaemonPodTolerations of the
 DaemonSet controller.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
-from sys import intern
 from typing import Annotated, Final
 
 import msgspec
@@ -21,7 +20,6 @@ from core.moves.objects import (
     ROLLING_UPDATE,
     HorizontalAutoscaler,
     ObservedDeployment,
-    ResourceQuota,
     resolved_surge,
 )
 from kube.decode import templates
@@ -32,10 +30,9 @@ from kube.decode.field_decoding import (
     BoundedField,
     check_memory,
     checked_name,
-    read_quantity,
     shared_name,
 )
-from kube.decode.objects import Amounts, Meta, Name, PodSpec, Struct, keyed
+from kube.decode.objects import Meta, Name, PodSpec, Struct, keyed
 from kube.decode.pod import with_rare_constraints
 from kube.decode.selectors import ordered
 
@@ -46,18 +43,12 @@ CONDITIONS_BYTES_MAX: Final = 64 * 1024
 MESSAGE_CHARACTERS_MAX: Final = 200
 DEFAULT_SURGE: Final = "25%"
 DEPLOYMENT: Final = "Deployment"
-QUOTA_BYTES_MAX: Final = 32 * 1024
-"""Maximum size of each map of amounts in a ResourceQuota, in JSON."""
-QUOTA_MEMORY_MAX: Final = 60_000
-"""Maximum memory that a ResourceQuota takes; one that would take more is unreadable."""
 APPS: Final = "apps/"
-CPU_NAMES: Final = frozenset({"cpu", "requests.cpu", "limits.cpu"})
-QUOTA_AMOUNTS: Final = BoundedField[Amounts](Amounts, bytes_max=QUOTA_BYTES_MAX)
 DAEMON_SET_MEMORY_MAX: Final = 62_000
 """Maximum memory that a DaemonSet takes; a DaemonSet that would take more is unreadable."""
 SMALL_BYTES: Final = 4 * 1024
-"""Size in JSON up to which the amounts of a ResourceQuota and the constraints of a DaemonSet take
-less memory than QUOTA_MEMORY_MAX and DAEMON_SET_MEMORY_MAX."""
+"""Size in JSON up to which the constraints of a DaemonSet take less memory than
+DAEMON_SET_MEMORY_MAX."""
 
 
 def _tolerates(condition: str, effect: str) -> Toleration:
@@ -199,28 +190,12 @@ class Behavior(Struct):
 class AutoscalerSpec(Struct):
     scale_target_ref: ScaleTarget | None = None
     min_replicas: int | None = None
-    max_replicas: int | None = None
     behavior: Behavior | None = None
 
 
 class AutoscalerObject(Struct):
     metadata: Name
     spec: AutoscalerSpec | None = None
-
-
-class QuotaSpec(Struct):
-    hard: Annotated[msgspec.Raw, QUOTA_AMOUNTS] = NULL
-
-
-class QuotaStatus(Struct):
-    hard: Annotated[msgspec.Raw, QUOTA_AMOUNTS] = NULL
-    used: Annotated[msgspec.Raw, QUOTA_AMOUNTS] = NULL
-
-
-class QuotaObject(Struct):
-    metadata: Name
-    spec: QuotaSpec | None = None
-    status: QuotaStatus | None = None
 
 
 def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
@@ -350,39 +325,5 @@ def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
         name=checked_name(obj.metadata.name, "metadata.name"),
         target=checked_name(target.name, "spec.scaleTargetRef.name"),
         replicas_min=number(spec.min_replicas, 1),
-        replicas_max=number(spec.max_replicas, 0),
         window_seconds=number(rules.stabilization_window_seconds, HPA_WINDOW_SECONDS),
     )
-
-
-def resource_quota(obj: QuotaObject) -> ResourceQuota:
-    """Convert a ResourceQuota: its limits and the used amounts.
-
-    Raises: InvalidInputError with the invalid field.
-    """
-    spec, status = obj.spec or QuotaSpec(), obj.status or QuotaStatus()
-    result = ResourceQuota(
-        namespace=shared_name(obj.metadata.namespace or "default", "metadata.namespace"),
-        name=checked_name(obj.metadata.name, "metadata.name"),
-        # The API server checks new pods against the status. It has no limits until the
-        # controller has counted for the first time.
-        hard=_amounts(status.hard, "status.hard") or _amounts(spec.hard, "spec.hard"),
-        used=_amounts(status.used, "status.used"),
-    )
-    if len(spec.hard) + len(status.hard) + len(status.used) > SMALL_BYTES:
-        check_memory(result, QUOTA_MEMORY_MAX)
-    return result
-
-
-def _amounts(raw: msgspec.Raw, field: str) -> dict[str, int]:
-    """Return the amount of each resource of a quota, in millicores or in whole units.
-
-    Millicores: cpu, requests.cpu and limits.cpu. Raises: InvalidInputError with *field*.
-    """
-    amounts = QUOTA_AMOUNTS.decode(raw, field) or {}
-    return {
-        intern(name): read_quantity(
-            "cpu" if name in CPU_NAMES else name, written, f"{field}.{name}"
-        )
-        for name, written in amounts.items()
-    }

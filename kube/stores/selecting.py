@@ -66,10 +66,16 @@ class _NetworkPolicy(Struct):
 class _Kind(NamedTuple):
     name: str
     path: str
-    """Path of the list of all namespaces; RBAC names the kind by its last part."""
+    """Path of the list of all namespaces."""
     wire: type[Any]
     selectors: Callable[[Any], Iterator[PodSelector]]
     """Yields the selectors of a spec."""
+
+    @property
+    def access(self) -> tuple[str, str]:
+        """Return the API group and the resource, as in RBAC rules."""
+        _, root, group, *_ = self.path.split("/")
+        return "" if root == "api" else group, self.path.rpartition("/")[2]
 
 
 def _by_selector(spec: _BySelector) -> Iterator[PodSelector]:

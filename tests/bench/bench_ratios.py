@@ -1,16 +1,17 @@
 """Compare Ebb with other setups in the simulation: cost, pending pod-seconds and scale-ups.
 
-`python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
-[--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
-[--thresholds PERCENT] [--scenario NAME] [--max-job-age SECONDS] [--startup SECONDS]
-[--scale-down-timers SECONDS] [--trace PATH] [--part N]` simulates the demo's load, or that of
-`ebb demo --trace PATH`, or one node and one pod in N of the load. It prints the ratio of Ebb's
-value to that of each other setup for each seed, the mean ratios and the worst ratios. `--scenario`
-is a variant of Ebb, such as "Ebb, surge" or "Ebb, managed", or a rival with another order of
-scale-ins, such as "MostAllocated, KEP-5982". `--startup` is the time that pods of Deployments need
-to be Ready. `--scale-down-timers` sets `--scale-down-unneeded-time` and
-`--scale-down-delay-after-add` of the autoscaler of all setups. `--capacity-buffers`, `--window`
-and `--lookback` set the reserve of Ebb.
+`python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME] [--order
+NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS] [--thresholds PERCENT]
+[--scenario NAME] [--max-job-age SECONDS] [--startup SECONDS] [--scale-down-timers SECONDS]
+[--trace PATH] [--part N]` simulates the demo's load, or that of `ebb demo --trace PATH`, or one
+node and one pod in N of the load. It prints the ratio of Ebb's value to that of each other setup
+for each seed, the mean ratios and the worst ratios. For each seed it also prints the moves by
+outcome, the Ready pods that were missing because of moves, and the time in which a Deployment
+showed too few available pods because of a move. `--scenario` is a variant of Ebb, such as "Ebb,
+surge" or "Ebb, managed", or a rival with another order of scale-ins, such as "MostAllocated,
+KEP-5982". `--startup` is the time that pods of Deployments need to be Ready. `--scale-down-timers`
+sets `--scale-down-unneeded-time` and `--scale-down-delay-after-add` of the autoscaler of all
+setups. `--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
 """
 
 import argparse
@@ -59,6 +60,12 @@ def ratios(ours: Result, others: Result) -> list[Fraction]:
 def line(cells: Iterable[Fraction]) -> str:
     """Format ratios as a line."""
     return " ".join(f"{float(cell):>10.3f}" for cell in cells)
+
+
+def _counts(result: Result) -> str:
+    moves = ", ".join(f"{count} {outcome}" for outcome, count in result.moves.most_common())
+    below, unavailable = result.below_by_moves_ms // 1000, result.unavailable_by_moves_ms // 1000
+    return f"{result.evicted}, {result.pending_by_mark}; {moves or 0}; {below}, {unavailable}"
 
 
 def _load(path: str | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
@@ -124,7 +131,7 @@ def main() -> None:
         given = instances.with_prices(given, asked.trace)
     head = " ".join(f"{name:>10}" for name in FIGURES)
     print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
-    told = "evicted, pending by a mark, moved, pod-seconds below desired by moves"
+    told = "evicted, pending by a mark; moves; pod-seconds below desired, s unavailable by moves"
     print(f"{'':<6} {head} | {head} | {told}", flush=True)
     rows = []
     for seed in asked.seeds:
@@ -135,10 +142,7 @@ def main() -> None:
         )
         row = [*ratios(ours, autoscaler), *ratios(ours, packed)]
         rows.append(row)
-        below = ours.below_by_moves_ms // 1000
-        counts = ours.evicted, ours.pending_by_mark, ours.moved, below
-        told = ", ".join(map(str, counts))
-        print(f"{seed:<6} {line(row[:3])} | {line(row[3:])} | {told}", flush=True)
+        print(f"{seed:<6} {line(row[:3])} | {line(row[3:])} | {_counts(ours)}", flush=True)
     for name, of in (("mean", fmean), ("worst", max)):
         summary = [Fraction(of(column)) for column in zip(*rows, strict=True)]
         print(f"{name:<6} {line(summary[:3])} | {line(summary[3:])} |")

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    MOVE_ANNOTATION,
     OLD_PROTECTION_ANNOTATION,
     OUR_PREFIXES,
     PROTECTION_ANNOTATION,
@@ -27,17 +29,17 @@ from core.marks.wellknown import (
     SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
-from core.moves.records import CONFIG_MAP, MoveRecords, MoveStep, encode
+from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL
+from core.moves.note import MoveNote
+from core.writes.costs import MOVE_COST, UNDO_COST
 from kube.decode.kinds import BUFFERS
 from kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
 from kube.target import NAMESPACE
 from tests.cli.test_source import run as run_any
 from tests.support.fake_api import FakeApi
-from tests.support.fake_deployments import NAMESPACE as MOVING
-from tests.support.fake_deployments import FakeDeployments, deployment_object, nodes_of
+from tests.support.fake_deployments import deployment_object
 from tests.support.fake_objects import KUBECONFIG, key_of, node_object, pod_object
 from tests.support.plan_cli import COMMAND, ROOT, ebb
-from tests.support.surge import make_record
 
 pytestmark = pytest.mark.mutate
 
@@ -649,80 +651,167 @@ async def test_cleanup_stops_when_permission_is_missing(
     assert api.count("patch") == FORBIDDEN_MAX
 
 
-def moving(
-    api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int = 3, pod_uid: str = "old"
-) -> str:
-    """Add a Deployment whose replicas a surge move has raised from 2 to 3; return its key."""
-    found = deployment_object("web", replicas)
-    owned: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
-    found["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": owned}]
-    api.put("deployments", found)
-    api.documents[f"/apis/apps/v1/namespaces/{MOVING}/deployments/web"] = found
-    record = make_record(
-        namespace=MOVING,
-        uid="uid-web",
-        original=2,
-        raised=3,
-        step=MoveStep.RAISED,
-        pod_uid=pod_uid,
+BEGUN = 1_767_225_600
+NOTE = MoveNote(BEGUN, BEGUN + 600)
+
+
+def of_replica_set(
+    api: FakeApi, name: str, labels: dict[str, str], *, second: int, ready: bool, **meta: Any
+) -> None:
+    """Add a pod of ReplicaSet web-h that was created *second* seconds after the move began."""
+    found = pod_object(name, node="n3", phase="Running" if ready else "Pending")
+    controller = {"kind": "ReplicaSet", "name": "web-h", "uid": "u", "controller": True}
+    created = datetime.fromtimestamp(BEGUN + second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found["metadata"] |= {
+        "uid": f"uid-{name}",
+        "labels": {"app": "web", **labels},
+        "ownerReferences": [controller],
+        "creationTimestamp": created,
+        **meta,
+    }
+    found["status"]["conditions"] = [{"type": "Ready", "status": str(ready)}]
+    api.put("pods", found)
+
+
+def detach(
+    api: FakeApi, *, new_ready: bool = True, cost: int = MOVE_COST, by_hand: bool = False
+) -> None:
+    """Add a detached pod, a pod that has replaced it, and one that was there before."""
+    of_replica_set(
+        api,
+        "old",
+        {DETACHED_LABEL: "h", **({TEMPLATE_LABEL: "h"} if by_hand else {})},
+        second=-600,
+        ready=True,
+        annotations={
+            COST_ANNOTATION: str(cost),
+            COST_OURS_ANNOTATION: str(MOVE_COST),
+            MOVE_ANNOTATION: NOTE.encode(),
+        },
+        ownerReferences=[{"kind": "ReplicaSet", "name": "web-h", "uid": "u", "controller": False}],
     )
-    data = encode(MoveRecords(moves={"uid-web": record}))
-    api.put("configmaps", {"metadata": {"name": CONFIG_MAP, "namespace": home}, "data": data})
-    return f"{MOVING}/web"
+    of_replica_set(api, "other", {TEMPLATE_LABEL: "h"}, second=-600, ready=True)
+    of_replica_set(api, "new", {TEMPLATE_LABEL: "h"}, second=1, ready=new_ready)
+
+
+def metadata(api: FakeApi, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the labels and annotations of a pod."""
+    found = api.objects["pods"][f"default/{name}"]["metadata"]
+    return found["labels"], found.get("annotations", {})
+
+
+ATTACHED = {"app": "web", TEMPLATE_LABEL: "h"}
+LOWEST = {COST_ANNOTATION: str(UNDO_COST), COST_OURS_ANNOTATION: str(UNDO_COST)}
+
+
+@pytest.mark.parametrize("new_ready", [True, False])
+async def test_cleanup_attaches_pod_after_lowering_cost_of_ready_new_pod(
+    api: FakeApi,
+    capsys: pytest.CaptureFixture[str],
+    installed: tuple[str, tuple[str, ...]],
+    *,
+    new_ready: bool,
+) -> None:
+    detach(api, new_ready=new_ready)
+    before = metadata(api, "old")
+    assert (await run(capsys, "unmark", "n3", *installed[1]))[0] == 0
+    assert metadata(api, "old") == before, "nothing else has the hash"
+    told = "surge move ended: attached to its ReplicaSet"
+    code, out, _ = await run(capsys, "cleanup", "--all", "--dry-run", *installed[1])
+    assert (code, metadata(api, "old")) == (0, before)
+    assert out.splitlines()[0] == f"pod default/old  would be cleaned up: {told}"
+    api.history.clear()
+    code, out, _ = await run(capsys, "cleanup", "--all", *installed[1])
+    assert code == 0
+    assert out.splitlines()[0] == f"pod default/old  cleaned up: {told}"
+    assert metadata(api, "old") == (ATTACHED, {})
+    assert metadata(api, "new")[1] == (LOWEST if new_ready else {})
+    assert metadata(api, "other") == (ATTACHED, {})
+    order = [obj["metadata"]["name"] for _, kind, _, obj in api.history if kind == "pods"]
+    assert order == (["new", "old"] if new_ready else ["old"])
+
+
+async def test_cleanup_attaches_failed_pod_and_leaves_new_pod_alone(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    detach(api)
+    failed = api.objects["pods"]["default/old"]
+    failed["status"] = {"phase": "Failed"}
+    assert (await run(capsys, "cleanup", "--all", *installed[1]))[0] == 0
+    assert metadata(api, "old") == (ATTACHED, {})
+    assert metadata(api, "new") == (ATTACHED, {})
+
+
+async def test_cleanup_removes_label_of_pod_that_was_attached_by_hand(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    detach(api, by_hand=True)
+    assert (await run(capsys, "cleanup", "--all", *installed[1]))[0] == 0
+    assert metadata(api, "old") == (ATTACHED, {})
+    assert metadata(api, "new") == (ATTACHED, {})
+
+
+async def test_cleanup_keeps_cost_of_others_on_attached_pod(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    detach(api, cost=7)
+    assert (await run(capsys, "cleanup", "--all", *installed[1]))[0] == 0
+    assert metadata(api, "old") == (ATTACHED, {COST_ANNOTATION: "7"})
+
+
+@pytest.mark.parametrize("refused", ["cost of the new pod", "old pod"])
+async def test_cleanup_continues_when_one_write_of_a_move_is_refused(
+    api: FakeApi,
+    capsys: pytest.CaptureFixture[str],
+    installed: tuple[str, tuple[str, ...]],
+    refused: str,
+) -> None:
+    detach(api)
+    of_replica_set(api, "second", {DETACHED_LABEL: "g"}, second=-600, ready=True)
+    before = metadata(api, "old")
+    if refused == "old pod":
+        api.pass_next("patch")
+    forbid(api, "the policy says no", times=1)
+    code, out, err = await run(capsys, "cleanup", "--all", *installed[1])
+    if refused == "old pod":
+        assert (code, metadata(api, "old")) == (2, before)
+        assert "pod default/old: API server answered 403" in err
+        assert "pod default/old" not in out
+    else:
+        assert (code, metadata(api, "old")) == (0, (ATTACHED, {}))
+    assert metadata(api, "second")[0] == {"app": "web", TEMPLATE_LABEL: "g"}
+    assert is_clean(api, "n1")
 
 
 @pytest.mark.parametrize(
-    ("manager", "replicas", "after"), [("kube-ebb", 3, 2), ("kubectl", 3, 3), ("kubectl", 7, 7)]
+    ("data", "warned"),
+    [
+        (None, False),
+        ({}, False),
+        ({"pause.a": "{}", "begun": "{}"}, False),
+        ({"move.a": "{}", "move.b": "{}"}, True),
+    ],
 )
-async def test_cleanup_ends_surge_moves(
+async def test_cleanup_warns_of_records_of_older_version(
     api: FakeApi,
     capsys: pytest.CaptureFixture[str],
     installed: tuple[str, tuple[str, ...]],
-    manager: str,
-    replicas: int,
-    after: int,
+    data: dict[str, str] | None,
+    *,
+    warned: bool,
 ) -> None:
     home, where = installed
-    key = moving(api, home, manager=manager, replicas=replicas)
-    for arguments in (("unmark", "n1"), ("cleanup", "--all", "--dry-run")):
-        assert (await run(capsys, *arguments, *where))[0] == 0
-        assert api.objects["deployments"][key]["spec"]["replicas"] == replicas
-    code, out, _ = await run(capsys, "cleanup", "--all", *where)
+    if data is not None:
+        api.put("configmaps", {"metadata": {"name": "ebb-moves", "namespace": home}, "data": data})
+    code, _, err = await run(capsys, "cleanup", "--all", *where)
     assert code == 0
-    assert f"deployment {key}  cleaned up: replicas of a surge move set back from 3 to 2" in out
-    assert api.objects["deployments"][key]["spec"]["replicas"] == after
-    assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"] == {}
-
-
-async def test_cleanup_lets_new_pod_of_move_be_deleted(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
-) -> None:
-    home, where = installed
-    deployments = FakeDeployments(api)
-    deployments.create("web", "n1", "n2", "n2")
-    moving(api, home, pod_uid="uid-pod-1")
-    assert (await run(capsys, "cleanup", "--all", *where))[0] == 0
-    deployments.step()
-    assert nodes_of(deployments.pods("web")) == ["n1", "n2"]
-
-
-@pytest.mark.parametrize("resource", ["configmaps", "deployments/scale"])
-async def test_cleanup_names_moves_that_rbac_does_not_let_it_end(
-    api: FakeApi,
-    capsys: pytest.CaptureFixture[str],
-    installed: tuple[str, tuple[str, ...]],
-    resource: str,
-) -> None:
-    home, where = installed
-    key = moving(api, home)
-    api.denied.add(resource)
-    code, out, err = await run(capsys, "cleanup", "--all", *where)
-    assert code == 2
-    assert "pod default/p1" in out, "all others are cleaned up"
-    assert ("deployment shop/web: API server answered 403" in err) is (resource != "configmaps")
-    assert ("replicas of these Deployments remain raised" in err) is (resource == "configmaps")
-    assert api.objects["deployments"][key]["spec"]["replicas"] == 3
-    assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"], "the record remains"
+    command = f"kubectl -n {home} delete configmap ebb-moves"
+    assert (
+        f"configmap {home}/ebb-moves: an older version of Ebb has recorded 2 moves" in err
+    ) is (warned)
+    assert (command in err) is warned
+    api.denied.add("configmaps")
+    assert (await run(capsys, "cleanup", "--all", *where))[::2] == (0, "")
 
 
 @pytest.mark.parametrize(("dry_run", "left"), [((), 0), (("--dry-run",), 2)])

@@ -10,8 +10,14 @@ from tests.e2e.api import Api
 from tests.e2e.objects import clear
 from tests.e2e.plane import Plane
 
+if True:
+    pytest.register_assert_rewrite("tests.e2e.endpoints")
+
 HERE = Path(__file__).parent
-LONG_FILES = [HERE / f"test_{name}.py" for name in ("karpenter", "surge", "live", "helm")]
+LONG_FILES = [
+    HERE / f"test_{name}.py"
+    for name in ("karpenter", "moves_killed", "moves", "live", "moves_interrupted", "helm")
+]
 """Files that take minutes. They run first, so that all processes end at about the same time."""
 
 

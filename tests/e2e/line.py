@@ -15,7 +15,7 @@ from tests.e2e.plane import LOOPBACK, Plane
 from tests.e2e.stub import served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CHUNK: Final = 65536
 SLOW_SECONDS: Final = 0.5
@@ -46,6 +46,9 @@ class Line:
         self._state = State.WHOLE
         self.retry_after = "1"
         """Value of Retry-After, in seconds."""
+        self.loses: Callable[[str, str, bytes], bool] = lambda *_: False
+        """Decides by method, path and body of a request whether its response is lost: the API
+        server has carried it out, but the connection is closed."""
         self._open: set[socket.socket] = set()
         self._server = _Server(self)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -150,7 +153,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP
         }
         self._upstream.request(self.command, self.path, body or None, headers)
-        self._answer(self._upstream.getresponse())
+        answer = self._upstream.getresponse()
+        if self.server.line.loses(self.command, self.path, body):
+            answer.read()
+            raise ConnectionResetError
+        self._answer(answer)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _call  # noqa: N815 the library's names
 

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final, Self
@@ -30,6 +30,8 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 POLL_SECONDS = 0.05
 """Interval for polling programs that have no event."""
+POD_ADDRESSES: Final = "10.64.0.0/12"
+"""The IPs of pods: more than any test has pods. Without them all EndpointSlices would be empty."""
 HPA_SYNC_SECONDS = 1
 HPA_WINDOW_SECONDS = 8
 """Stabilization window of HorizontalPodAutoscalers without `behavior`; the default is 300 s."""
@@ -92,6 +94,15 @@ class Program:
         assert self._process is not None
         self._process.send_signal(number)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the process with SIGSTOP inside of the context; it goes on afterwards."""
+        self.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.send(signal.SIGCONT)
+
     def stop(self, number: int = signal.SIGTERM) -> int | None:
         """Stop the process; return its exit status."""
         if self._process is None:
@@ -120,8 +131,10 @@ class Program:
 class Plane:
     """etcd, API server, controller manager and kwok; tests add schedulers and Ebb."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, plugins: Sequence[str] = ()) -> None:
+        """Prepare a control plane, with these admission plugins besides the usual ones."""
         self.folder, self.bin = folder, tools.find()
+        self._plugins = ("NodeRestriction", *plugins)
         self.authority = Authority(folder)
         self.port = free_port()
         self.url = f"https://{LOOPBACK}:{self.port}"
@@ -194,7 +207,7 @@ class Plane:
         self.run("etcd", self._etcd())
         self.programs.append(self.apiserver.start())
         self.wait_ready()
-        self.run("kube-controller-manager", self._controller_manager())
+        self.controller_manager = self.run("kube-controller-manager", self._controller_manager())
         self.run("kwok", self._kwok())
         self.api.wait(
             "/api/v1/namespaces/default/serviceaccounts", lambda found: "default" in found
@@ -313,7 +326,7 @@ class Plane:
             "endpoint-reconciler-type": "none",
             "secure-port": self.port,
             "authorization-mode": "Node,RBAC",
-            "enable-admission-plugins": "NodeRestriction",
+            "enable-admission-plugins": ",".join(self._plugins),
             "client-ca-file": ca.certificate,
             "tls-cert-file": self._serving.certificate,
             "tls-private-key-file": self._serving.key,
@@ -361,6 +374,7 @@ class Plane:
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=40",
             f"--node-ip={LOOPBACK}",
+            f"--cidr={POD_ADDRESSES}",
         ]
 
     def _write_forwards(self) -> Path:

@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from core.marks.wellknown import MARK_LABEL
-from core.moves.records import CONFIG_MAP, MoveRecords, Pause, encode
-from tests.e2e import tools
+from tests.e2e import releases
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     AT_ONCE,
@@ -41,6 +40,7 @@ COMPONENTS: dict[str, Json] = {
     "capacity-buffers": {**WITHOUT_EXTENDER, "permissions": {"capacityBuffers": True}},
     "eviction": {**WITHOUT_EXTENDER, "permissions": {"eviction": True}},
     "surge": {**WITHOUT_EXTENDER, "permissions": {"surge": True}},
+    "surge-delete": {**WITHOUT_EXTENDER, "permissions": {"surgeDelete": True}},
     "prometheus-operator": {
         **WITHOUT_EXTENDER,
         "podMonitor": {"enabled": True},
@@ -53,17 +53,7 @@ ENFORCE = {**AT_ONCE, "mode": "enforce", "controller": {"interval": "1s", "lease
 
 
 def helm(plane: Plane, *arguments: str, check: bool = True) -> str:
-    """Run Helm as administrator; return its output."""
-    command = helm_command(plane, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    if check and done.returncode:
-        raise AssertionError(f"helm {' '.join(arguments)}: {done.stderr}")
-    return done.stdout + done.stderr
-
-
-def helm_command(plane: Plane, *arguments: str) -> list[str]:
-    config = str(plane.kubeconfig("helm"))
-    return [str(tools.find_helm()), "--kubeconfig", config, "-n", NAMESPACE, *arguments]
+    return releases.helm(plane, NAMESPACE, *arguments, check=check)
 
 
 def written(folder: Path, values: Json) -> str:
@@ -149,7 +139,7 @@ def run(kubelet: Kubelet, *arguments: str) -> str:
     """Run Helm until it ends, and the pods meanwhile."""
     log = kubelet.plane.folder / "helm.log"
     with log.open("wb") as out:
-        command = helm_command(kubelet.plane, *arguments)
+        command = releases.helm_command(kubelet.plane, NAMESPACE, *arguments)
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT)
 
         def ended() -> bool:
@@ -243,9 +233,6 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
         ]
 
     until(marked, "a node is marked")
-    pause = Pause("shop", "web", "e2e", until=4_000_000_000)
-    records = encode(MoveRecords(pauses={pause.uid: pause}))
-    api.merge(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG_MAP}", {"data": records})
     before = marked(), state(plane)
     install(kubelet, tmp_path, values, chart=newer(tmp_path))
     assert "0.1.1" in helm(plane, "list")
@@ -260,11 +247,9 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
 
 
 def state(plane: Plane) -> list[Json | None]:
-    """Return what programs have written into objects of the chart: the CA, and the records."""
-    core = f"/api/v1/namespaces/{NAMESPACE}"
+    """Return the CA, which programs have written into objects of the chart."""
     (webhook,) = plane.api.get(REGISTRATION)["webhooks"]
     return [
-        plane.api.get(f"{core}/secrets/ebb-webhook-certs")["data"],
-        plane.api.get(f"{core}/configmaps/{CONFIG_MAP}")["data"],
+        plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/ebb-webhook-certs")["data"],
         webhook["clientConfig"].get("caBundle"),
     ]

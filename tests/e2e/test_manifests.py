@@ -1,6 +1,7 @@
 """The manifests on a real API server: they are valid and grant exactly the needed permissions."""
 
 import base64
+import json
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -98,6 +99,38 @@ def test_second_apply_does_not_overwrite_certificates_of_webhook(plane: Plane, a
     plane.kubectl("-n", NAMESPACE, "delete", "deployment", "--all")
     assert api.get(SECRET)["data"] == {"ca.crt": "eA=="}
     assert api.get(REGISTRATION)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
+
+
+def test_policy_refuses_every_deletion_of_a_pod_by_controller_alone(
+    plane: Plane, api: Api, tmp_path: Path
+) -> None:
+    overlay(tmp_path, "components/surge-delete", "components/eviction")
+    plane.kubectl("apply", "-k", str(tmp_path))
+    plane.kubectl("-n", NAMESPACE, "delete", "deployment", "--all")
+    add_nodes(api, "a")
+    for name in ("kept", "evicted"):
+        api.create(PODS, pod(name, node_name="a"))
+    account = ("--as", f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}")
+    delete = ("delete", "pod", "kept", "--wait=false", "--dry-run=server")
+
+    def refused() -> bool:
+        said = plane.kubectl(*delete, *account, check=False)
+        return "ebb-controller deletes no pods" in said
+
+    until(refused, "the policy is in force")
+    said = plane.kubectl("delete", "pods", "--all", *account, check=False)
+    assert "ebb-controller" in said
+    assert "deleted" not in said
+    assert "deleted" in plane.kubectl(*delete), "others may delete it"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"}}
+    path = tmp_path / "eviction.json"
+    path.write_text(json.dumps(eviction))
+    evict = ("create", "--raw", f"{PODS}/evicted/eviction", "-f", str(path))
+    assert "Success" in plane.kubectl(*evict, *account)
+    for one in ("surge-delete", "eviction"):
+        plane.kubectl("delete", "clusterrole,clusterrolebinding", f"ebb-controller-{one}")
+    kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
+    plane.kubectl("delete", kinds, "--all")
 
 
 IDLE: dict[str, set[Right]] = {

@@ -25,6 +25,7 @@ COMPONENTS: Final = (
     "capacity-buffers",
     "eviction",
     "surge",
+    "surge-delete",
     "prometheus-operator",
     "dashboard",
 )

@@ -5,7 +5,6 @@ import pytest
 
 from core.config.settings import Config, Mode
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
-from core.moves.records import CONFIG_MAP as RECORDS
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
@@ -88,7 +87,6 @@ SHARED = {
     "ebb-system": "namespace",
     "ebb-critical-pods": "namespace",
     "ebb-config": "config",
-    "ebb-moves": "controller",
     "ebb-viewer": "controller",
     "ebb-node-taint": "policy",
     "ebb-ca": "webhook",
@@ -303,9 +301,10 @@ def test_secret_is_shipped_empty() -> None:
 def test_configurations_are_valid_and_observe_by_default(
     objects: list[Json], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> None:
-    others = {RECORDS, "ebb-dashboard"}
     maps = [
-        item for item in of_kind(objects, "ConfigMap") if item["metadata"]["name"] not in others
+        item
+        for item in of_kind(objects, "ConfigMap")
+        if item["metadata"]["name"] != "ebb-dashboard"
     ]
     found = [item["data"]["config.yaml"] for item in maps]
     assert found

@@ -8,8 +8,8 @@ import yaml
 
 from controller.names import CONFIG_MAP as CONFIGURATION
 from controller.names import LEASE
-from core.moves.records import CONFIG_MAP
 from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
+from kube.stores.selecting import CONTROLLERS, OBSERVERS
 from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
@@ -39,6 +39,13 @@ REGISTRATION: Rule = (
     (names.REGISTRATION,),
     ("get", "patch"),
 )
+WATCHED = {followed(kind)[:2] for kind in KINDS if kind is not BUDGETS}
+SELECTING: list[Rule] = [
+    (*kind.access, (), ("list",))
+    for kind in (*CONTROLLERS, *OBSERVERS)
+    if kind.access not in WATCHED
+]
+"""What may select a pod, listed when a move begins, beside the kinds that are watched."""
 CLUSTER: dict[str, list[Rule]] = {
     "ebb-controller": [
         followed(kind, *(("get", "list", "watch", "patch") if kind is NODES else FOLLOW))
@@ -52,9 +59,11 @@ CLUSTER: dict[str, list[Rule]] = {
         followed(BUDGETS, *FOLLOW),
     ],
     "ebb-controller-surge": [
-        ("apps", "deployments/scale", (), ("get", "patch")),
+        ("", "pods", (), ("get", "patch")),
         *(followed(kind, *FOLLOW) for kind in SURGE_KINDS),
+        *SELECTING,
     ],
+    "ebb-controller-surge-delete": [("", "pods", (), ("delete",))],
     "ebb-webhook-registration": [REGISTRATION],
     "ebb-extender": [followed(NODES, *FOLLOW)],
     "ebb-extender-pack": [followed(PODS, *FOLLOW)],
@@ -78,7 +87,6 @@ ROLES: dict[tuple[str, str], list[Rule]] = {
         ("", "pods", (), ("get",)),
         ("", "pods/portforward", (), ("get", "create")),
     ],
-    (NAMESPACE, "ebb-controller-moves"): [("", "configmaps", (CONFIG_MAP,), ("get", "update"))],
 }
 
 FOR_PEOPLE = ("Role", "ebb-viewer")
@@ -178,6 +186,7 @@ INSTALLED = CONTROLLER | {"ebb-webhook-registration"}
         ("pod-deletion-cost", INSTALLED | {"ebb-controller-scale-in"}),
         ("eviction", INSTALLED | {"ebb-controller-eviction"}),
         ("surge", INSTALLED | {"ebb-controller-surge"}),
+        ("surge-delete", INSTALLED | {"ebb-controller-surge-delete"}),
     ],
 )
 def test_component_installs_expected_cluster_roles(component: str, expected: set[str]) -> None:
@@ -190,32 +199,54 @@ def test_no_role_allows_secrets_when_cert_manager_is_used() -> None:
     assert "secrets" not in {resource for _, resource, _, _ in found}
 
 
-@pytest.mark.parametrize("name", EVERYTHING, ids=lambda name: name or "base")
-def test_eviction_is_allowed_only_with_eviction_component(name: str) -> None:
-    roles = of_kind(render(name), "Role", "ClusterRole")
-    allowed = {
-        role["metadata"]["name"]
-        for role in roles
-        for _, resource, _, verbs in rules(role)
-        if resource == "pods/eviction" or (resource == "pods" and "delete" in verbs)
-    }
-    assert allowed == ({"ebb-controller-eviction"} if name == "eviction" else set())
+PODS_RIGHTS = {
+    "pod-deletion-cost": {("ebb-controller-scale-in", "pods", "patch")},
+    "surge": {("ebb-controller-surge", "pods", "patch")},
+    "surge-delete": {("ebb-controller-surge-delete", "pods", "delete")},
+    "eviction": {("ebb-controller-eviction", "pods/eviction", "create")},
+}
 
 
 @pytest.mark.parametrize("name", EVERYTHING, ids=lambda name: name or "base")
-def test_replicas_may_be_written_only_with_surge_component(name: str) -> None:
+def test_pods_and_workloads_may_be_written_only_with_components_for_it(name: str) -> None:
     roles = of_kind(render(name), "Role", "ClusterRole")
     allowed = {
-        role["metadata"]["name"]
+        (role["metadata"]["name"], resource, verb)
         for role in roles
         for group, resource, _, verbs in rules(role)
-        if group == "apps" and set(verbs) - set(FOLLOW)
+        for verb in verbs
+        if (group == "apps" or resource.startswith("pods")) and verb not in ("get", *FOLLOW)
+        if role["metadata"]["name"] != FOR_PEOPLE[1]
     }
-    assert allowed == ({"ebb-controller-surge"} if name in ("surge", "managed") else set())
+    both = PODS_RIGHTS["pod-deletion-cost"] | PODS_RIGHTS["surge"]
+    assert allowed == (both if name == "managed" else PODS_RIGHTS.get(name, set()))
 
 
-def test_records_of_moves_remain_when_component_is_applied_again() -> None:
-    assert "data" not in find(render("surge"), "ConfigMap", CONFIG_MAP)
+def test_permission_to_delete_pods_comes_with_policy_that_refuses_every_use() -> None:
+    objects = render("surge-delete")
+    name = "ebb-controller-surge-delete"
+    (binding,) = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
+    spec = find(objects, "ValidatingAdmissionPolicy", name)["spec"]
+    assert spec["failurePolicy"] == "Fail"
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    (granted,) = rules(find(objects, "ClusterRole", name))
+    assert (rule["apiGroups"], rule["resources"]) == ([granted[0]], [granted[1]])
+    assert rule["operations"] == ["DELETE"]
+    assert [one["expression"] for one in spec["validations"]] == ["false"]
+    (condition,) = spec["matchConditions"]
+    pattern = re.search(r'username\.matches\("(.*)"\)', condition["expression"])
+    assert pattern
+    account = "system:serviceaccount:{}:ebb-controller".format
+    for namespace in (NAMESPACE, "elsewhere"):
+        assert re.search(pattern[1], account(namespace))
+    for other in (
+        account("a") + "s",
+        account("a:b"),
+        "system:serviceaccount:a:b",
+        "ebb-controller",
+    ):
+        assert not re.search(pattern[1], other)
 
 
 def test_documented_clusterrole_allows_all_lists_of_commands() -> None:

@@ -494,6 +494,26 @@ ALERTS: Final = (
         f"`surge: {{mode: disabled}}`. See {COMPONENTS}.",
     ),
     Alert(
+        "EbbSurgeOverdue",
+        f"{_max('ebb_surge_overdue_pods')} > 0",
+        "5m",
+        "warning",
+        "{{ $value | humanize }} pods are detached beyond the deadline of their surge move",
+        "Such a pod keeps running without its ReplicaSet, also after a rollout or a scale to 0: "
+        "with an old version behind its Service.",
+        (
+            (
+                "kubectl get pods -A -l kube-ebb.io/detached -L kube-ebb.io/detached",
+                "the pods, each with its hash",
+            ),
+            (_logs("controller"), "why the controller cannot attach them"),
+        ),
+        "Give the controller its permission to patch pods, or repair the admission webhook or "
+        "policy that refuses the write. To mend a pod by hand: `kubectl label pod NAME -n "
+        "NAMESPACE pod-template-hash=HASH kube-ebb.io/detached-` ([surge.md](surge.md)). "
+        "`ebb cleanup --all` does it for all pods, and removes everything else of Ebb.",
+    ),
+    Alert(
         "EbbEventsLost",
         f"{_sum('increase(ebb_event_write_failures_total[1h])', 'pod')} > 0",
         "",

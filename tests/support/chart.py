@@ -36,6 +36,7 @@ CONDITIONS: Final = {
     "components/prometheus-operator/podmonitor.yaml": ".Values.podMonitor.enabled",
     "components/prometheus-operator/prometheusrule.yaml": ".Values.prometheusRule.enabled",
     "components/surge/": ".Values.permissions.surge",
+    "components/surge-delete/": ".Values.permissions.surgeDelete",
 }
 """Condition under which the objects of a folder or a file are part of a release; "": always. The
 first entry that a path begins with applies."""
@@ -199,7 +200,7 @@ def values_schema() -> dict[str, Any]:
         "nodeSelector": {"type": "object", "additionalProperties": text},
         "tolerations": {"type": "array", "items": {"type": "object"}},
     }
-    names = "podDeletionCost", "capacityBuffers", "surge", "eviction"
+    names = "podDeletionCost", "capacityBuffers", "surge", "surgeDelete", "eviction"
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_section(

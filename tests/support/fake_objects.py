@@ -36,8 +36,10 @@ def key_of(obj: Json) -> str:
 
 
 def matches(obj: Json, selector: str | None) -> bool:
-    """Return whether an object matches a selector of the form `key` (the label exists)."""
-    return not selector or selector in (obj["metadata"].get("labels") or {})
+    """Return whether an object matches a selector of the form `key` or `key=value`."""
+    key, equals, value = (selector or "").partition("=")
+    labels = obj["metadata"].get("labels") or {}
+    return not key or (key in labels and (not equals or labels[key] == value))
 
 
 def event(kind: str, obj: Json) -> bytes:

@@ -33,7 +33,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.builders import MB, marked, select
 from tests.support.mixed_autoscalers import beside, with_autoscalers
-from tests.support.reference_assumed import assumed
+from tests.support.reference_assumed import BUILD, assumed
 from tests.support.reference_fit import ZONE, admits, has_room
 
 T = TypeVar("T")
@@ -68,6 +68,8 @@ PASSING = (
     Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"),
     Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
     Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"),
+    Taint("node.cluster.x-k8s.io/outdated-revision", "", "PreferNoSchedule"),
+    Taint("decommission-pending", "rolling-upgrade", "NoSchedule"),
 )
 TOLERATE_GPU = (Toleration("gpu", "Exists"),)
 A, B = select("a"), select("b")
@@ -154,8 +156,10 @@ def forsaken(_: random.Random, node: Node) -> Node:
 
 
 def windows(chance: random.Random, node: Node) -> Node:
-    """Return a node with another operating system."""
-    labels = {**node.labels, "kubernetes.io/os": "windows"}
+    """Return a node with another operating system, of one of two builds or of an unknown one."""
+    build = ("", "10.0.17763", "10.0.20348", "10.0.20348")[sum(node.name.encode()) % 4]
+    known = {BUILD: build} if build else {}
+    labels = {**node.labels, "kubernetes.io/os": "windows", **known}
     taints = chance.choice(((), (Taint("os", "windows", "NoSchedule"),)))
     return replace(node, labels=labels, taints=taints)
 

@@ -65,6 +65,14 @@ PASSING = (
     "node.kubernetes.io/pid-pressure",
     "node.kubernetes.io/unschedulable",
     "DeletionCandidateOfClusterAutoscaler",
+    "node.cluster.x-k8s.io/outdated-revision",
+    "deployment.machine.sapcloud.io/prefer-no-schedule",
+    "node.machine.sapcloud.io/preserved",
+    "kops.k8s.io/scheduled-for-update",
+    "UpdateInProgress",
+    "decommission-pending",
+    "kured.dev/kured-node-reboot",
+    "weave.works/kured-node-reboot",
 )
 INT64 = re.compile(r"(?a)[+-]?\d{1,64}")
 

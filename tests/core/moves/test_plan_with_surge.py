@@ -71,7 +71,8 @@ def facts(
     ("changes", "allowed"),
     [({}, True), ({"strategy": "Recreate"}, False), ({"max_surge": 0}, False),
      ({"paused": True}, False), ({"keep": True}, False), ({"available": 0}, True),
-     ({"namespace": "ours"}, False)],
+     ({"namespace": "ours"}, False), ({"min_ready_seconds": 600}, False),
+     ({"min_ready_seconds": 599}, True)],
 )  # fmt: skip
 def test_replica_set_allows_moves_when_its_deployment_consents(
     changes: dict[str, Any], *, allowed: bool

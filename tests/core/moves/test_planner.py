@@ -15,11 +15,12 @@ from core.engine import reconcile
 from core.engine.maintenance_gate import ALWAYS
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.cluster import Cluster
-from core.model.constraints import DisruptionFacts, HostPort, PodConstraints
+from core.model.constraints import DisruptionFacts, HostPort, PodConstraints, QuotaFacts
 from core.model.node import Node
 from core.model.pod import Pod
-from core.moves.objects import HorizontalAutoscaler, ResourceQuota, SurgeObjects, resolved_surge
+from core.moves.objects import HorizontalAutoscaler, SurgeObjects, resolved_surge
 from core.moves.planner import MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
+from core.moves.quotas import ResourceQuota
 from core.moves.records import MoveRecords, Pause
 from core.moves.steps import marked_nodes
 from tests.support import builders
@@ -35,7 +36,7 @@ CONFIG = Config(
 )
 POD = make_pod("old")
 OTHERS = make_pod("a", "n"), make_pod("b", "n")
-HPA = HorizontalAutoscaler(namespace="d", name="hpa", target="web", replicas_max=3)
+HPA = HorizontalAutoscaler(namespace="d", name="hpa", target="web")
 OURS = "ebb-system"
 QUOTA = ResourceQuota(namespace="d", name="q", hard={"pods": 3}, used={"pods": 3})
 
@@ -128,10 +129,41 @@ def test_pod_stays_when_deployment_must_not_get_another_pod(
     assert codes(chosen(of=objects(deployment(**changes)))) == {code}
 
 
-def test_pod_stays_when_hpa_is_at_its_maximum() -> None:
-    assert codes(chosen(of=objects(autoscalers={"d/web": HPA}))) == {"surge-hpa-maximum"}
-    higher = replace(HPA, replicas_max=4)
-    assert chosen(of=objects(autoscalers={"d/web": higher})).begin
+@pytest.mark.parametrize(
+    ("ready_seconds", "hpa", "code"),
+    [(14, True, set()), (15, True, {"surge-hpa"}), (15, False, set())],
+)
+def test_pod_stays_when_hpa_would_count_the_new_pod(
+    ready_seconds: int, code: set[str], *, hpa: bool
+) -> None:
+    slow = deployment(min_ready_seconds=ready_seconds)
+    found = chosen(of=objects(slow, autoscalers={"d/web": HPA} if hpa else {}))
+    assert {blocker.code for blocker in found.waits} == code
+    assert bool(found.begin) is not bool(code)
+
+
+@pytest.mark.parametrize(
+    ("ready_seconds", "progress_seconds", "code"),
+    [
+        (599, 600, set()),
+        (599, 1800, set()),
+        (600, 1800, {"surge-min-ready"}),
+        (120, 120, {"surge-min-ready"}),
+        (119, 120, set()),
+        (29, 1, set()),
+        (30, 1, {"surge-min-ready"}),
+    ],
+)
+def test_pod_stays_when_new_pod_would_be_available_too_late(
+    ready_seconds: int, progress_seconds: int, code: set[str]
+) -> None:
+    found = chosen(
+        of=objects(
+            deployment(min_ready_seconds=ready_seconds, progress_deadline_seconds=progress_seconds)
+        )
+    )
+    assert {blocker.code for blocker in found.waits} == code
+    assert bool(found.begin) is not bool(code)
 
 
 @pytest.mark.parametrize(
@@ -141,11 +173,14 @@ def test_pod_stays_when_hpa_is_at_its_maximum() -> None:
         ({"requests.cpu": 1000}, {"requests.cpu": 950}, {"surge-quota"}),
         ({"requests.cpu": 1000}, {"requests.cpu": 900}, set()),
         ({"limits.cpu": 1}, {"limits.cpu": 1}, set()),
+        ({"limits.memory": 99}, {"limits.memory": 0}, {"surge-quota"}),
     ],
 )
 def test_pod_stays_when_quota_has_no_room(hard: Any, used: Any, code: set[str]) -> None:
     quota = replace(QUOTA, hard=hard, used=used)
-    found = chosen(of=objects(quotas={"d": (quota,)}))
+    facts = QuotaFacts(unset=("limits.memory",))
+    pods = [replace(pod, quota_facts=facts) for pod in (POD, *OTHERS)]
+    found = chosen(pods, of=objects(quotas={"d": (quota,)}))
     assert {blocker.code for blocker in found.waits} == code
     assert bool(found.begin) is not bool(code)
 

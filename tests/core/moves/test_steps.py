@@ -6,227 +6,237 @@ from typing import Any
 
 import pytest
 
+from core.model.node import Effect, Node, Taint
 from core.model.now import Now
-from core.moves.objects import HPA_MANAGER, MANAGER
-from core.moves.records import MoveOutcome, MoveStep
-from core.moves.steps import (
-    EndMove,
-    MoveView,
-    NextStep,
-    PutRecord,
-    SetCost,
-    SetReplicas,
-    Wait,
-    next_step,
-)
-from core.writes.costs import MOVE_COST, UNDO_COST
-from tests.support.surge import NOW, deployment, make_pod, make_record
+from core.model.pod import Pod
+from core.moves.move import found_move
+from core.moves.outcomes import MoveOutcome
+from core.moves.steps import End, MoveView, Wait, leaving_nodes, marked_nodes, next_step
+from core.writes.costs import UNDO_COST
+from tests.support import builders
+from tests.support.surge import NOTE, NOW, cost, deployment, detached, make_move, make_pod
 
-COST: dict[str, Any] = {"deletion_cost": str(MOVE_COST), "deletion_cost_ours": str(MOVE_COST)}
-OLD = make_pod("old", **COST)
-OTHERS = make_pod("a", "n"), make_pod("b", "n")
-NEW = make_pod("new", "n", created_seconds=NOW)
-FOUR: dict[str, Any] = {
-    "replicas": 4,
-    "replicas_manager": MANAGER,
-    "pods": 4,
-    "updated": 4,
-    "available": 4,
-}
-STARTING: dict[str, Any] = {**FOUR, "available": 3}
-RAISED = make_record(step=MoveStep.RAISED)
-LOWERING = make_record(step=MoveStep.LOWERING, outcome=MoveOutcome.MOVED)
+OLD = detached(make_pod("old"))
+A, B = make_pod("a", "n"), make_pod("b", "n")
+NEW = make_pod("new", "n", created_seconds=NOW + 1)
+STARTING = replace(NEW, ready=False, ready_seconds=None)
+SLOW: Mapping[str, Any] = {"deployment": deployment(min_ready_seconds=10)}
+LATER = NOW + 60
+"""Time of most of the tests."""
 
 
-def seen(of: Mapping[str, Any], *pods: Any, **changes: Any) -> MoveView:
-    view = MoveView(deployment=deployment(**of), pods=(*OTHERS, *pods), marked={"m"}, leader="a")
-    return replace(view, **changes)
+def view(*new: Pod, **changes: Any) -> MoveView:
+    """Return a view with the detached pod, two others, and new pods."""
+    usual = MoveView(deployment=deployment(), pods=(OLD, A, B, *new), marked={"m"})
+    return replace(usual, **changes)
 
 
-def step(record: Any, view: MoveView, after_seconds: int = 0) -> NextStep:
-    return next_step(record, view, Now(NOW + after_seconds))
+def step(seen: MoveView, move: Any = None, at: int = LATER) -> Wait | End:
+    return next_step(move or make_move(), seen, Now(at))
 
 
-def lowering(outcome: MoveOutcome) -> PutRecord:
-    return PutRecord(replace(RAISED, step=MoveStep.LOWERING, outcome=outcome))
-
-
-def test_move_sets_cost_before_it_raises_replicas() -> None:
-    plain = make_pod("old")
-    assert step(make_record(), seen({}, plain)) == SetCost(plain)
-    assert step(make_record(), seen({}, OLD)) == SetReplicas(deployment(), 4)
+MOVED = End(MoveOutcome.MOVED)
+WAITS = Wait(NOW + 600)
+"""Until the deadline, or an object changes."""
 
 
 @pytest.mark.parametrize(
-    "view",
+    ("seen", "found"),
     [
-        pytest.param(seen({"replicas": 2}, OLD), id="replicas changed"),
+        pytest.param(view(NEW), MOVED, id="new pod available"),
         pytest.param(
-            seen({"replicas": 4, "replicas_manager": "kubectl"}, OLD), id="raised by others"
+            view(NEW, deployment=deployment(available=2, pods=2, updated=2)),
+            MOVED,
+            id="status behind",
         ),
-        pytest.param(seen({"replicas": 4}, OLD), id="raised by unknown"),
-        pytest.param(seen({}), id="pod gone"),
-        pytest.param(seen({}, replace(OLD, terminating=True)), id="pod terminating"),
-        pytest.param(seen({"available": 2}, OLD), id="pod not available"),
-        pytest.param(seen({"paused": True}, OLD), id="paused"),
-        pytest.param(seen({"generation": 2}, OLD), id="status outdated"),
-        pytest.param(seen({}, OLD, marked=()), id="unmarked"),
-        pytest.param(seen({}, OLD, pods_pending=True), id="pods pending"),
-        pytest.param(seen({}, OLD, allowed=False), id="not allowed"),
-        pytest.param(seen({}, OLD, leader="b"), id="another leader"),
+        pytest.param(view(), WAITS, id="status still says 3 of 3 after the detach"),
+        pytest.param(
+            view(deployment=deployment(pods=4, updated=4, available=4)), WAITS, id="status wrong"
+        ),
+        pytest.param(view(STARTING), WAITS, id="new pod starts"),
+        pytest.param(view(replace(STARTING, node=None)), WAITS, id="new pod Pending"),
+        pytest.param(view(replace(NEW, terminating=True)), WAITS, id="new pod terminating"),
+        pytest.param(view(NEW, pods=(OLD, A, NEW)), WAITS, id="another pod is gone"),
+        pytest.param(
+            view(pods=(OLD, A, replace(B, ready=False), NEW)), WAITS, id="another pod not Ready"
+        ),
+        pytest.param(
+            view(pods=(OLD, A, replace(B, terminating=True), NEW)), WAITS, id="another terminates"
+        ),
+        pytest.param(
+            view(pods=(OLD, A, detached(B), NEW)), WAITS, id="another pod is detached, by others"
+        ),
+        pytest.param(view(make_pod("c", "n")), MOVED, id="new for its UID, though old by clock"),
+        pytest.param(
+            view(pods=(OLD, A, B, replace(A, name="x", uid="uid-b"))), WAITS, id="no new UID"
+        ),
+        pytest.param(
+            view(NEW, make_pod("new2", "n", ready=False, created_seconds=NOW)),
+            MOVED,
+            id="one more than wanted starts",
+        ),
+        pytest.param(
+            view(NEW, deployment=deployment(replicas=5)), WAITS, id="more are wanted than exist"
+        ),
     ],
 )
-def test_move_is_abandoned_when_its_conditions_do_not_hold(view: MoveView) -> None:
-    assert step(make_record(), view) == EndMove(MoveOutcome.ABANDONED)
-
-
-def test_move_ends_when_replicas_are_not_raised_in_time() -> None:
-    assert step(make_record(), seen({}, OLD), 60) == EndMove(MoveOutcome.NOT_RAISED)
-
-
-def test_move_continues_when_another_leader_has_raised_replicas() -> None:
-    view = seen(STARTING, OLD, leader="b")
-    assert step(make_record(), view) == PutRecord(RAISED)
-
-
-def test_move_waits_until_deadline_when_new_pod_starts() -> None:
-    view = seen(STARTING, OLD, make_pod("new", "n", ready=False))
-    assert step(RAISED, view) == Wait(NOW + 600)
+def test_ebb_counts_the_pods_itself(seen: MoveView, found: Wait | End) -> None:
+    assert step(seen) == found
 
 
 @pytest.mark.parametrize(
-    ("view", "outcome"),
+    ("ready_seconds", "found"),
     [
-        pytest.param(seen(FOUR, OLD, NEW), MoveOutcome.MOVED, id="available"),
-        pytest.param(seen(FOUR, OLD, NEW, marked=()), MoveOutcome.MOVED, id="too late to release"),
-        pytest.param(seen(FOUR, OLD, replace(NEW, node="m")), MoveOutcome.MISPLACED, id="marked"),
-        pytest.param(seen(STARTING, NEW), MoveOutcome.POD_GONE, id="pod gone"),
-        pytest.param(seen(STARTING, OLD, marked=()), MoveOutcome.NODE_UNMARKED, id="released"),
-        pytest.param(seen(STARTING, OLD, allowed=False), MoveOutcome.STOPPED, id="not allowed"),
+        pytest.param(LATER - 11, MOVED, id="for longer"),
+        pytest.param(LATER - 10, Wait(LATER + 1), id="times of the API are cut to seconds"),
+        pytest.param(LATER - 1, Wait(LATER + 10), id="Ready, not available"),
+        pytest.param(LATER + 30, Wait(LATER + 41), id="clock of the kubelet is ahead"),
+        pytest.param(None, Wait(LATER + 11), id="unknown"),
+    ],
+)
+def test_new_pod_is_available_after_min_ready_seconds(
+    ready_seconds: int | None, found: Wait | End
+) -> None:
+    assert step(view(replace(NEW, ready_seconds=ready_seconds), **SLOW)) == found
+
+
+def test_move_waits_for_other_pods_to_be_available_too() -> None:
+    restarted = replace(B, ready_seconds=LATER - 5)
+    new = replace(NEW, ready_seconds=LATER - 20)
+    assert step(view(pods=(OLD, A, restarted, new), **SLOW)) == Wait(LATER + 6)
+    assert step(view(pods=(OLD, A, restarted, new), **SLOW), at=LATER + 6) == MOVED
+
+
+ON_MARKED = replace(NEW, node="m")
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome"),
+    [
+        pytest.param(view(STARTING, marked=()), MoveOutcome.NODE_UNMARKED, id="unmarked"),
+        pytest.param(view(STARTING, leaving={"m"}), MoveOutcome.CORDONED, id="cordoned"),
+        pytest.param(view(STARTING, allowed=False), MoveOutcome.STOPPED, id="disabled"),
+        pytest.param(view(STARTING, pods_pending=True), MoveOutcome.PENDING_PODS, id="pending"),
+        pytest.param(view(STARTING, deployment=None), MoveOutcome.GONE, id="deleted"),
         pytest.param(
-            seen({**STARTING, "replica_failure": "quota"}, OLD), MoveOutcome.REFUSED, id="quota"
+            view(STARTING, deployment=deployment(uid="other")), MoveOutcome.GONE, id="recreated"
         ),
         pytest.param(
-            seen(STARTING, OLD, make_pod("new", None, ready=False, unschedulable=True)),
+            view(STARTING, deployment=deployment(generation=2)), MoveOutcome.CHANGED, id="spec"
+        ),
+        pytest.param(
+            view(STARTING, deployment=deployment(generation=2, replicas=0)),
+            MoveOutcome.CHANGED,
+            id="scaled to 0",
+        ),
+        pytest.param(
+            view(deployment=deployment(replica_failure="quota")), MoveOutcome.REFUSED, id="quota"
+        ),
+        pytest.param(
+            view(replace(STARTING, node=None, unschedulable=True)),
             MoveOutcome.UNSCHEDULABLE,
-            id="new pod unschedulable",
+            id="unschedulable",
         ),
-        pytest.param(
-            seen(STARTING, OLD, pods_pending=True), MoveOutcome.PENDING_PODS, id="pending"
-        ),
-        pytest.param(
-            seen({**STARTING, "replica_set": "web-2"}, OLD), MoveOutcome.ROLLOUT, id="rollout"
-        ),
+        pytest.param(view(replace(NEW, **cost(UNDO_COST)), marked=()), MoveOutcome.NODE_UNMARKED,
+                     id="cost lowered"),
     ],
-)
-def test_replicas_are_to_be_lowered_when_move_ends(view: MoveView, outcome: MoveOutcome) -> None:
-    assert step(RAISED, view) == lowering(outcome)
-
-
-@pytest.mark.parametrize("after_seconds", [600, -1000])
-def test_replicas_are_to_be_lowered_when_deadline_has_passed_or_is_impossible(
-    after_seconds: int,
+)  # fmt: skip
+def test_old_pod_is_given_back_at_once_when_move_must_end(
+    seen: MoveView, outcome: MoveOutcome
 ) -> None:
-    assert step(RAISED, seen(STARTING, OLD), after_seconds) == lowering(MoveOutcome.TIMED_OUT)
+    assert step(seen) == End(outcome)
 
 
-@pytest.mark.parametrize("record", [RAISED, LOWERING], ids=["raised", "lowering"])
 @pytest.mark.parametrize(
-    ("of", "found"),
+    ("seen", "outcome"),
     [
-        (
-            {"replicas": 5, "replicas_manager": "kubectl"},
-            EndMove(MoveOutcome.INTERFERED, "kubectl"),
-        ),
-        (
-            {"replicas": 4, "replicas_manager": "kubectl"},
-            EndMove(MoveOutcome.INTERFERED, "kubectl"),
-        ),
-        ({"replicas": 0, "replicas_manager": ""}, EndMove(MoveOutcome.INTERFERED)),
-    ],
-)
-def test_value_stays_when_others_set_replicas(record: Any, of: Any, found: EndMove) -> None:
-    assert step(record, seen(of, OLD, NEW)) == found
-
-
-def test_move_reports_who_reverted_it() -> None:
-    view = seen({"replicas_manager": "argocd"}, OLD)
-    assert step(RAISED, view) == EndMove(MoveOutcome.INTERFERED, "argocd", reverted=True)
-
-
-@pytest.mark.parametrize(
-    ("pods", "outcome"),
-    [((OLD,), MoveOutcome.SCALED), ((NEW,), MoveOutcome.MOVED)],
-    ids=["old pod remains", "new pod remains"],
-)
-def test_move_is_no_fight_when_hpa_lowers_replicas(pods: Any, outcome: MoveOutcome) -> None:
-    view = seen({"replicas_manager": HPA_MANAGER}, *pods, has_autoscaler=True)
-    assert step(RAISED, view) == EndMove(outcome, HPA_MANAGER, reverted=True)
-
-
-@pytest.mark.parametrize(
-    ("pods", "outcome"),
-    [((OLD, NEW), MoveOutcome.SCALED), ((NEW,), MoveOutcome.MOVED)],
-    ids=["old pod remains", "old pod ended"],
-)
-def test_move_has_succeeded_when_hpa_raises_replicas_again_at_once(
-    pods: Any, outcome: MoveOutcome
-) -> None:
-    view = seen({"replicas": 4, "replicas_manager": HPA_MANAGER}, *pods, has_autoscaler=True)
-    assert step(LOWERING, view) == EndMove(outcome, HPA_MANAGER)
-
-
-def test_replicas_are_lowered_on_version_that_was_read() -> None:
-    found = deployment(**FOUR, version="9")
-    assert step(LOWERING, seen({}, OLD, NEW, deployment=found)) == SetReplicas(found, 3)
-
-
-UNDONE = replace(LOWERING, outcome=MoveOutcome.NODE_UNMARKED)
-LOWEST: dict[str, Any] = {"deletion_cost": str(UNDO_COST), "deletion_cost_ours": str(UNDO_COST)}
-
-
-def test_new_pod_that_is_ready_is_deleted_first_when_move_is_undone() -> None:
-    assert step(UNDONE, seen(STARTING, OLD, NEW)) == SetCost(NEW, UNDO_COST)
-    done = step(UNDONE, seen(STARTING, OLD, replace(NEW, **LOWEST)))
-    assert done == SetReplicas(deployment(**STARTING), 3)
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        pytest.param(seen(STARTING, OLD, replace(NEW, ready=False)), id="new pod not Ready"),
-        pytest.param(seen(STARTING, OLD), id="no new pod"),
-        pytest.param(seen(STARTING, make_pod("c", "n"), NEW), id="old pod gone"),
-        pytest.param(seen(STARTING, OLD, replace(NEW, owner_name="web-2")), id="rollout"),
-        pytest.param(seen(STARTING, OLD, replace(NEW, deletion_cost="7")), id="cost of others"),
-        pytest.param(seen(STARTING, OLD, NEW, cost_refused=True), id="cost refused"),
-    ],
-)
-def test_replicas_are_lowered_at_once_when_new_pod_needs_or_gets_no_cost(view: MoveView) -> None:
-    assert step(UNDONE, view) == SetReplicas(deployment(**STARTING), 3)
-
-
-def test_move_waits_again_when_new_pod_is_not_available_any_more() -> None:
-    assert step(LOWERING, seen(STARTING, OLD, NEW)) == PutRecord(RAISED)
-
-
-@pytest.mark.parametrize(
-    ("pods", "after_seconds", "found"),
-    [
-        pytest.param((NEW,), 0, EndMove(MoveOutcome.MOVED), id="old pod ended"),
+        pytest.param(view(NEW, marked=()), MoveOutcome.NODE_UNMARKED, id="unmarked"),
+        pytest.param(view(NEW, leaving={"m"}), MoveOutcome.CORDONED, id="cordoned"),
+        pytest.param(view(NEW, allowed=False), MoveOutcome.STOPPED, id="disabled"),
         pytest.param(
-            (NEW, replace(OLD, terminating=True)), 0, EndMove(MoveOutcome.MOVED), id="ends"
+            view(NEW, deployment=deployment(generation=2)), MoveOutcome.CHANGED, id="spec"
         ),
-        pytest.param((OLD,), 0, EndMove(MoveOutcome.OTHER_POD), id="new pod ended"),
-        pytest.param((OLD, NEW), 0, Wait(NOW + 660), id="no pod ended yet"),
-        pytest.param((OLD, NEW), 660, EndMove(MoveOutcome.OTHER_POD), id="no pod ended in time"),
     ],
 )
-def test_move_reports_which_pod_ended(pods: Any, after_seconds: int, found: NextStep) -> None:
-    assert step(LOWERING, seen({"replicas_manager": MANAGER}, *pods), after_seconds) == found
+def test_new_pod_gets_lower_cost_first_when_it_is_ready_and_move_is_undone(
+    seen: MoveView, outcome: MoveOutcome
+) -> None:
+    assert step(seen) == End(outcome, NEW)
 
 
-@pytest.mark.parametrize("record", [make_record(), RAISED, LOWERING], ids=lambda one: one.step)
-@pytest.mark.parametrize("found", [None, deployment(uid="another")], ids=["deleted", "recreated"])
-def test_record_is_dropped_when_deployment_is_gone(record: Any, found: Any) -> None:
-    assert step(record, seen({}, OLD, deployment=found)) == EndMove(MoveOutcome.GONE)
+def test_new_pod_on_marked_node_is_given_up_as_misplaced() -> None:
+    assert step(view(ON_MARKED)) == End(MoveOutcome.MISPLACED, ON_MARKED)
+    assert step(view(ON_MARKED, make_pod("c", "n"))) == MOVED, "another new pod is well placed"
+
+
+NEWER = make_pod("newer", "n", created_seconds=NOW + 2)
+
+
+@pytest.mark.parametrize(
+    ("new", "lowered"),
+    [
+        pytest.param([], None, id="none"),
+        pytest.param([STARTING], None, id="not Ready: deleted first anyway"),
+        pytest.param([NEW, NEWER], NEWER, id="newest of two"),
+        pytest.param([NEW, replace(NEWER, ready=False)], NEW, id="newest that is Ready"),
+        pytest.param([replace(NEW, terminating=True)], None, id="terminating"),
+        pytest.param([replace(NEW, deletion_cost="7")], None, id="cost of others"),
+        pytest.param([replace(NEW, **cost(-5))], replace(NEW, **cost(-5)), id="cost of Ebb"),
+        pytest.param([replace(NEW, **cost(UNDO_COST))], None, id="lowered already"),
+    ],
+)
+def test_undo_lowers_cost_of_newest_ready_pod(new: list[Pod], lowered: Pod | None) -> None:
+    undone = End(MoveOutcome.STOPPED, lowered)
+    assert step(view(*new, allowed=False)) == undone
+
+
+def test_move_times_out_at_its_deadline() -> None:
+    assert step(view(STARTING), at=NOW + 599) == WAITS
+    assert step(view(STARTING), at=NOW + 600) == End(MoveOutcome.TIMED_OUT)
+    assert step(view(NEW, **SLOW), at=NOW + 600) == MOVED, "available at the last moment"
+    late = replace(NEW, ready_seconds=NOW + 595)
+    assert step(view(late, **SLOW), at=NOW + 600) == End(MoveOutcome.TIMED_OUT, late)
+
+
+def test_move_waits_until_deadline_when_deployments_are_unknown() -> None:
+    unknown = view(NEW, deployment=None, unknown=True)
+    assert step(unknown) == WAITS
+    assert step(unknown, at=NOW + 600) == End(MoveOutcome.TIMED_OUT, NEW)
+    assert step(replace(unknown, marked=())) == End(MoveOutcome.NODE_UNMARKED, NEW)
+
+
+@pytest.mark.parametrize(
+    ("new", "lowered"),
+    [([], None), ([STARTING], None), ([NEW], NEW)],
+    ids=["no new pod", "new pod starts", "new pod Ready"],
+)
+def test_move_of_another_leader_is_undone_at_once(new: list[Pod], lowered: Pod | None) -> None:
+    assert step(view(*new), found_move(OLD)) == End(MoveOutcome.STOPPED, lowered)
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param(replace(OLD, move=None), id="no note"),
+        pytest.param(replace(OLD, move="{"), id="invalid note"),
+        pytest.param(replace(OLD, move=NOTE._replace(begun=NOW + 9000).encode()), id="future"),
+    ],
+)
+def test_detached_pod_is_given_back_whatever_its_note_says(old: Pod) -> None:
+    found = step(view(pods=(old, A, B, STARTING)), found_move(old))
+    assert isinstance(found, End)
+    assert found.outcome is MoveOutcome.STOPPED
+
+
+def test_marked_and_leaving_nodes_are_found() -> None:
+    marked = builders.marked(builders.node("m"), "PreferNoSchedule", NOW)
+    leaves = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+    nodes: list[Node] = [
+        marked,
+        replace(marked, name="cordoned", unschedulable=True),
+        replace(marked, name="deleting", deleting=True),
+        replace(builders.node("leaves"), taints=(leaves,)),
+        builders.node("n"),
+    ]
+    assert marked_nodes(nodes) == {"m", "cordoned", "deleting"}
+    assert leaving_nodes(nodes) == {"cordoned", "deleting", "leaves"}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.model.constraints import QuotaFacts
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
@@ -78,6 +79,7 @@ class TestPod:
             labels={"app": "web"},
             owner_kind="ReplicaSet",
             owner_name="web-1",
+            quota_facts=QuotaFacts(unset=("limits.cpu", "limits.memory")),
         )
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -95,7 +97,8 @@ class TestPod:
 
     def test_pod_is_pending_when_spec_and_status_are_missing(self) -> None:
         found = kinds.PODS.decode(b'{"metadata":{"name":"a"}}')
-        assert found == Pod(namespace="default", name="a")
+        best_effort = QuotaFacts(best_effort=True)
+        assert found == Pod(namespace="default", name="a", quota_facts=best_effort)
 
     @pytest.mark.parametrize("bad", ["-1", "abc", "", "1 Gi", "1e9999"])
     def test_invalid_quantity_is_rejected_with_its_field(self, bad: str) -> None:

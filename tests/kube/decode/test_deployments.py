@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, HorizontalPodAutoscalers and ResourceQuotas: a row for each field."""
+"""Deployments, ReplicaSets and HorizontalPodAutoscalers: a row for each field."""
 
 from typing import Any
 
@@ -11,10 +11,9 @@ from core.moves.objects import HorizontalAutoscaler, ObservedDeployment
 from kube.decode.kinds import (
     DEPLOYMENTS,
     HORIZONTAL_AUTOSCALERS,
-    QUOTAS,
     REPLICA_SETS,
 )
-from kube.decode.workloads import CONDITIONS_BYTES_MAX, MANAGED_BYTES_MAX, QUOTA_BYTES_MAX
+from kube.decode.workloads import CONDITIONS_BYTES_MAX, MANAGED_BYTES_MAX
 from tests.support.fake_objects import Json, merged
 
 META: Json = {"name": "web", "namespace": "d", "uid": "u", "resourceVersion": "7"}
@@ -171,7 +170,7 @@ def autoscaler(**spec: Any) -> HorizontalAutoscaler | None:
 
 def test_autoscaler_is_decoded() -> None:
     rules = {"scaleDown": {"stabilizationWindowSeconds": 60}, "scaleUp": {"policies": [{}]}}
-    usual = HorizontalAutoscaler(namespace="d", name="h", target="web", replicas_max=5)
+    usual = HorizontalAutoscaler(namespace="d", name="h", target="web")
     assert autoscaler() == usual
     found = autoscaler(minReplicas=2, behavior=rules)
     assert found is not None
@@ -184,36 +183,9 @@ def test_autoscaler_does_not_count_when_it_scales_no_deployment(target: Json) ->
 
 
 def test_strictest_autoscaler_of_deployment_applies() -> None:
-    one, other = autoscaler(maxReplicas=9), autoscaler(maxReplicas=3)
+    rules = {"scaleDown": {"stabilizationWindowSeconds": 900}}
+    one, other = autoscaler(), autoscaler(behavior=rules)
     assert one is not None
     assert other is not None
     found = surge_objects([], [], [one, other]).autoscalers["d/web"]
-    assert found.replicas_max == 3
-
-
-def quota(**found: Any) -> Any:
-    return QUOTAS.decode(orjson.dumps({"metadata": {"name": "q", "namespace": "d"}, **found}))
-
-
-def test_amounts_of_quota_are_decoded() -> None:
-    hard = {"pods": "3", "requests.cpu": "1500m", "limits.cpu": 2, "cpu": "1", "memory": "1Gi"}
-    made = quota(spec={"hard": {"pods": "9"}}, status={"hard": hard, "used": {"pods": "2"}})
-    assert made.hard == {
-        "pods": 3,
-        "requests.cpu": 1500,
-        "limits.cpu": 2000,
-        "cpu": 1000,
-        "memory": 2**30,
-    }
-    assert made.used == {"pods": 2}
-    assert quota(spec={"hard": {"pods": "9"}}).hard == {"pods": 9}, "not counted yet"
-
-
-@pytest.mark.parametrize(
-    "hard",
-    [{"pods": "many"}, {"x" * QUOTA_BYTES_MAX: "1"}, {f"count/{n:0200}": "1" for n in range(120)}],
-)
-def test_quota_is_unreadable_when_an_amount_is_invalid_or_too_large(hard: Json) -> None:
-    spec = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
-    with pytest.raises(InvalidInputError):
-        quota(**spec)
+    assert found.window_seconds == 900

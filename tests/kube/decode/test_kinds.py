@@ -18,7 +18,8 @@ from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.moves.listed import ListedDeployment, ListedReplicaSet
-from core.moves.objects import HorizontalAutoscaler, ObservedDeployment, ResourceQuota
+from core.moves.objects import HorizontalAutoscaler, ObservedDeployment
+from core.moves.quotas import ResourceQuota
 from kube.decode.kinds import (
     ATTACHMENTS,
     BUDGETS,
@@ -93,7 +94,7 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
         "d/a",
     ),
     HORIZONTAL_AUTOSCALERS: (
-        HorizontalAutoscaler(namespace="d", name="a", target="app", replicas_max=0),
+        HorizontalAutoscaler(namespace="d", name="a", target="app"),
         "d/a",
     ),
     QUOTAS: (ResourceQuota(namespace="d", name="a", hard={}, used={}), "d/a"),

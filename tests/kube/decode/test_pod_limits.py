@@ -880,4 +880,4 @@ def test_pod_is_unreadable_when_its_fields_take_much_memory_together() -> None:
     assert within is not None
     assert beyond is not None
     assert within.evaluable
-    assert "bytes of memory, the limit is 63,000" in beyond.unreadable
+    assert "bytes of memory, the limit is 64,000" in beyond.unreadable

@@ -20,6 +20,7 @@ from core.model.constraints import (
 )
 from core.model.pod import CLAIMS_FIELD, VOLUMES_FIELD
 from kube.decode import kinds
+from kube.decode.field_decoding import NAME_MAX
 from kube.decode.storage import SUPPORTED
 from kube.dump import objects
 from tests.support.builders import thesis_config
@@ -35,6 +36,11 @@ from tests.support.kube_json import (
     pod,
 )
 
+UUID = "12345678-9abc-def0-1234-56789abcdef0"
+LEADER = {
+    "leaderworkerset.sigs.k8s.io/name": "serve",
+    "leaderworkerset.sigs.k8s.io/group-index": "2",
+}
 CLAIM: Json = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -370,6 +376,41 @@ class TestPod:
         self, field: str, value: Json | None, gang: str
     ) -> None:
         assert pod(**{f"spec__{field}": value}).disruption_facts.gang == gang
+
+    @pytest.mark.parametrize(
+        ("labels", "annotations", "gang"),
+        [
+            ({"scheduling.x-k8s.io/pod-group": "train"}, {}, "train"),
+            ({"pod-group.scheduling.sigs.k8s.io": "train"}, {}, "train"),
+            ({"pod-group.scheduling.sigs.k8s.io/name": "train"}, {}, "train"),
+            ({"scheduling.x-k8s.io/pod-group": ""}, {}, ""),
+            ({"scheduling.x-k8s.io/pod-group": ""}, {"scheduling.k8s.io/group-name": "g"}, "g"),
+            ({"grove.io/podgang": "decode-0"}, {}, "decode-0"),
+            ({"pod-group": "train"}, {"group-name": "train"}, ""),
+            ({}, {"gang.scheduling.koordinator.sh/name": "train"}, "train"),
+            ({}, {"scheduling.k8s.io/group-name": "job-7"}, "job-7"),
+            ({}, {"scheduling.volcano.sh/group-name": "job-7"}, "job-7"),
+            ({}, {"scheduling.k8s.io/group-name": f"podgroup-{UUID}"}, ""),
+            ({}, {"scheduling.k8s.io/group-name": "podgroup-train"}, "podgroup-train"),
+            ({}, {"yunikorn.apache.org/task-group-name": "driver"}, "driver"),
+            (LEADER, {"leaderworkerset.sigs.k8s.io/size": "4"}, "serve-2"),
+            (LEADER, {"leaderworkerset.sigs.k8s.io/size": "1"}, ""),
+            (LEADER, {}, "serve-2"),
+            ({}, {"scheduling.k8s.io/group-name": "g" * 10_000}, "g" * NAME_MAX),
+        ],
+    )
+    def test_gang_is_read_from_labels_and_annotations(
+        self, labels: dict[str, str], annotations: dict[str, str], gang: str
+    ) -> None:
+        found = pod(metadata__labels=labels, metadata__annotations=annotations)
+        assert found.disruption_facts.gang == gang
+
+    def test_scheduling_group_decides_when_there_is_a_label_too(self) -> None:
+        found = pod(
+            metadata__labels={"scheduling.x-k8s.io/pod-group": "old"},
+            spec__schedulingGroup={"podGroupName": "new"},
+        )
+        assert found.disruption_facts.gang == "new"
 
     def test_equal_disruption_facts_are_one_object(self) -> None:
         assert pod().disruption_facts is NO_DISRUPTION_FACTS

@@ -1,0 +1,161 @@
+"""Small clusters for everything that Ebb reads about nodes and pods from other tools.
+
+Each class has one kind of input, its siblings, and the nearest input with the other answer.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_right_answers import codes, configured, explained, owned, removals, written
+from tests.support.plan_cli import Json, node, plan_of, pod
+
+OS = "kubernetes.io/os"
+BUILD = "node.kubernetes.io/windows-build"
+
+
+def labeled(name: str, labels: dict[str, str], **extra: Any) -> Json:
+    """Return a node with labels."""
+    return node(name, metadata={"name": name, "labels": labels}, **extra)
+
+
+class TestKueueTopology:
+    """A pod of a Job runs on n1, and Kueue may have put it there."""
+
+    def items(self, key: str) -> list[Json]:
+        worker = owned(pod("worker", "n1"), "Job")
+        worker["metadata"]["annotations"] = {key: "[]"}
+        return [node("n1"), node("n2"), worker, owned(pod("a", "n2"))]
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "required-topology",
+            "preferred-topology",
+            "unconstrained-topology",
+            "slice-required-topology",
+            "slice-required-topology-constraints",
+        ],
+    )
+    def test_pod_stays_when_it_has_a_topology_annotation(
+        self, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items(f"kueue.x-k8s.io/podset-{name}"))
+        assert "pod-kueue-topology" in codes(plan_of(capsys, *dumped), "n1")
+        assert not explained(capsys, "pod", "shop/worker", *dumped)["movable"]
+
+    @pytest.mark.parametrize("key", ["kueue.x-k8s.io/workload", "kueue.x-k8s.io/queue-name"])
+    def test_pod_moves_when_kueue_only_admits_it(
+        self, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = explained(capsys, "pod", "shop/worker", *written(tmp_path, *self.items(key)))
+        assert found["couldRunOn"] == ["n2"]
+
+
+class TestWindowsBuilds:
+    """Two nodes have one build of Windows, one has another; pods select Windows only."""
+
+    def items(self, *builds: str, **spec: Any) -> list[Json]:
+        nodes = [
+            labeled(f"w{number}", {OS: "windows", **({BUILD: build} if build else {})})
+            for number, build in enumerate(builds)
+        ]
+        pods = [
+            owned(pod(f"p{number}", f"w{number}", nodeSelector={OS: "windows"}, **spec))
+            for number in range(len(builds))
+        ]
+        return [*nodes, *pods]
+
+    def test_pod_stays_on_nodes_of_its_build(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items("10.0.17763", "10.0.17763", "10.0.20348"))
+        assert explained(capsys, "pod", "shop/p0", *dumped)["couldRunOn"] == ["w1"]
+        assert explained(capsys, "pod", "shop/p2", *dumped)["couldRunOn"] == []
+        assert "w2" not in removals(plan_of(capsys, *dumped))
+
+    @pytest.mark.parametrize("other", ["10.0.20348", ""])
+    def test_pod_may_use_other_nodes_when_one_build_is_known(
+        self, other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items("10.0.20348", other))
+        assert explained(capsys, "pod", "shop/p0", *dumped)["couldRunOn"] == ["w1"]
+
+    @pytest.mark.parametrize("builds", [("10.0.17763", "10.0.20348"), ("10.0.20348",)])
+    def test_affinity_of_the_pod_decides_when_it_names_builds(
+        self,
+        builds: tuple[str, ...],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        term = {"matchExpressions": [{"key": BUILD, "operator": "In", "values": list(builds)}]}
+        required = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+        items = self.items(
+            "10.0.17763", "10.0.20348", "10.0.20348", affinity={"nodeAffinity": required}
+        )
+        found = explained(capsys, "pod", "shop/p1", *written(tmp_path, *items))["couldRunOn"]
+        assert found == (["w0", "w2"] if len(builds) > 1 else ["w2"])
+
+
+class TestRollingUpdate:
+    """A rolling update has tainted n1 and n2, which it will replace; n3 is new."""
+
+    def items(self, key: str) -> list[Json]:
+        taints = {"taints": [{"key": key, "effect": "PreferNoSchedule"}]} if key else {}
+        return [
+            *(node(name, spec=taints) for name in ("n1", "n2")),
+            node("n3"),
+            *(owned(pod(f"p{number}", f"n{on}", "700m")) for number, on in enumerate("1223")),
+        ]
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "",
+            "node.cluster.x-k8s.io/outdated-revision",
+            "deployment.machine.sapcloud.io/prefer-no-schedule",
+            "kops.k8s.io/scheduled-for-update",
+            "UpdateInProgress",
+            "decommission-pending",
+        ],
+    )
+    @pytest.mark.parametrize("line", ["budgets: {minUntaintedNodes: 2}", "policy: ExcessNodes"])
+    def test_plan_is_as_without_the_taint(
+        self, key: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items(key))
+        assert removals(plan_of(capsys, *dumped, *configured(tmp_path, line))) == ["n1"]
+
+    def test_node_is_dedicated_when_the_taint_is_for_some_pods(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items("team.example/batch"))
+        config = configured(tmp_path, "budgets: {minUntaintedNodes: 2}")
+        assert removals(plan_of(capsys, *dumped, *config)) == ["n1", "n2"]
+
+
+class TestGangs:
+    """n1 is marked, and its pod would be evicted."""
+
+    @pytest.mark.parametrize(
+        ("labels", "remarks"),
+        [
+            ({"scheduling.x-k8s.io/pod-group": "train"}, ["pod-gang"]),
+            ({"team.example/pod-group": "train"}, []),
+        ],
+    )
+    def test_pod_is_not_evicted_when_it_is_in_a_gang(
+        self,
+        labels: dict[str, str],
+        remarks: list[str],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        member = owned(pod("g0", "n1"))
+        member["metadata"]["labels"] = labels
+        dumped = written(tmp_path, node("n1"), node("n2"), member)
+        found = explained(capsys, "pod", "shop/g0", *dumped)
+        assert [one["code"] for one in found["remarks"]] == remarks
