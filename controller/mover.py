@@ -370,6 +370,10 @@ class Mover:
                 await self._find_out(move, now)
                 return
             self._memory.seen.add(move.uid)
+            if pod.owner_name != move.replica_set:
+                # Its ReplicaSet was deleted without its pods. The next one adopts it by its hash.
+                await self._end(move, End(MoveOutcome.GONE), now)
+                return
             listed = self._view.of(DEPLOYMENTS).get(move.deployment_key)
             view = replace(
                 shared,
