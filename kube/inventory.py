@@ -147,11 +147,7 @@ class Inventory:
         return partial(self._cluster_of, objects, options)
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
-        """Capture the objects that surge moves need; the returned function creates SurgeObjects.
-
-        A surge move adds a replica to a Deployment, and removes a replica once the new pod is
-        available. So the pod on a marked node is replaced before it is deleted.
-        """
+        """Capture the objects that surge moves need; the returned function creates SurgeObjects."""
         return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
 
     def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from core.marks.wellknown import MARK_LABEL
+from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL
 from tests.e2e import releases
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
@@ -23,7 +24,7 @@ from tests.e2e.install import (
     skip_without_policies,
 )
 from tests.e2e.kubelet import Kubelet
-from tests.e2e.objects import NODES, add_nodes, taints
+from tests.e2e.objects import NODES, PODS, add_nodes, pod, taints
 from tests.e2e.plane import ROOT, Plane, until
 
 CHART = ROOT / "manifests" / "charts" / "ebb"
@@ -239,7 +240,13 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
     assert (marked(), state(plane)) == before
     run(kubelet, "rollback", "ebb", "1", "--wait", "--timeout", "100s")
     assert (marked(), state(plane)) == before
+    # The controller does not watch finished pods, so only the Job attaches this one.
+    detached = pod("old", node_name="a")
+    detached["metadata"]["labels"] = {DETACHED_LABEL: "h"}
+    api.create(PODS, detached)
+    api.merge(f"{PODS}/old/status", {"status": {"phase": "Failed"}})
     run(kubelet, "uninstall", "ebb", "--wait", "--timeout", "100s")
+    assert api.get(f"{PODS}/old")["metadata"]["labels"] == {TEMPLATE_LABEL: "h"}
     left = api.get(NODES)["items"]
     assert [taints(one) for one in left] == [[], []]
     assert "kube-ebb" not in str([one["metadata"] | {"managedFields": ""} for one in left])
