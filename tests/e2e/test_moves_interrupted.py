@@ -29,6 +29,7 @@ from tests.e2e.moves import (
     installed_for_moves,
     is_detached,
     make_ready,
+    outlast_reconciliations,
     settled,
     tidy,
     untouched,
@@ -45,7 +46,6 @@ READY = App(name="ready", replicas=2, spec={"minReadySeconds": 60})
 SURGE = SETTINGS["surge"]
 RELOADED_SECONDS = FILES_SECONDS + 1
 """Time until a controller has read a changed configuration file."""
-SKIPPED = 'ebb_reconcile_total{result="skipped"}'
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,12 +105,6 @@ def test_old_pods_stay_and_new_ones_go_when_moves_are_interrupted(
         attached(cluster, "starting", "ready", seconds=RELOADED_SECONDS + ATTACHED_SECONDS)
         pods = settled(cluster, {"starting": 2, "ready": 2}, OLD)
     without_traces(pods)
-
-
-def outlast_reconciliations(leader: Ebb) -> None:
-    """Wait until the controller has reconciled three times more."""
-    before = leader.metric(SKIPPED)
-    until(lambda: leader.metric(SKIPPED) > before + 2, "three more reconciliations")
 
 
 def test_moves_wait_while_controller_manager_is_stopped_before_and_after_detach(
