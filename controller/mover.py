@@ -8,8 +8,8 @@ another leader has begun are undone. A failed write delays only its own move.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
@@ -213,6 +213,11 @@ class Mover:
         own = self._memory.own
         found = (found_move(pod) for pod in self._found())
         return (*own.values(), *found)
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Return the number of ReplicaSets whose pods cannot be detached now, by reason code."""
+        return Counter(blockers[0].reason.code for _, blockers in self._memory.refused.values())
 
     @property
     def needs_objects(self) -> bool:
