@@ -267,6 +267,7 @@ class _Controller:
         facts = facts_of(
             self._reconciler.last,
             moves=self._mover.moves,
+            refused_moves=self._mover.refused,
             decisions=self._decisions.entries,
             stale_because=self._loop.why_stale(),
             now_seconds=self._clock.unix_seconds(),

@@ -4,7 +4,8 @@
 a field may change.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -145,6 +146,8 @@ class LeaderFacts(_Part):
     cooldowns: list[Cooldown] = []
     skipped_nodes: list[SkippedNode] = []
     moves: list[MoveInProgress] = []
+    refused_moves: dict[str, int] = {}
+    """Number of ReplicaSets whose pods cannot be detached now, by code of the reason."""
     decisions: list[Decision] = []
     """The last decisions, newest first."""
     not_yet_known: list[Unknown] = []
@@ -174,6 +177,7 @@ def facts_of(
     last: ReconcileResult | None,
     *,
     moves: Iterable[Move],
+    refused_moves: Mapping[str, int] = MappingProxyType({}),
     decisions: Sequence[LoggedDecision],
     stale_because: str | None,
     now_seconds: int,
@@ -182,12 +186,14 @@ def facts_of(
     """Return what the leader has observed and decided, without savings and Pending pods.
 
     *last*: its last reconciliation, or None before the first one. *moves*: surge moves in
-    progress. *stale_because*: why the cluster is too outdated to reconcile, or None. *delays_max*:
+    progress. *refused_moves*: number of ReplicaSets whose pods cannot be detached, by reason code.
+    *stale_because*: why the cluster is too outdated to reconcile, or None. *delays_max*:
     maximum number of delays; `delays_omitted` counts the others.
     """
     facts = LeaderFacts(
         stale_because=stale_because,
         moves=[_in_progress(move) for move in sorted(moves, key=lambda move: move.key)],
+        refused_moves=dict(refused_moves),
         decisions=[_decision(decision) for decision in reversed(decisions)],
     )
     if last is None:

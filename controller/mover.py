@@ -8,8 +8,8 @@ another leader has begun are undone. A failed write delays only its own move.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
@@ -215,6 +215,11 @@ class Mover:
         return (*own.values(), *found)
 
     @property
+    def refused(self) -> Mapping[str, int]:
+        """Return the number of ReplicaSets whose pods cannot be detached now, by reason code."""
+        return Counter(blockers[0].reason.code for _, blockers in self._memory.refused.values())
+
+    @property
     def needs_objects(self) -> bool:
         """Return whether to watch the kinds that only surge moves need, such as Deployments."""
         return self._source.config.surges
@@ -365,6 +370,10 @@ class Mover:
                 await self._find_out(move, now)
                 return
             self._memory.seen.add(move.uid)
+            if pod.owner_name != move.replica_set:
+                # Its ReplicaSet was deleted without its pods. The next one adopts it by its hash.
+                await self._end(move, End(MoveOutcome.GONE), now)
+                return
             listed = self._view.of(DEPLOYMENTS).get(move.deployment_key)
             view = replace(
                 shared,

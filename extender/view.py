@@ -68,8 +68,11 @@ class View(Inventory):
         only, they get the score of unmarked nodes; with `pack` the score of an empty node. Raises:
         InvalidInputError.
         """
+        return self.scored(wire.call(body), now)
+
+    def scored(self, call: wire.Call, now: float) -> tuple[bytes, bool]:
+        """Return what `answer` returns, for a decoded call."""
         trusted = self.why_neutral(now) is None
-        call = wire.call(body)
         if trusted:
             fragments = self._score.answer(call, self._fragments_of)
         else:

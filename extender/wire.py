@@ -4,8 +4,8 @@ Source: k8s.io/kube-scheduler extender/v1. The Go types have no JSON tags, so fi
 capitalized on the wire. Go accepts other casing, and so does this module.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Final, NamedTuple, TypeVar
+from collections.abc import Generator, Iterable, Sequence
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -13,12 +13,10 @@ from core.model.errors import InvalidInputError
 from core.model.pod import Pod
 from core.model.resources import Resources
 from kube.decode.field_decoding import DECODE_ERRORS, NAME_MAX, NULL, ApiName, BoundedField
-from kube.decode.json_depth import decoded
+from kube.decode.json_depth import at_once, decoded, pruning
 from kube.decode.kinds import PODS
 from kube.decode.pod import head
 from kube.decode.requests import amounts_of, containers_of
-
-_Value = TypeVar("_Value")
 
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
@@ -32,7 +30,7 @@ NAMES: Final = BoundedField[list[str]](list[str], items_max=NODES_MAX - 1, of=b"
 UNCOUNTED_BYTES_MAX: Final = 1024**2
 """Size up to which names are counted after they are decoded; they take at most 16 MB then."""
 STEPS_MIN: Final = 45_000
-"""Steps for removing deeply nested JSON that every call may take, about 20 ms.
+"""Steps for removing deeply nested JSON that every call may take, about 20 ms altogether.
 
 Two Nodes with the maximum nesting of the API server (10,000) need 40,000 steps.
 """
@@ -122,8 +120,20 @@ def call(body: bytes) -> Call:
 
     Raises: InvalidInputError with the reason, for any other body.
     """
+    return at_once(calling(body))
+
+
+def calling(body: bytes) -> Generator[None, None, Call]:
+    """Do what `call` does; if the body is nested too deeply, pause (yield) every few milliseconds.
+
+    Other bodies are decoded without a pause.
+    """
     try:
-        args, names = _decoded(_args, body)
+        try:
+            args, names = _args(body)
+        except RecursionError:
+            pruned = yield from pruning(body, _steps_max(body))
+            args, names = _args(pruned)
     except DECODE_ERRORS as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
     if names is not None:
@@ -148,7 +158,7 @@ def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
     if len(pod) > POD_BYTES_MAX:
         return None
     try:
-        decoded_pod = _decoded(PODS.decoder.decode, pod)
+        decoded_pod = decoded(PODS.decoder.decode, pod, _steps_max(pod))
         spec = decoded_pod.spec
         requests = amounts_of(spec, containers_of(spec)).requests
         return PodToSchedule(head(decoded_pod.metadata), requests)
@@ -156,8 +166,8 @@ def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
         return None
 
 
-def _decoded(decode: Callable[[bytes], _Value], raw: bytes) -> _Value:
-    return decoded(decode, raw, STEPS_MIN + len(raw) // STEP_BYTES)
+def _steps_max(raw: bytes) -> int:
+    return STEPS_MIN + len(raw) // STEP_BYTES
 
 
 def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:

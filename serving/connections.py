@@ -52,6 +52,7 @@ class Connection(web.RequestHandler):
     """
 
     __slots__ = (
+        "_body",
         "_fast_path",
         "_limiter",
         "_limits",
@@ -82,6 +83,8 @@ class Connection(web.RequestHandler):
         """The fast path; None after a request that aiohttp had to delimit."""
         self._unfinished: Incoming | None = None
         """A request of the fast path that has not arrived completely."""
+        self._body: bytes | TooMuchError | None = None
+        """The body of the request that aiohttp processes, if the fast path has received it."""
         self.address = address
         self.held_bytes = 0
         self.since = self.until = 0.0
@@ -104,7 +107,7 @@ class Connection(web.RequestHandler):
             self._transport.abort()
         elif self._transport is not None:
             self._transport.cancel()
-        self._limiter.leave(self)
+        self._leave()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first request, after the TLS handshake if there is one."""
@@ -115,10 +118,19 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Remove the connection from the limiter; report an unfinished request as abandoned."""
-        self._limiter.leave(self)
-        if self._fast_path is not None and self._unfinished is not None:
-            self._fast_path.abandoned()
+        self._leave()
         super().connection_lost(exc)
+
+    def _leave(self) -> None:
+        """Remove the connection from the limiter, and its body from memory."""
+        # A lost connection and its request refer to each other until a garbage collection.
+        if self._unfinished is not None:
+            self._unfinished.drop_body()
+            self._unfinished = None
+            if self._fast_path is not None:
+                self._fast_path.abandoned()
+        self._body = None
+        self._limiter.leave(self)
 
     def data_received(self, data: bytes) -> None:
         """Give received bytes to the fast path (`FastPath`) or to aiohttp.
@@ -140,7 +152,9 @@ class Connection(web.RequestHandler):
 
         *begins*: whether *data* begins a request; if not, *data* continues the unfinished request.
         """
-        incoming = fast_path.begin(data) if begins else self._unfinished
+        incoming = self._unfinished
+        if begins:
+            incoming = fast_path.begin(data, cast("asyncio.Transport", self._transport))
         self._unfinished = None
         if incoming is None:
             # aiohttp may keep a part of these bytes, so it gets all bytes that follow.
@@ -149,28 +163,48 @@ class Connection(web.RequestHandler):
             return
         if not begins:
             incoming.add(data)
-        at_once = begins and incoming.missing <= 0
-        within_limit = at_once or self._limiter.hold(self, len(data) + CHUNK_BYTES)
-        if within_limit and incoming.missing > 0:
-            if begins:
-                self.wait(self._limits.body_seconds)
-            self._unfinished = incoming
+        if incoming.missing > 0 or not begins:
+            if not self._limiter.hold(self, len(data) + CHUNK_BYTES):
+                self._refuse(incoming)
+                return
+            if incoming.missing > 0:
+                if begins:
+                    self.wait(self._limits.body_seconds)
+                self._unfinished = incoming
+                return
+        body, rest = incoming.take_body()
+        if rest or self.writing_paused or not self._answer(fast_path, body):
+            self._hand_over(incoming, body, rest)
+
+    def _hand_over(self, incoming: Incoming, body: bytes, rest: bytes) -> None:
+        """Let aiohttp answer a request that has arrived completely, and the bytes after it.
+
+        The body stays here, and counts, until the request is answered.
+        """
+        if not self.held_bytes and not self._limiter.hold(self, len(body) + CHUNK_BYTES):
+            self._refuse(incoming)
             return
-        self._limiter.release(self)  # if aiohttp gets the request, its handler counts the bytes
-        body = incoming.take_body()
-        if incoming.missing or not within_limit:  # other bytes follow, or too many bytes are held
+        self._body = body
+        super().data_received(incoming.head_without_body())
+        if rest:
             self._fast_path = None
-        elif not self.writing_paused and self._answer(fast_path, body):
-            return
+            super().data_received(rest)
+
+    def _refuse(self, incoming: Incoming) -> None:
+        """Let aiohttp answer that there is no room for a body, and close the connection."""
+        incoming.drop_body()
+        self._limiter.release(self)
+        self._body, self._fast_path = TooMuchError("too many requests are being received"), None
         super().data_received(incoming.head)
-        super().data_received(body)
 
     def _answer(self, fast_path: FastPath, body: bytes) -> bool:
         """Send the fast path's answer to a request; return False if aiohttp must answer it."""
         transport = cast("asyncio.Transport", self._transport)
-        answer = fast_path.answer(body, self.address, transport)
+        answer = fast_path.answer(body, self.address)
         if answer is None:
             return False
+        if self.held_bytes:
+            self._limiter.release(self)
         self.keep_alive(val=True)  # stops aiohttp's timer, which does not know of this request
         transport.write(answer.response())
         self._request_started = False
@@ -197,6 +231,7 @@ class Connection(web.RequestHandler):
         Returns, as aiohttp does: the answer that was sent, and whether the connection was lost
         meanwhile.
         """
+        self._body = None
         if self.held_bytes:
             self._limiter.release(self)
         body = resp.body if isinstance(resp, web.Response) else None
@@ -230,6 +265,8 @@ class Connection(web.RequestHandler):
         """
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise InvalidInputError("Content-Encoding", "is not supported; allowed: identity")
+        if self._body is not None:
+            return self._taken()
         try:
             if not request.content.is_eof():
                 return await self._receive_body(request, bytes_max)
@@ -239,18 +276,28 @@ class Connection(web.RequestHandler):
             raise InvalidInputError("body", str(fault)) from fault
         if len(whole) > bytes_max:
             raise web.HTTPRequestEntityTooLarge(bytes_max, len(whole))
+        self._hold(len(whole))
         return whole
 
+    def _taken(self) -> bytes:
+        """Return the body that the fast path has received."""
+        body, self._body = self._body, None
+        if isinstance(body, TooMuchError):
+            raise body
+        return body or b""
+
+    def _hold(self, count: int) -> None:
+        """Count bytes of a body. Raises: TooMuchError if there is no room for them."""
+        if not self._limiter.hold(self, count + CHUNK_BYTES):
+            raise TooMuchError("too many requests are being received")
+
     async def _receive_body(self, request: web.BaseRequest, bytes_max: int) -> bytes:
-        if (request.content_length or 0) > bytes_max:
-            raise web.HTTPRequestEntityTooLarge(bytes_max, request.content_length or 0)
         self.wait(self._limits.body_seconds)
         chunks: list[bytes] = []
         length = 0
         try:
             while chunk := await request.content.readany():
-                if not self._limiter.hold(self, len(chunk) + CHUNK_BYTES):
-                    raise TooMuchError("too many requests are being received")
+                self._hold(len(chunk))
                 chunks.append(chunk)
                 length += len(chunk)
                 if length > bytes_max:

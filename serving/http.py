@@ -20,6 +20,7 @@ from runtime.logs import RateLimitedLog, fields
 from runtime.metrics import CONTENT_TYPE, Metrics
 from serving.connections import Connection, ConnectionLimiter, TooMuchError
 from serving.fast_path import Answer, FastPath
+from serving.intake import Intake
 from serving.limits import LIMITS, PortLimits
 
 REASON_CHARACTERS_MAX: Final = 300
@@ -109,40 +110,43 @@ def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
 def answer_at_once(
     app: web.Application,
     path: str,
-    body_bytes_max: int,
-    answer: Callable[[bytes, str, asyncio.BaseTransport], bytes | None],
+    intake: Intake,
+    answer: Callable[[bytes, str], bytes | None],
     abandoned: Callable[[], None],
 ) -> None:
     """Let *answer* answer POST requests of *path* before aiohttp processes them.
 
-    aiohttp still gets requests with unusual headers, or with a body of more than *body_bytes_max*.
-    *answer* gets the body, the address of the client and the transport. It returns JSON of at most
-    LARGE_BYTES, or None if the application's route for *path* must answer; an InvalidInputError
-    becomes status 400. *abandoned* is called if a connection is lost before the whole body has
-    arrived.
+    aiohttp still gets requests with unusual headers, and those that *intake* refuses; the
+    application's route for *path* must have the same *intake*. *answer* gets the body and the
+    address of the client, whose turn it is. It returns JSON of at most LARGE_BYTES, or None if the
+    application's route must answer; an InvalidInputError becomes status 400. *abandoned* is called
+    if a connection is lost before the whole body has arrived.
     """
     faults = app[_INVALID_REQUESTS]
 
-    def answered(body: bytes, address: str, transport: asyncio.BaseTransport) -> Answer | None:
+    def answered(body: bytes, address: str) -> Answer | None:
         try:
-            json = answer(body, address, transport)
+            json = answer(body, address)
         except InvalidInputError as fault:
             return Answer(HTTPStatus.BAD_REQUEST, faults.rejection(path, fault))
         return None if json is None else Answer(HTTPStatus.OK, json)
 
-    app[_FAST_PATH] = FastPath(path, body_bytes_max, answered, abandoned)
+    app[_FAST_PATH] = FastPath(path, intake, answered, abandoned)
 
 
-async def read_body(request: web.Request, bytes_max: int) -> bytes:
-    """Receive and return the body of a request.
+async def read_body(request: web.Request, intake: Intake) -> bytes:
+    """Receive and return the body of a request, which counts until the request is answered.
 
-    Raises: InvalidInputError, TooMuchError, or HTTPRequestEntityTooLarge above *bytes_max* bytes.
-    The client then gets status 400, 503 or 413.
+    Raises: InvalidInputError, TooMuchError, HTTPForbidden, or HTTPRequestEntityTooLarge. The
+    client then gets status 400, 503, 403 or 413.
     """
     connection = request.protocol
     if not isinstance(connection, Connection):
         raise TypeError("read_body() needs a request that was received by serving.http.Server")
-    return await connection.body(request, bytes_max)
+    refusal = intake.refusal(request.content_length or 0, request.transport)
+    if refusal is not None:
+        raise refusal
+    return await connection.body(request, intake.body_bytes_max)
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:

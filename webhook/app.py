@@ -7,6 +7,7 @@ from aiohttp import web
 from core.model.errors import InvalidInputError
 from runtime.clock import Clock
 from serving.http import Health, base_app, json_response, read_body
+from serving.intake import Intake
 from webhook import wire
 from webhook.fair_queue import FairQueue
 from webhook.metrics import Metrics
@@ -27,10 +28,10 @@ def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> 
     # Any pod may be able to reach this port. The metrics describe the cluster, so they are served
     # on another port.
     app = base_app(health, clock)
-    queue = FairQueue(clock)
+    queue, intake = FairQueue(clock), Intake(REVIEW_BYTES_MAX)
 
     async def mutate_node(request: web.Request) -> web.Response:
-        body = await read_body(request, REVIEW_BYTES_MAX)
+        body = await read_body(request, intake)
         with metrics.review_seconds.time():
             try:
                 # An API server is one address and sends thousands of reviews at once, so no

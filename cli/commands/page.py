@@ -35,4 +35,4 @@ def command(
     from cli.page.run import open_browser, serve  # noqa: PLC0415
 
     cluster = source_of(environment, where)
-    asyncio.run(serve(cluster, port, (lambda _: None) if no_browser else open_browser))
+    asyncio.run(serve(cluster, port, None if no_browser else open_browser))

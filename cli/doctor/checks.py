@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cli.doctor import admission, autoscaler, clocks, rights, scheduler, workloads
+from cli.doctor import admission, autoscaler, clocks, moves, rights, scheduler, workloads
 from cli.doctor.finding import Check, CheckState, Diagnosis, Facts, Finding
 from cli.input.cluster_input import ClusterInput
 from core.model.errors import InvalidInputError
@@ -17,6 +17,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *admission.CHECKS,
     *rights.CHECKS,
     *workloads.CHECKS,
+    *moves.CHECKS,
     *clocks.CHECKS,
 )
 """All checks in the order of docs/doctor.md. A new check is one more entry in its module."""

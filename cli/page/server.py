@@ -21,10 +21,12 @@ from cli.page.worker import Worker
 from core.model.errors import InvalidInputError, UnavailableError
 from serving import http
 from serving.connections import Connection, TooMuchError
+from serving.intake import Intake
 
 HOST: Final = "127.0.0.1"
 TOKEN_BYTES: Final = 32
 BODY_BYTES_MAX: Final = 4096
+INTAKE: Final = Intake(BODY_BYTES_MAX)
 NAME_CHARS_MAX: Final = 300
 PING_SECONDS: Final = 20.0
 """Interval of comments to a browser, by which the server notices that it has left."""
@@ -154,7 +156,7 @@ class PageServer:
         if self._computing.locked():
             raise web.HTTPTooManyRequests(text="another what-if is being computed")
         async with self._computing:
-            change = what_if.read(await http.read_body(request, BODY_BYTES_MAX))
+            change = what_if.read(await http.read_body(request, INTAKE))
             return _response(await self._worker.what_if(change), "application/json")
 
 

@@ -37,7 +37,7 @@ class MoveOutcome(StrEnum):
     CHANGED = "changed"
     """The spec of the Deployment changed: a rollout, a scale, a pause."""
     GONE = "gone"
-    """The Deployment was deleted."""
+    """The Deployment was deleted, or its ReplicaSet without the pods."""
     PENDING_PODS = "pending_pods"
     """Other pods were unschedulable and need the room of the new pod."""
     STOPPED = "stopped"

@@ -100,11 +100,11 @@ def undo(move: Move, pods: Iterable[Pod], outcome: MoveOutcome) -> End:
 
     *pods*: all pods of the ReplicaSet.
     """
-    # The API server notes when a pod was created, and a leader when the move began. If no new pod
-    # is Ready, the cost on another one does no harm: that one is not deleted.
+    # The API server notes when a pod was created, and a leader when the move began.
     new = new_pods(move, pods, clocks_apart_seconds=CLOCKS_APART_SECONDS_MAX)
-    newest = next((pod for pod in reversed(new) if pod.ready), None)
-    if newest is None or has_cost(newest, UNDO_COST):
+    newest = new[-1] if new else None
+    # If it is not Ready, it is deleted first anyway, and the cost would stay on another pod.
+    if newest is None or not newest.ready or has_cost(newest, UNDO_COST):
         return End(outcome)
     # A cost that somebody else has set stays.
     ours = newest.deletion_cost in (None, newest.deletion_cost_ours)

@@ -13,7 +13,9 @@ from cli.__main__ import main
 from cli.doctor.checks import CHECKS, diagnose
 from cli.doctor.finding import CheckState, Diagnosis
 from cli.formats.text import doctor as text
-from core.marks.wellknown import TAINT_KEY
+from core.marks.wellknown import MOVE_ANNOTATION, TAINT_KEY
+from core.model.pod import DETACHED_LABEL
+from core.moves.note import MoveNote
 from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, with_components
 from tests.support.plan_cli import ITEMS, dump
@@ -136,6 +138,14 @@ def costs(cluster: SetupCluster) -> None:
         cluster.put(pod(f"web-{number}", "shop", **given))
 
 
+def detached(begun: int | None) -> Any:
+    """Return a pod that a move has detached at a time; without a note if it is None."""
+    owner = {"kind": "ReplicaSet", "name": "web-h", "uid": "u", "controller": False}
+    note = MoveNote(begun, begun + 600).encode() if begun is not None else ""
+    given: Any = {"annotations": {MOVE_ANNOTATION: note}, "ownerReferences": [owner]}
+    return pod("web-1-x", "shop", labels={DETACHED_LABEL: "h"}, **given)
+
+
 def bound_to_group(cluster: SetupCluster) -> None:
     """Bind permissions to all ServiceAccounts of Ebb's namespace, by a rule for all resources."""
     name = "ebb-controller-eviction"
@@ -238,6 +248,14 @@ BROKEN: list[tuple[str, Break, str]] = [
      "PodDisruptionBudget shop/strict, status.disruptionsAllowed: 0 (3 of 3 must be Ready)"),
     ("cost-writers", costs, "ReplicaSet shop/web, pods with a cost of another writer: 2"),
     ("requests", no_requests, "Pod shop/bare, pods without requests: 1"),
+    ("detached-pods", put(detached(NOW - 700)),
+     ("Pod shop/web-1-x, detached, deadline 2025-12-31 23:58:20 UTC: kubectl label pod web-1-x "
+     "-n shop pod-template-hash=h kube-ebb.io/detached-")),
+    ("detached-pods", put(detached(None)),
+     ("Pod shop/web-1-x, detached, deadline unknown: kubectl label pod web-1-x "
+     "-n shop pod-template-hash=h kube-ebb.io/detached-")),
+    ("owner-references", broken(refused_moves={"surge-owner-references": 2}),
+     "report of the leader, ReplicaSets with surge-owner-references: 2"),
     ("clocks", broken(local_seconds=NOW - 60),
      "this machine, seconds ahead of the API server: -60"),
     ("clocks", broken(renewed_seconds=NOW + 30), "leader a, seconds ahead of the API server: 30"),
@@ -303,8 +321,12 @@ class TestChecks:
             bound_to_group,
             both(flags("--v=4"), stopped),
             broken(scheduler=None, scored=1, live=True, objects=SetupCluster().objects),
+            put(detached(NOW - 650)),
+            broken(refused_moves={"surge-hash-selected": 2}),
+            both(with_settings(surge={"mode": "disabled"}),
+                 broken(refused_moves={"surge-owner-references": 2})),
         ],
-        ids=range(13),
+        ids=range(16),
     )  # fmt: skip
     def test_allowed_setup_is_no_problem(self, change: Break) -> None:
         assert codes(diagnosed(change), CheckState.PROBLEM) == []
@@ -329,7 +351,9 @@ class TestChecks:
                 if key.startswith(("ClusterRole", "Role")):
                     cluster.objects.pop(key)
 
-        assert codes(diagnosed(change), CheckState.PROBLEM) == ["program-rights"]
+        # The component surge also grants the permission for pod deletion costs.
+        expected = [] if component == "pod-deletion-cost" else ["program-rights"]
+        assert codes(diagnosed(change), CheckState.PROBLEM) == expected
 
 
 def without(*kinds: str) -> Break:
@@ -350,7 +374,7 @@ UNKNOWN: list[tuple[Break, set[str]]] = [
     (without("PodDisruptionBudget"), {"budgets"}),
     (broken(scheduler=None), {"scheduler-scoring"}),
     (both(broken(scheduler=None), removed(SCHEDULER)), {"scheduler-scoring"}),
-    (broken(live=False), {"viewer-rights", "clocks", "extender"}),
+    (broken(live=False), {"viewer-rights", "clocks", "extender", "owner-references"}),
     (broken(renewed_seconds=NOW - 600), {"clocks"}),
     (flags("--scale-down-unneeded-time=$(TIME)", EMPTY_ONLY), {"autoscaler-delays"}),
     (flags("--max-drain-parallelism=$(N)", *TWO_MINUTES), {"autoscaler-evicts"}),

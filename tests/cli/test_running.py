@@ -16,7 +16,7 @@ from controller.leader_report import (
     Decision,
     Delay,
     LeaderFacts,
-    Move,
+    MoveInProgress,
     PeakDemand,
     PendingPods,
     Report,
@@ -45,8 +45,8 @@ FACTS = LeaderFacts(
     cooldowns=[Cooldown(setting="cooldown.delayAfterAdd", until_seconds=NOW)],
     skipped_nodes=[SkippedNode(node="n1", until_seconds=NOW)],
     moves=[
-        Move(deployment="shop/web", pod="web-1", node="n1", step="raised", begun_seconds=1,
-             deadline_seconds=NOW)
+        MoveInProgress(deployment="shop/web", pod="shop/web-1", node="n1", begun_seconds=1,
+                       deadline_seconds=NOW)
     ],
     decisions=[
         Decision(at_seconds=1_700_000_000, kind="Node", name=name, action="NodeMarked",

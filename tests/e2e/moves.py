@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+import urllib3
+
 from core.config.settings import Mode
 from core.marks.wellknown import (
     COST_ANNOTATION,
@@ -51,8 +53,7 @@ from tests.e2e.objects import (
     node,
 )
 from tests.e2e.objects import ready as node_ready
-from tests.e2e.plane import Ebb, Plane, start_ebb, until
-from tests.support.plan_cli import ebb
+from tests.e2e.plane import LOOPBACK, Ebb, Plane, start_ebb, until
 
 OLD, NEW = "a", "b"
 """The node that Ebb marks, and the node to which pods move."""
@@ -62,14 +63,17 @@ SERVICES: Final = "/api/v1/namespaces/default/services"
 BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 QUOTAS: Final = "/api/v1/namespaces/default/resourcequotas"
 EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
+DAEMON_SETS: Final = f"{APPS}/daemonsets"
+REPLICATION_CONTROLLERS: Final = "/api/v1/namespaces/default/replicationcontrollers"
+NETWORK_POLICIES: Final = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 KINDS: Final = (
     AUTOSCALERS,
-    f"{APPS}/daemonsets",
+    DAEMON_SETS,
     REPLICA_SETS,
-    "/api/v1/namespaces/default/replicationcontrollers",
+    REPLICATION_CONTROLLERS,
     BUDGETS,
     QUOTAS,
-    "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+    NETWORK_POLICIES,
 )
 """Paths of what tests of moves create besides Deployments and Services."""
 POLICIES: Final = "validatingadmissionpolicy,validatingadmissionpolicybinding"
@@ -168,10 +172,19 @@ def deploy(api: Api, *apps: App, created: bool = False) -> None:
         ),
         MOVED_SECONDS,
     )
-    until(
-        lambda: ready_endpoints(api.get(SLICES)["items"]).items() >= counts.items(),
-        "all endpoints are Ready",
-    )
+
+    def serve() -> bool:
+        found = ready_endpoints(api.get(SLICES)["items"])
+        return all(found[name] >= count for name, count in counts.items())
+
+    until(serve, "all endpoints are Ready")
+
+
+def template_hash(api: Api, app: App) -> str:
+    """Return the hash that the pods of a Deployment have as a label."""
+    pods = (one for one in api.get(PODS)["items"] if app_of(one) == app.name)
+    found: str = next(pods)["metadata"]["labels"][TEMPLATE_LABEL]
+    return found
 
 
 def make_ready(api: Api, counts: Mapping[str, int], *, age_seconds: int = 0) -> None:
@@ -236,12 +249,17 @@ def hold(api: Api, app: App) -> None:
     api.merge(app.path, {"metadata": {"annotations": HELD}})
 
 
-@contextmanager
-def installed_for_moves(plane: Plane, *components: str) -> Iterator[None]:
-    """Install Ebb with the component surge and others; run a scheduler and a webhook."""
+def add_components(plane: Plane, *components: str) -> None:
+    """Apply the base with these components."""
     folder = plane.folder / "surge"
-    overlay(folder, "components/surge", *components)
+    overlay(folder, *(f"components/{one}" for one in components))
     apply(plane, str(folder))
+
+
+@contextmanager
+def installed_for_moves(plane: Plane) -> Iterator[None]:
+    """Install Ebb with the component surge; run a scheduler and a webhook."""
+    add_components(plane, "surge")
     scheduler = plane.scheduler()
     try:
         with starting(plane, SETTINGS):
@@ -341,12 +359,12 @@ def note(pod: Json) -> Json:
     return found
 
 
-def attached(api: Api, *names: str) -> None:
+def attached(api: Api, *names: str, seconds: float = ATTACHED_SECONDS) -> None:
     """Wait until no pod of these Deployments is detached, which Ebb owes within seconds."""
     api.wait(
         PODS,
         lambda found: not any(is_detached(one) for one in found.values() if app_of(one) in names),
-        ATTACHED_SECONDS,
+        seconds,
     )
 
 
@@ -375,8 +393,21 @@ def settled(api: Api, counts: Mapping[str, int], on: str = "") -> list[Json]:
         there = all(one["spec"].get("nodeName") == on for one in pods) or not on
         return there and is_settled(found, counts)
 
-    found = api.wait(PODS, reached, MOVED_SECONDS)
+    try:
+        found = api.wait(PODS, reached, MOVED_SECONDS)
+    except AssertionError as fault:
+        left = "\n".join(map(_line, api.get(PODS)["items"]))
+        raise AssertionError(f"not settled: {counts} on {on or 'any node'}\n{left}") from fault
     return [one for one in found.values() if app_of(one) in counts]
+
+
+def _line(pod: Json) -> str:
+    """Return what matters of a pod, for error messages."""
+    meta = pod["metadata"]
+    owners = [(one["name"], one.get("controller")) for one in meta.get("ownerReferences", ())]
+    state = "Ready" if is_ready(pod) else pod["status"].get("phase")
+    found = meta["name"], pod["spec"].get("nodeName"), state, meta["labels"], owners, note(pod)
+    return " ".join(map(str, found))
 
 
 def without_traces(pods: Collection[Json]) -> None:
@@ -386,9 +417,10 @@ def without_traces(pods: Collection[Json]) -> None:
     """
     for one in pods:
         annotations = one["metadata"].get("annotations") or {}
-        assert note(one) == {}
-        assert int(annotations.get(COST_ANNOTATION, 0)) > int(MOVE_COST)
-        assert annotations.get(COST_OURS_ANNOTATION) == annotations.get(COST_ANNOTATION)
+        assert note(one) == {}, _line(one)
+        costs = annotations.get(COST_ANNOTATION), annotations.get(COST_OURS_ANNOTATION)
+        assert int(costs[0] or 0) > int(MOVE_COST), f"{costs}: {_line(one)}"
+        assert costs[0] == costs[1]
 
 
 def written(api: Api, name: str) -> tuple[Any, ...]:
@@ -459,14 +491,11 @@ def is_marked(api: Api) -> bool:
     return MARK_LABEL in api.get(f"{NODES}/{OLD}")["metadata"]["labels"]
 
 
-def not_moved(plane: Plane) -> dict[str, set[str]]:
-    """Return the codes of the reasons why pods of node a are not moved, by the names of pods."""
-    arguments = ("explain", "node", OLD, "-o", "json")
-    done = ebb(*arguments, "--kubeconfig", str(plane.kubeconfig("explain")))
-    assert done.returncode == 0, done.stderr
-    found: dict[str, set[str]] = {}
-    for one in json.loads(done.stdout)["notMoved"]:
-        found.setdefault(one["pod"].rpartition("/")[2], set()).add(one["code"])
+def refused(leader: Ebb) -> Json:
+    """Return the number of ReplicaSets whose pods cannot be moved, by code of the reason."""
+    port = leader.settings["controller"]["reportPort"]
+    report = urllib3.request("GET", f"http://{LOOPBACK}:{port}/report").json()
+    found: Json = report["facts"]["refusedMoves"]
     return found
 
 

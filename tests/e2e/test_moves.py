@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL
+from core.moves.outcomes import PAUSE_SECONDS
 from tests.e2e.api import Api, Json
 from tests.e2e.endpoints import never_below
 from tests.e2e.install import CONTROLLER_ACCOUNT
@@ -31,7 +33,6 @@ from tests.e2e.moves import (
     ended,
     installed_for_moves,
     make_ready,
-    not_moved,
     note,
     open_up,
     owners,
@@ -67,8 +68,6 @@ WRITTEN = {
 }
 """Every write that the controller may make."""
 READ = ("get", "list", "watch")
-PAUSE_SECONDS = 600
-"""Time without moves after the first failure."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,8 +99,6 @@ def test_controller_moves_pods_with_budget_of_100_percent_and_writes_only_pods(
     assert sorted(pod["spec"]["nodeName"] for pod in three) == [OLD, OLD, NEW]
     without_traces([new, *three])
     assert {"SurgeMoveBegan", "SurgeMoved"} <= reasons(cluster, "one")
-    waiting = {pod["metadata"]["name"] for pod in three if pod["spec"]["nodeName"] == OLD}
-    assert not_moved(plane) == {name: {"surge-settling"} for name in waiting}
     asked = asked_by(plane, CONTROLLER_ACCOUNT, offset)
     assert 403 not in {one["responseStatus"]["code"] for one in asked if "responseStatus" in one}
     rights = rights_of(asked)
@@ -259,6 +256,22 @@ def test_move_is_undone_and_paused_when_quota_refuses_new_pod(
     found = note(kept)
     assert (found["outcome"], found["failures"]) == ("refused", 1)
     assert abs(found["until"] - time.time() - PAUSE_SECONDS) < 60
+
+
+def test_failed_pod_gets_its_label_back_during_a_move(plane: Plane, cluster: Api) -> None:
+    """The ReplicaSet does not adopt it, but it is collected with it."""
+    deploy(cluster, App(replicas=2))
+    with never_below(plane, {"web": 1}):
+        begin(cluster)
+        (old,) = detached(cluster, "web").values()
+        path = f"{PODS}/{old['metadata']['name']}"
+        cluster.merge(f"{path}/status", {"status": {"phase": "Failed"}})
+        attached(cluster, "web")
+        make_ready(cluster, {"web": 1})
+        labels = cluster.get(path)["metadata"]["labels"]
+    assert labels[TEMPLATE_LABEL] == old["metadata"]["labels"][DETACHED_LABEL]
+    cluster.delete(f"{DEPLOYMENTS}/web")
+    cluster.wait(PODS, lambda found: not found)
 
 
 def test_rollouts_and_scale_to_0_during_moves_end_them_without_failure(

@@ -8,11 +8,13 @@ import pytest
 
 from core.marks.wellknown import KEEP_ANNOTATION
 from kube.target import NAMESPACE
+from runtime.file_changes import FILES_SECONDS
 from tests.e2e.api import Api
 from tests.e2e.endpoints import never_below
 from tests.e2e.install import CONTROLLER_ACCOUNT, Start
 from tests.e2e.line import Line
 from tests.e2e.moves import (
+    ATTACHED_SECONDS,
     OLD,
     SETTINGS,
     App,
@@ -41,6 +43,8 @@ STARTING = App(name="starting", replicas=2)
 READY = App(name="ready", replicas=2, spec={"minReadySeconds": 60})
 """A Deployment whose new pod is Ready for a minute before it is available."""
 SURGE = SETTINGS["surge"]
+RELOADED_SECONDS = FILES_SECONDS + 1
+"""Time until a controller has read a changed configuration file."""
 SKIPPED = 'ebb_reconcile_total{result="skipped"}'
 
 
@@ -98,7 +102,7 @@ def test_old_pods_stay_and_new_ones_go_when_moves_are_interrupted(
         detached(cluster, "starting", "ready")
         make_ready(cluster, {"ready": 1})
         interrupt(plane, leader)
-        attached(cluster, "starting", "ready")
+        attached(cluster, "starting", "ready", seconds=RELOADED_SECONDS + ATTACHED_SECONDS)
         pods = settled(cluster, {"starting": 2, "ready": 2}, OLD)
     without_traces(pods)
 

@@ -151,6 +151,7 @@ def test_nothing_is_left_behind_by_a_kill_after_each_write_of_a_move(
         leader = Doomed(plane, start)
         at_end.callback(leader.line.end)
         for write, app in CASES:
+            leader_of(cluster, [leader.ebb])
             follower = Doomed(plane, start)
             at_end.callback(follower.line.end)
             until(lambda: is_marked(cluster), "node a is marked")

@@ -23,13 +23,15 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.resources import Resources
 from extender import wire
-from extender.app import PAUSE_SECONDS_MIN, PerPeerLimiter, make_app
+from extender.app import make_app
 from extender.metrics import Metrics
 from extender.scores import SCORES
 from extender.view import NEUTRAL, View
+from kube.decode.json_depth import PIECE_BYTES
 from kube.decode.kinds import NODES, PODS
 from runtime.logs import LOG_INTERVAL_SECONDS
 from serving import http, tls
+from serving.intake import PAUSE_SECONDS_MIN, PerPeerLimiter
 from serving.limits import PortLimits
 from serving.tls_contexts import ServingCertificate, client_context
 from tests.hostile.objects import DEEP
@@ -286,6 +288,12 @@ def test_scores_are_equal_when_view_is_not_synced_or_stale(score: str) -> None:
     assert stale.why_neutral(late) is not None
 
 
+both_ways = pytest.mark.parametrize(
+    "headers", [{}, {"X-Other": "1"}], ids=["fast path", "aiohttp"]
+)
+"""Tests of limits run over both ways in: the fast path knows no other headers."""
+
+
 @pytest.fixture
 async def running() -> AsyncIterator[tuple[str, View, FakeClock]]:
     clock = FakeClock()
@@ -335,8 +343,9 @@ async def test_extender_serves_health_scores_and_metrics(
     assert series["ebb_extender_prioritize_requests_total", "refused"] == 1
 
 
+@both_ways
 async def test_rejected_calls_are_counted(
-    running: tuple[str, View, FakeClock],
+    running: tuple[str, View, FakeClock], headers: dict[str, str]
 ) -> None:
     """kube-scheduler logs a failed call only at a log level that is not used in production."""
     url, shown, _ = running
@@ -344,9 +353,9 @@ async def test_rejected_calls_are_counted(
     body = (MESSAGES / "names.json").read_bytes()
     packed = {"Content-Encoding": "gzip"}
     async with aiohttp.ClientSession() as session:
-        for asked, headers in ((b"x" * (wire.BODY_BYTES_MAX + 1), {}), (body, packed), (b"", {})):
+        for asked, more in ((b"x" * (wire.BODY_BYTES_MAX + 1), {}), (body, packed), (b"", {})):
             async with session.post(
-                f"{url}/prioritize", data=io.BytesIO(asked), headers=headers
+                f"{url}/prioritize", data=io.BytesIO(asked), headers=headers | more
             ) as response:
                 assert response.status in (400, 413)
         async with session.get(f"{url}/metrics") as response:
@@ -354,15 +363,19 @@ async def test_rejected_calls_are_counted(
     assert 'ebb_extender_prioritize_requests_total{result="refused"} 3.0' in told
 
 
+@both_ways
 async def test_rejected_calls_are_logged_at_most_once_per_minute(
-    running: tuple[str, View, FakeClock], caplog: pytest.LogCaptureFixture
+    running: tuple[str, View, FakeClock],
+    caplog: pytest.LogCaptureFixture,
+    headers: dict[str, str],
 ) -> None:
     url, _, clock = running
     with caplog.at_level(logging.WARNING, "ebb.http"):
         async with aiohttp.ClientSession() as session:
             for seconds in (0, 0, LOG_INTERVAL_SECONDS - 1, 1):
                 clock.seconds += seconds
-                async with session.post(f"{url}/prioritize", data=b"[") as response:
+                request = session.post(f"{url}/prioritize", data=b"[", headers=headers)
+                async with request as response:
                     assert response.status == 400
     told = [record.__dict__["ebb_fields"] for record in caplog.records]
     assert [(one["path"], one["since_last"]) for one in told] == [
@@ -371,7 +384,7 @@ async def test_rejected_calls_are_logged_at_most_once_per_minute(
     ]
 
 
-@pytest.mark.parametrize("headers", [{}, {"X-Other": "1"}], ids=["fast path", "aiohttp"])
+@both_ways
 @pytest.mark.parametrize("shown", [True, False])
 async def test_call_needs_client_certificate_when_it_is_required(
     tmp_path: Path, headers: dict[str, str], *, shown: bool
@@ -400,6 +413,70 @@ async def test_call_needs_client_certificate_when_it_is_required(
     result = {"result": "scored" if shown else "refused"}
     counted = metrics.registry.get_sample_value("ebb_extender_prioritize_requests_total", result)
     assert counted == 2
+
+
+@both_ways
+async def test_call_without_certificate_is_rejected_before_its_body_arrives(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    ca = tls.make_ca(START)
+    (tmp_path / "ca").write_bytes(ca.certificate)
+    serving = ServingCertificate(str(tmp_path / "ca"))
+    serving.load(tls.make_leaf(ca, ["localhost"], START))
+    app = make_app(view(), FakeClock(), Metrics(), http.Health(), certificate_required=True)
+    server = http.Server(app, "127.0.0.1:0", serving.context)
+    await server.start()
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1",
+        server.port,
+        ssl=client_context(ca.certificate),
+        server_hostname="localhost",
+    )
+    more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = f"POST /prioritize HTTP/1.1\r\nHost: a\r\n{more}Content-Length: 40000000\r\n\r\n"
+    writer.write(head.encode())
+    async with asyncio.timeout(3):
+        assert b" 403 " in await reader.readline()
+    writer.transport.abort()
+    await server.stop()
+
+
+def nested_call(size: int) -> bytes:
+    """Return a call that takes long to decode, because of one deep value among many strings."""
+    deep = b"[" * 9000 + b"]" * 9000
+    return b'{"NodeNames":["n"],"x":[%b,%b]}' % (deep, b",".join([b'"a"'] * (size // 4)))
+
+
+def test_nested_call_is_decoded_in_pieces() -> None:
+    """One of 60 MB held the event loop for two seconds."""
+    body = nested_call(10 * PIECE_BYTES)
+    calling, pauses = wire.calling(body), 0
+    while True:
+        try:
+            next(calling)
+        except StopIteration as end:
+            assert end.value.names == ["n"]
+            break
+        pauses += 1
+    assert pauses >= 10
+    assert not list(wire.calling(wire.names_body(["n"])))
+
+
+@both_ways
+async def test_nested_call_is_answered(
+    running: tuple[str, View, FakeClock], headers: dict[str, str]
+) -> None:
+    url, shown, _ = running
+    shown.freshness.alive(NODES, 0.0)
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for size in (100, 10 * PIECE_BYTES):
+            body = io.BytesIO(nested_call(size))
+            async with session.post(f"{url}/prioritize", data=body) as response:
+                assert await response.json() == [{"Host": "n", "Score": 10}]
+        async with session.get(f"{url}/metrics") as response:
+            told = await response.text()
+    assert 'ebb_extender_prioritize_requests_total{result="scored"} 2.0' in told
+    assert "ebb_extender_prioritize_duration_seconds_count 2.0" in told
 
 
 async def test_large_answer_is_counted_once(running: tuple[str, View, FakeClock]) -> None:
@@ -492,14 +569,17 @@ class SlowClock(FakeClock):
         return self.seconds
 
 
-async def test_slow_calls_of_one_peer_do_not_delay_other_peers() -> None:
+@both_ways
+async def test_slow_calls_of_one_peer_do_not_delay_other_peers(headers: dict[str, str]) -> None:
     metrics, body = Metrics(), (MESSAGES / "names.json").read_bytes()
     app = make_app(view(), SlowClock(), metrics, http.Health())
     server = http.Server(app, "127.0.0.1:0")
     await server.start()
     url = f"http://127.0.0.1:{server.port}/prioritize"
     one, another = (
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=(address, 0)))
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(local_addr=(address, 0)), headers=headers
+        )
         for address in ("127.0.0.1", "127.0.0.2")
     )
     async with one, another:

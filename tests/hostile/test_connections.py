@@ -14,6 +14,7 @@ from controller.metrics import Metrics as ControllerMetrics
 from kube.target import NAMESPACE
 from runtime.clock import SystemClock
 from serving import http, tls, tls_contexts
+from serving.intake import Intake
 from serving.limits import PortLimits
 from tests.support.clock import FakeClock
 from webhook.metrics import Metrics as WebhookMetrics
@@ -44,9 +45,12 @@ Connect = Callable[[], Awaitable[Peer]]
 class Port:
     """A server with limits, and the peers that connect to it."""
 
-    def __init__(self, *, secure: bool, at_once: bool = False) -> None:
-        """Create a port; *at_once*: POST requests are answered before aiohttp gets them."""
-        self.secure, self.at_once = secure, at_once
+    def __init__(self, *, secure: bool, at_once: bool = False, busy: bool = False) -> None:
+        """Create a port.
+
+        *at_once*: POST requests are received, and answered unless *busy*, before aiohttp gets them.
+        """
+        self.secure, self.at_once, self.busy = secure, at_once, busy
         self.asked, self.gone = asyncio.Event(), asyncio.Event()
         """Set when the handler of /never has begun, and when it was cancelled."""
         self._stack = contextlib.AsyncExitStack()
@@ -63,8 +67,10 @@ class Port:
         metrics = WebhookMetrics() if self.secure else ControllerMetrics(NAMESPACE)
         app = http.base_app(http.Health(), FakeClock(), metrics)
 
+        intake = Intake(BODY_BYTES_MAX)
+
         async def length(request: web.Request) -> web.Response:
-            body = await http.read_body(request, BODY_BYTES_MAX)
+            body = await http.read_body(request, intake)
             return http.json_response(b"%d" % len(body))
 
         async def large(_: web.Request) -> web.Response:
@@ -83,7 +89,11 @@ class Port:
         app.router.add_get("/large", large)
         if self.at_once:
             http.answer_at_once(
-                app, "/length", BODY_BYTES_MAX, lambda body, *_: b"%d" % len(body), lambda: None
+                app,
+                "/length",
+                intake,
+                lambda body, _: None if self.busy else b"%d" % len(body),
+                lambda: None,
             )
         context = tls_contexts.server_context(PAIR) if self.secure else None
         server = http.Server(app, "127.0.0.1:0", context, limits)
@@ -117,12 +127,18 @@ def _abort(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.fixture(
-    params=[(False, False), (True, False), (False, True), (True, True)],
-    ids=["controller-plain", "webhook-tls", "extender-plain", "extender-tls"],
+    params=[
+        (False, False, False),
+        (True, False, False),
+        (False, True, False),
+        (True, True, False),
+        (False, True, True),
+    ],
+    ids=["controller-plain", "webhook-tls", "extender-plain", "extender-tls", "extender-busy"],
 )
 async def port(request: pytest.FixtureRequest) -> AsyncIterator[Port]:
-    secure, at_once = request.param
-    async with Port(secure=secure, at_once=at_once) as made:
+    secure, at_once, busy = request.param
+    async with Port(secure=secure, at_once=at_once, busy=busy) as made:
         yield made
 
 

@@ -67,6 +67,9 @@ CALLS: Final[Mapping[str, Callable[[int], bytes]]] = {
         b'{"Pod":{"a":[%b,%b]},"NodeNames":["n"]}'
         % (b"[" * 5000 + b"]" * 5000, _many(b'{"a":{"a":{"a":{"a":1}}}}', size))
     ),
+    "one value nested too deeply, and many strings": lambda size: (
+        b'{"NodeNames":["n"],"x":[%b,%b]}' % (b"[" * 9000 + b"]" * 9000, _many(b'"a"', size))
+    ),
     "deep values in a pod": lambda size: (
         b'{"Pod":{"a":[%b]},"NodeNames":["n"]}' % _many(b"[" * 70 + b"]" * 70, size)
     ),

@@ -14,7 +14,7 @@ import webhook.metrics
 from controller import config_reload, evictor, mover
 from controller.writers import EVENT_REASONS
 from core.engine.plan import REACHES_SHOWN
-from core.moves.records import MoveOutcome
+from core.moves.outcomes import MoveOutcome
 from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
 from core.writes.life_cycle import Transition
 from core.writes.write import WriteKind
@@ -86,21 +86,18 @@ so no money is saved, and no metrics of an autoscaler. In Grafana the panels loo
 """
 OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
     MoveOutcome.MOVED: "the pod was replaced",
-    MoveOutcome.OTHER_POD: "another pod was deleted",
-    MoveOutcome.ABANDONED: "the conditions ended before the replicas were raised",
-    MoveOutcome.NOT_RAISED: "the replicas could not be raised in time",
     MoveOutcome.TIMED_OUT: "the new pod was not available in time",
     MoveOutcome.UNSCHEDULABLE: "the new pod was unschedulable",
     MoveOutcome.REFUSED: "the API server rejected the new pod",
     MoveOutcome.MISPLACED: "the new pod was scheduled to a marked node",
-    MoveOutcome.POD_GONE: "the pod terminated by itself",
+    MoveOutcome.POD_GONE: "the pod terminated by itself, or was deleted",
     MoveOutcome.NODE_UNMARKED: "the node was unmarked",
-    MoveOutcome.PENDING_PODS: "other pods were unschedulable",
-    MoveOutcome.ROLLOUT: "a rollout began",
-    MoveOutcome.STOPPED: "surge moves were disabled",
-    MoveOutcome.SCALED: "the HorizontalPodAutoscaler changed the replicas",
-    MoveOutcome.INTERFERED: "something else changed the replicas",
+    MoveOutcome.CORDONED: "the node was cordoned, or is being removed",
+    MoveOutcome.CHANGED: "the spec of the Deployment changed",
     MoveOutcome.GONE: "the Deployment was deleted",
+    MoveOutcome.PENDING_PODS: "other pods were unschedulable",
+    MoveOutcome.STOPPED: "surge moves were disabled, another leader had begun the move, or "
+    "somebody else attached the pod",
 }
 LABELS: Final[Mapping[str, str]] = {
     "cause": "why a pod is Pending: `mark`: a node with a NoSchedule mark has room for it; "
@@ -173,14 +170,14 @@ OTHER_EVENTS: Final = (
         mover.ENDED,
         "Deployment",
         "Normal",
-        "A surge move ended otherwise; the note has the outcome, and who set the replicas.",
+        "A surge move ended otherwise; the note has the outcome.",
     ),
     (
         mover.FORBIDDEN,
         "Namespace",
         "Warning",
         (
-            "`surge` is enabled, but a permission or the ConfigMap for the records is missing, so "
+            "`surge` is enabled, but a permission is missing, so "
             "no pod is moved; the note says which."
         ),
     ),

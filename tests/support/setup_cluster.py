@@ -13,6 +13,7 @@ from cli.doctor.finding import Facts
 from cli.input import reader
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.setup import ApiTime, ExtenderCalls, Read, viewer_rights
+from controller.leader_report import LeaderFacts, Report
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND
 from kube.dump import from_dumps
@@ -141,6 +142,7 @@ class SetupCluster:
     refused: int = 0
     local_seconds: int = NOW
     renewed_seconds: int = NOW - 2
+    refused_moves: dict[str, int] = field(default_factory=dict)
     denied: str = ""
     """Resource that the user may not list."""
     scheduler: Json | None = field(
@@ -189,12 +191,13 @@ class SetupCluster:
         leader = Leader(
             lease="l", holder="a", renewed_seconds=self.renewed_seconds, duration_seconds=15
         )
+        report = Report(facts=LeaderFacts(refused_moves=self.refused_moves))
         cluster_input = ClusterInput(
             cluster=cluster,
             config=config,
             where=self.where,
             kinds=kinds,
-            running=Running(leader) if self.live else None,
+            running=Running(leader, report) if self.live else None,
             setup=setup,
             surge_objects=surge_objects,
         )

@@ -178,14 +178,14 @@ NEWER = make_pod("newer", "n", created_seconds=NOW + 2)
         pytest.param([], None, id="none"),
         pytest.param([STARTING], None, id="not Ready: deleted first anyway"),
         pytest.param([NEW, NEWER], NEWER, id="newest of two"),
-        pytest.param([NEW, replace(NEWER, ready=False)], NEW, id="newest that is Ready"),
+        pytest.param([NEW, replace(NEWER, ready=False)], None, id="newest starts"),
         pytest.param([replace(NEW, terminating=True)], None, id="terminating"),
         pytest.param([replace(NEW, deletion_cost="7")], None, id="cost of others"),
         pytest.param([replace(NEW, **cost(-5))], replace(NEW, **cost(-5)), id="cost of Ebb"),
         pytest.param([replace(NEW, **cost(UNDO_COST))], None, id="lowered already"),
     ],
 )
-def test_undo_lowers_cost_of_newest_ready_pod(new: list[Pod], lowered: Pod | None) -> None:
+def test_undo_lowers_cost_of_newest_pod_if_ready(new: list[Pod], lowered: Pod | None) -> None:
     undone = End(MoveOutcome.STOPPED, lowered)
     assert step(view(*new, allowed=False)) == undone
 
@@ -212,6 +212,12 @@ def test_move_waits_until_deadline_when_deployments_are_unknown() -> None:
 )
 def test_move_of_another_leader_is_undone_at_once(new: list[Pod], lowered: Pod | None) -> None:
     assert step(view(*new), found_move(OLD)) == End(MoveOutcome.STOPPED, lowered)
+
+
+def test_undo_leaves_young_sibling_alone_when_new_pod_of_another_leader_is_not_ready() -> None:
+    sibling = make_pod("sibling", "n", created_seconds=NOW - 60)
+    seen = view(pods=(OLD, A, sibling, STARTING))
+    assert step(seen, found_move(OLD)) == End(MoveOutcome.STOPPED)
 
 
 @pytest.mark.parametrize(

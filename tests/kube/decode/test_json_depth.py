@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.decode.json_depth import DEPTH_MAX, SLACK, decoded, legible, pruned
+from kube.decode.json_depth import DEPTH_MAX, SLACK, at_once, decoded, legible, pruned, pruning
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4) | st.just('"[{\\')
 JSON = st.recursive(
@@ -51,9 +51,21 @@ def test_deep_values_are_pruned_and_others_are_unchanged(
         assert found["deep"] == orjson.loads(nested(depth))
 
 
+@given(JSON, st.integers(0, 200), JSON, st.integers(2, 30))
+def test_result_is_the_same_when_text_is_cut_into_small_pieces(
+    before: Any, depth: int, after: Any, piece_bytes: int
+) -> None:
+    parts = orjson.dumps(before), nested(depth), orjson.dumps([after, "]\\" * 40])
+    raw = b'{"before":%b,"deep":%b,"after":%b}' % parts
+    found = orjson.loads(at_once(pruning(raw, piece_bytes=piece_bytes)))
+    assert (found["before"], found["after"]) == (before, orjson.loads(parts[2]))
+    assert depth_of(found) <= DEPTH_MAX + SLACK
+
+
 @given(st.binary(max_size=30) | st.text('[]{}",\\ a', max_size=40).map(str.encode))
 def test_invalid_json_raises_no_error(raw: bytes) -> None:
     pruned(raw)
+    at_once(pruning(raw, piece_bytes=2))
 
 
 def test_decoding_is_retried_when_only_depth_failed() -> None:
