@@ -301,6 +301,8 @@ def _ready(conditions: bytes) -> tuple[bool, int | None]:
     if sent is None:
         sent = _ready_decoded(conditions) if _READY in conditions else NOT_READY
     ready, since = sent
+    if ready and not since:
+        _, since = _ready_decoded(conditions)
     return ready, unix_seconds(since) if ready else None
 
 
