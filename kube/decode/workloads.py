@@ -1,8 +1,7 @@
 """Decode DaemonSets, Deployments, ReplicaSets and HorizontalPodAutoscalers.
 
-Errors name the field. Sources: k8s.io/api apps/v1 and autoscaling/v2; managedFields of
-k8s.io/apimachinery meta/v1; NodeShouldRunDaemonPod and AddOrUpdateDaemonPodTolerations of the
-DaemonSet controller.
+Errors name the field. Sources: k8s.io/api apps/v1 and autoscaling/v2; NodeShouldRunDaemonPod and
+AddOrUpdateDaemonPodTolerations of the DaemonSet controller.
 """
 
 from collections.abc import Iterable

@@ -15,21 +15,25 @@ from core.config.thresholds import Thresholds
 from core.eligibility.surge import VOLUME, why_not_replaced
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, TAINT_KEY
+from core.marks.wellknown import (
+    COST_ANNOTATION,
+    COST_OURS_ANNOTATION,
+    MOVE_ANNOTATION,
+    TAINT_KEY,
+)
 from core.model.cluster import Cluster, SurgeFacts
 from core.model.constraints import ClaimUse, DisruptionFacts
 from core.model.errors import ConfigError
 from core.model.now import Now
-from core.model.pod import CLAIMS_FIELD, Pod
+from core.model.pod import CLAIMS_FIELD, DETACHED_LABEL, Pod, workload_of
 from core.model.resources import Resources
 from core.moves.facts import with_moves
 from core.moves.objects import SurgeObjects
-from core.moves.records import MoveRecords, MoveStep
 from core.writes.costs import COST_MIN, MOVE_COST, UNDO_COST, cost_of, cost_write, decide_costs
 from tests.support.builders import UNLIMITED, marked, node
 from tests.support.cluster_pods import build_cluster
 from tests.support.configurations import HEAD
-from tests.support.surge import NOW, deployment, make_pod, make_record
+from tests.support.surge import NOTE, NOW, cost, deployment, detached, make_pod
 
 OFF = Config(
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
@@ -58,13 +62,13 @@ def test_nodes_whose_pods_can_all_be_moved_come_first_when_surge_is_enabled() ->
     assert removed(ON, pods)[:3] == ["b", "d", "a"]
 
 
-NO_RECORDS = MoveRecords()
+WEB_ONE = ("d", "web-1")
+OBJECTS = SurgeObjects(deployments={"d/web": deployment()}, owners={WEB_ONE: "d/web"})
+OLD = detached(make_pod("old"))
 
 
-def facts(
-    objects: SurgeObjects, records: MoveRecords = NO_RECORDS, before: MoveRecords = NO_RECORDS
-) -> SurgeFacts:
-    return with_moves(Cluster.of((), ()), objects, records, before, own_namespace="ours").surge
+def facts(objects: SurgeObjects, *pods: Pod, **given: Any) -> SurgeFacts:
+    return with_moves(Cluster.of((), pods), objects, "ours", **given).surge
 
 
 @pytest.mark.parametrize(
@@ -82,15 +86,40 @@ def test_replica_set_allows_moves_when_its_deployment_consents(
     assert found.allowed == ({("d", "web-1")} if allowed else set())
 
 
+def test_replica_set_allows_no_moves_when_its_pods_cannot_be_detached() -> None:
+    assert facts(OBJECTS, refused={WEB_ONE}).allowed == set()
+    assert facts(OBJECTS, refused={("d", "db-1")}).allowed == {WEB_ONE}
+
+
 def test_facts_have_moves_of_this_and_the_last_reconciliation() -> None:
-    objects = SurgeObjects(deployments={"d/web": deployment()})
-    move = MoveRecords().with_move(make_record(step=MoveStep.RAISED))
-    during = facts(objects, move)
-    assert during.moving == {("d", "web-1")}
-    assert during.replaced == {"d/old"}
-    after = facts(objects, before=move)
-    assert after.moving == {("d", "web-1")}
-    assert not after.replaced
+    assert facts(OBJECTS, OLD).moving == {WEB_ONE}
+    assert facts(OBJECTS, make_pod("old"), moving_before={WEB_ONE}).moving == {WEB_ONE}
+    assert facts(OBJECTS, make_pod("old")).moving == set()
+
+
+NEW = make_pod("new", "n", created_seconds=NOW)
+
+
+@pytest.mark.parametrize(
+    ("new", "replaced"),
+    [
+        pytest.param([], False, id="none yet"),
+        pytest.param([NEW], True, id="runs"),
+        pytest.param([replace(NEW, node=None, ready=False)], True, id="not tried yet"),
+        pytest.param([replace(NEW, node=None, unschedulable=True)], False, id="unschedulable"),
+        pytest.param([replace(NEW, terminating=True)], False, id="terminates"),
+        pytest.param([replace(NEW, created_seconds=NOW - 1)], False, id="existed before"),
+        pytest.param([replace(NEW, owner_name="web-2")], False, id="of another ReplicaSet"),
+        pytest.param([replace(NEW, owner_kind="StatefulSet")], False, id="of another kind"),
+        pytest.param([detached(NEW)], False, id="detached itself"),
+    ],
+)
+def test_detached_pod_is_replaced_when_its_new_pod_exists(
+    new: list[Pod], *, replaced: bool
+) -> None:
+    assert facts(OBJECTS, OLD, make_pod("a", "n"), *new).replaced == (
+        {"d/old"} if replaced else set()
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,33 +129,45 @@ def test_facts_have_moves_of_this_and_the_last_reconciliation() -> None:
         pytest.param({"unschedulable": False}, [], id="not tried yet"),
         pytest.param({"owner_name": "other-1"}, [], id="of others"),
         pytest.param({"terminating": True}, [], id="terminating"),
-        pytest.param({"created_seconds": NOW - 7200}, [], id="older than another pod"),
+        pytest.param({"created_seconds": NOW - 7200}, [], id="existed before"),
     ],
 )
 def test_plan_does_not_see_new_pod_of_a_move_when_it_is_unschedulable(
     pending: dict[str, Any], without: list[str]
 ) -> None:
     new = {"ready": False, "unschedulable": True, "created_seconds": NOW, **pending}
-    pods = [make_pod(name) for name in ("a", "b", "old")] + [make_pod("new", None, **new)]
-    of = SurgeObjects(deployments={"d/web": deployment()}, owners={("d", "web-1"): "d/web"})
-    records = MoveRecords().with_move(make_record(step=MoveStep.RAISED))
-    cluster = Cluster.of([node("m"), node("n")], pods)
-    found = with_moves(cluster, of, records, NO_RECORDS, "ours")
+    others = [make_pod(name) for name in ("a", "b")] + [make_pod("new", None, **new)]
+    nodes = [node("m"), node("n")]
+    cluster = Cluster.of(nodes, [*others, OLD])
+    found = with_moves(cluster, OBJECTS, "ours")
     assert {pod.name for pod in cluster.pods if pod not in found.pods} == set(without)
-    assert found.surge.replaced == (set() if without else {"d/old"})
-    assert len(with_moves(cluster, of, NO_RECORDS, records, "ours").pods) == 4, "no move"
+    settled = Cluster.of(nodes, [*others, make_pod("old")])
+    assert len(with_moves(settled, OBJECTS, "ours").pods) == 4, "no move"
+
+
+FORGED = replace(make_pod("forged"), owner_kind="", owner_name="", labels={DETACHED_LABEL: "1"})
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [FORGED, replace(FORGED, owner_kind="StatefulSet", owner_name="db")],
+    ids=["bare", "of a StatefulSet"],
+)
+def test_pod_labeled_by_others_hides_no_pod_that_is_pending(forged: Pod) -> None:
+    """Otherwise whoever may label one pod would keep Ebb from adding room for others."""
+    pending = replace(NEW, node=None, ready=False, unschedulable=True)
+    pending = replace(pending, owner_kind=forged.owner_kind, owner_name=forged.owner_name)
+    assert forged.detached
+    cluster = Cluster.of([node("m")], [forged, pending])
+    assert with_moves(cluster, OBJECTS, "ours").pods == cluster.pods
 
 
 def test_new_pod_that_is_unschedulable_starts_no_cooldown() -> None:
     nodes, old = [node("m", 1000), node("n", 1000)], make_pod("old", "m")
-    new = make_pod("new", None, ready=False, unschedulable=True)
-    of = SurgeObjects(
-        deployments={"d/web": deployment(replicas=2)}, owners={("d", "web-1"): "d/web"}
-    )
-    move = make_record(step=MoveStep.RAISED, original=1, raised=2)
+    new = make_pod("new", None, ready=False, unschedulable=True, created_seconds=NOW)
     first = reconcile.reconcile(Cluster.of(nodes, [old]), ON, LeaderState(), NOW)
-    for records, pending_at in ((MoveRecords().with_move(move), None), (NO_RECORDS, NOW + 10)):
-        cluster = with_moves(Cluster.of(nodes, [old, new]), of, records, NO_RECORDS, "ours")
+    for before, pending_at in ((OLD, None), (old, NOW + 10)):
+        cluster = with_moves(Cluster.of(nodes, [before, new]), OBJECTS, "ours")
         second = reconcile.reconcile(cluster, ON, first.state, NOW + 10, last=first)
         assert second.state.pod_pending_at == pending_at
 
@@ -159,20 +200,51 @@ def test_cost_of_move_is_below_all_others() -> None:
     assert write.annotations == dict.fromkeys((COST_ANNOTATION, COST_OURS_ANNOTATION), LOWEST)
 
 
+PLAIN = make_pod("old")
+AT_MOVE_COST = replace(PLAIN, **cost(MOVE_COST))
+MOVED_NOTE = NOTE._replace(outcome="moved").encode()
+SIBLING = make_pod("a", "n", **cost(-7))
+
+
 @pytest.mark.parametrize(
-    ("on", "moving", "written"),
-    [("m", {"uid-old"}, None), ("m", set(), USUAL), ("n", {"uid-old"}, "removed")],
-    ids=["moving", "move has ended", "unmarked"],
+    ("pods", "written"),
+    [
+        pytest.param([OLD], {}, id="detached"),
+        pytest.param([replace(OLD, node="n")], {}, id="detached, its node is unmarked"),
+        pytest.param([OLD, SIBLING], {}, id="pod of its ReplicaSet"),
+        pytest.param([PLAIN, SIBLING], {"old": USUAL, "a": None}, id="no move"),
+        pytest.param([replace(AT_MOVE_COST, move=MOVED_NOTE)], {}, id="is about to be deleted"),
+        pytest.param([AT_MOVE_COST], {"old": USUAL}, id="left over on a marked node"),
+        pytest.param([replace(AT_MOVE_COST, node="n")], {"old": None}, id="left over"),
+        pytest.param(
+            [replace(make_pod("new", "n"), **cost(UNDO_COST))], {"new": None}, id="left of an undo"
+        ),
+        pytest.param(
+            [replace(OLD, namespace="e"), SIBLING], {"a": None}, id="move in another namespace"
+        ),
+    ],
 )
-@pytest.mark.parametrize("cost", [LOWEST, str(UNDO_COST)])
-def test_cost_of_move_is_replaced_when_pod_is_not_moved(
-    on: str, moving: set[str], written: str | None, cost: str
+def test_costs_stay_while_a_pod_of_the_replica_set_is_detached(
+    pods: list[Pod], written: dict[str, str | None]
 ) -> None:
-    pod = make_pod("old", on, deletion_cost=cost, deletion_cost_ours=cost)
-    cluster = Cluster.of((MARKED, node("n")), (pod,))
-    writes = decide_costs(cluster, TAINT_KEY, moving=moving, enabled=True)
-    costs = [write.annotations[COST_ANNOTATION] or "removed" for write in writes]
-    assert costs == ([] if written is None else [written])
+    """They decide which pod is deleted when the detached one is given back."""
+    cluster = Cluster.of((MARKED, node("n")), pods)
+    writes = decide_costs(cluster, TAINT_KEY, enabled=True)
+    assert {one.before.name: one.annotations[COST_ANNOTATION] for one in writes} == written
+
+
+def test_notes_of_ended_moves_are_removed_with_the_costs() -> None:
+    failed = replace(PLAIN, move=NOTE._replace(failures=1, outcome="timed_out").encode())
+    cluster = Cluster.of((MARKED,), (failed,))
+    (write,) = decide_costs(cluster, TAINT_KEY, enabled=False)
+    assert write.annotations == {COST_OURS_ANNOTATION: None, MOVE_ANNOTATION: None}
+    moving = Cluster.of((MARKED,), (OLD,))
+    assert decide_costs(moving, TAINT_KEY, enabled=False) == (), "it has the state of the move"
+
+
+def test_detached_pod_is_one_of_its_workload() -> None:
+    """Arrivals of new pods are counted by workload."""
+    assert workload_of(OLD) == workload_of(PLAIN) == ("d", "ReplicaSet", "web")
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,31 @@ from core.config.thresholds import Thresholds
 from core.eligibility.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from core.engine import reconcile
 from core.engine.maintenance_gate import ALWAYS
+from core.engine.plan import Plan
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts, HostPort, PodConstraints, QuotaFacts
 from core.model.node import Node
+from core.model.now import Now
 from core.model.pod import Pod
+from core.model.reason import Blocker
 from core.moves.objects import HorizontalAutoscaler, SurgeObjects, resolved_surge
-from core.moves.planner import MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
+from core.moves.outcomes import MoveOutcome, note_after
+from core.moves.planner import (
+    FAILURES_IN_NAMESPACE_MAX,
+    NO_MEMORY,
+    MoveMemory,
+    MovePlan,
+    NewMove,
+    SurgeContext,
+    SurgeInput,
+    plan_moves,
+)
 from core.moves.quotas import ResourceQuota
-from core.moves.records import MoveRecords, Pause
-from core.moves.steps import marked_nodes
+from core.moves.reasons import OTHER_CONTROLLER, OWNER_REFERENCES
 from tests.support import builders
 from tests.support.builders import UNLIMITED, node
-from tests.support.surge import NOW, deployment, make_pod, make_record
+from tests.support.surge import NOTE, NOW, deployment, detached, make_move, make_pod
 
 CONFIG = Config(
     mode=Mode.ENFORCE,
@@ -60,7 +72,9 @@ def chosen(
     of: SurgeObjects | None = None,
     *,
     nodes: Sequence[Node] = (marked_node("m"), node("n")),
-    records: MoveRecords | None = None,
+    memory: MoveMemory = NO_MEMORY,
+    plan: Plan | None = None,
+    now_seconds: int = NOW,
     **changes: Any,
 ) -> MovePlan:
     """Return the moves for a cluster with the marked node m and the node n."""
@@ -68,13 +82,12 @@ def chosen(
     config = changes.pop("config", CONFIG)
     surge_input = SurgeInput(
         cluster=cluster,
-        plan=reconcile.plan(cluster, config),
+        plan=plan or reconcile.plan(cluster, config),
         config=config,
         objects=of or objects(),
-        records=records or MoveRecords(),
-        leader="a",
+        memory=memory,
         own_namespace=OURS,
-        now_seconds=NOW,
+        now_seconds=now_seconds,
         **changes,
     )
     return plan_moves(SurgeContext(surge_input))
@@ -89,10 +102,11 @@ def test_own_pod_is_not_moved() -> None:
     assert codes(chosen(pods, of)) == {"surge-own"}
 
 
-def test_no_move_begins_on_leaving_node_but_moves_continue_there() -> None:
-    leaving = replace(marked_node("m"), deleting=True)
-    assert chosen(nodes=[leaving, node("n")]) == MovePlan((), ())
-    assert marked_nodes([leaving, node("n")]) == {"m"}
+@pytest.mark.parametrize("leaving", [{"deleting": True}, {"unschedulable": True}], ids=str)
+def test_no_move_begins_on_leaving_node(leaving: Mapping[str, Any]) -> None:
+    """Whoever drains it must find the pods in their ReplicaSets."""
+    node_m = replace(marked_node("m"), **leaving)
+    assert chosen(nodes=[node_m, node("n")]) == MovePlan((), ())
 
 
 def codes(found: MovePlan) -> set[str]:
@@ -101,12 +115,20 @@ def codes(found: MovePlan) -> set[str]:
 
 
 def test_pod_on_marked_node_is_moved() -> None:
-    assert chosen() == MovePlan((NewMove(make_record(), ALWAYS),), ())
+    (begun,) = chosen().begin
+    assert begun == NewMove(make_move(), POD, ALWAYS)
+    assert begun.move.others == frozenset({"uid-old", "uid-a", "uid-b"})
 
 
-def test_deadline_is_progress_deadline_of_deployment_when_it_is_shorter() -> None:
-    found = chosen(of=objects(deployment(progress_deadline_seconds=120)))
-    assert found.begin == (NewMove(make_record(deadline=NOW + 120), ALWAYS),)
+@pytest.mark.parametrize(
+    ("progress_seconds", "seconds"),
+    [(0, 30), (1, 30), (31, 31), (120, 120), (600, 600), (9999, 600)],
+)
+def test_deadline_is_progress_deadline_of_deployment_within_limits(
+    progress_seconds: int, seconds: int
+) -> None:
+    (begun,) = chosen(of=objects(deployment(progress_deadline_seconds=progress_seconds))).begin
+    assert begun.move.note == NOTE._replace(deadline=NOW + seconds)
 
 
 @pytest.mark.parametrize(
@@ -233,22 +255,62 @@ def test_pod_stays_when_no_node_that_stays_has_room(changes: Any, code: str) -> 
     assert codes(chosen((replace(POD, **changes), *OTHERS, full))) == {code}
 
 
-def test_deployment_is_left_alone_until_its_pause_ends() -> None:
-    pause = Pause("d", "web", "uid-web", NOW + 5)
-    found = chosen(records=MoveRecords(pauses={"uid-web": pause}))
+FAILED = NOTE._replace(begun=NOW - 900, deadline=NOW - 300, failures=2, outcome="timed_out")
+
+
+@pytest.mark.parametrize("at", range(3), ids=["pod to move", "sibling", "another sibling"])
+def test_deployment_is_left_alone_until_the_pause_on_one_of_its_pods_ends(at: int) -> None:
+    def pods(until: int) -> list[Pod]:
+        found = [POD, *OTHERS]
+        found[at] = replace(found[at], move=FAILED._replace(until=until).encode())
+        return found
+
+    found = chosen(pods(NOW + 5))
     assert codes(found) == {"surge-left-alone"}
     assert [blocker.until for blocker in found.waits] == [NOW + 5]
-    ended = pause._replace(until=NOW)
-    assert chosen(records=MoveRecords(pauses={"uid-web": ended})).begin
+    (begun,) = chosen(pods(NOW)).begin
+    assert begun.move.note == NOTE._replace(failures=2), "the next pause is longer"
+    far = NOW + 10 * 86_400
+    assert chosen(pods(far)).begin, "no leader writes such a pause"
+
+
+def test_deployment_settles_for_a_minute_after_a_move() -> None:
+    found = chosen(memory=MoveMemory(ended={("d", "web-1"): NOW - 59}))
+    assert codes(found) == {"surge-settling"}
+    assert [blocker.until for blocker in found.waits] == [NOW + 1]
+    assert chosen(memory=MoveMemory(ended={("d", "web-1"): NOW - 60})).begin
+    assert chosen(memory=MoveMemory(ended={("d", "db-1"): NOW})).begin
+
+
+def test_namespace_is_left_alone_after_many_failures_within_an_hour() -> None:
+    many = FAILURES_IN_NAMESPACE_MAX
+    assert codes(chosen(memory=MoveMemory(failures={"d": many}))) == {"surge-left-alone"}
+    assert chosen(memory=MoveMemory(failures={"d": many - 1, "e": many})).begin
+
+
+@pytest.mark.parametrize("reason", [OTHER_CONTROLLER, OWNER_REFERENCES], ids=lambda one: one.code)
+def test_pod_stays_when_pods_of_its_replica_set_cannot_be_detached(reason: Any) -> None:
+    refused = {("d", "web-1"): [Blocker(reason, "so it is", "d/another", "agent")]}
+    found = chosen(memory=MoveMemory(refused=refused))
+    assert found.waits == (Blocker(reason, "so it is", "d/old", "agent"),)
+    elsewhere = {("d", "db-1"): refused["d", "web-1"]}
+    assert chosen(memory=MoveMemory(refused=elsewhere)).begin
+
+
+TWO = (POD, make_pod("z"), OTHERS[0])
 
 
 def test_deployment_has_one_move_at_a_time() -> None:
-    two = (POD, make_pod("z"), OTHERS[0])
-    found = chosen(two)
-    assert [move.record.pod for move in found.begin] == ["old"]
+    found = chosen(TWO)
+    assert [begun.move.pod for begun in found.begin] == ["old"]
     assert [blocker.code for blocker in found.waits] == ["surge-under-way"]
-    records = MoveRecords().with_move(make_record())
-    assert codes(chosen(two, records=records)) == {"surge-under-way"}
+    own = {"uid-z": make_move(pod="z", uid="uid-z")}
+    assert codes(chosen(TWO, memory=MoveMemory(own=own))) == {"surge-under-way"}
+
+
+@pytest.mark.parametrize("note", [NOTE, None], ids=["of another leader", "labeled by anybody"])
+def test_deployment_with_a_detached_pod_has_a_move(note: Any) -> None:
+    assert codes(chosen((POD, detached(make_pod("z"), note), OTHERS[0]))) == {"surge-under-way"}
 
 
 def test_no_move_begins_when_pods_are_pending() -> None:
@@ -260,12 +322,11 @@ def test_no_move_begins_when_pods_are_pending() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"allowed": False},
         {"config": replace(CONFIG, mode=Mode.OBSERVE)},
         {"config": replace(CONFIG, surge=SurgeConfig())},
         {"nodes": (node("m"), node("n"))},
     ],
-    ids=["removed", "observe", "disabled", "no mark"],
+    ids=["observe", "disabled", "no mark"],
 )
 def test_no_move_begins_when_moves_are_off(changes: Mapping[str, Any]) -> None:
     assert chosen(**changes) == MovePlan((), ())
@@ -279,22 +340,60 @@ def of_each(*nodes: str) -> list[Pod]:
     return [make_pod(f"p{number}", name, of=f"d{number}-1") for number, name in enumerate(nodes)]
 
 
+def own_moves(count: int, namespace: str = "d") -> dict[str, Any]:
+    """Return moves of other Deployments that this leader has begun."""
+    uids = [f"uid-{namespace}-{number}" for number in range(count)]
+    return {uid: make_move(namespace=namespace, uid=uid, deployment_uid=uid) for uid in uids}
+
+
 @pytest.mark.parametrize(
-    ("limits", "begun", "moves"),
+    ("limits", "memory", "moves"),
     [
-        ({}, {}, 4),
-        ({"max_in_cluster": 3}, {}, 3),
-        ({"max_in_namespace": 2}, {}, 2),
-        ({"max_per_hour": 3}, {NOW - 3660: 9, NOW - 3600: 1, NOW: 1, NOW + 301: 9}, 1),
+        ({}, NO_MEMORY, 4),
+        ({"max_in_cluster": 3}, NO_MEMORY, 3),
+        ({"max_in_cluster": 3}, MoveMemory(own=own_moves(1, "e")), 2),
+        ({"max_in_namespace": 2}, NO_MEMORY, 2),
+        ({"max_in_namespace": 2}, MoveMemory(own=own_moves(1)), 1),
+        ({"max_in_namespace": 2}, MoveMemory(own=own_moves(1, "e")), 2),
+        ({"max_per_hour": 3}, MoveMemory(begun_within_hour=2), 1),
+        ({"max_per_hour": 3}, MoveMemory(begun_within_hour=9), 0),
     ],
 )
-def test_moves_keep_limits(limits: Any, begun: dict[int, int], moves: int) -> None:
+def test_moves_keep_limits(limits: Any, memory: MoveMemory, moves: int) -> None:
     config = replace(CONFIG, surge=replace(CONFIG.surge, **limits))
-    pods = of_each("m", "m", "m", "m")
-    records = MoveRecords(begun=begun)
-    found = chosen(pods, objects(*DEPLOYMENTS), config=config, records=records)
+    found = chosen(
+        of_each("m", "m", "m", "m"), objects(*DEPLOYMENTS), config=config, memory=memory
+    )
     assert len(found.begin) == moves
-    assert len(found.waits) == 4 - moves
+    assert [blocker.code for blocker in found.waits] == ["surge-turn"] * (4 - moves)
+
+
+def forged(namespace: str, count: int, note: Any = NOTE) -> list[Pod]:
+    """Return detached pods that nobody's leader has detached."""
+    pods = [make_pod(f"forged-{number}", "n", of="forged-1") for number in range(count)]
+    return [replace(detached(pod, note), namespace=namespace) for pod in pods]
+
+
+@pytest.mark.parametrize(
+    ("pods", "moves"),
+    [
+        pytest.param(forged("evil", 20), 2, id="as many as maxInCluster elsewhere"),
+        pytest.param(forged("d", 9), 1, id="plausible in its namespace"),
+        pytest.param(forged("d", 20), 0, id="plausible in its namespace, more than allowed"),
+        pytest.param(forged("d", 20, None), 2, id="no note"),
+        pytest.param(
+            forged("d", 20, NOTE._replace(deadline=NOW + 601)), 2, id="deadline too late"
+        ),
+        pytest.param(
+            forged("d", 20, NOTE._replace(begun=NOW + 400, deadline=NOW + 500)), 2, id="in future"
+        ),
+    ],
+)
+def test_pods_that_anybody_labeled_count_in_their_own_namespace(
+    pods: list[Pod], moves: int
+) -> None:
+    found = chosen([*of_each("m", "m"), *pods], objects(*DEPLOYMENTS))
+    assert len(found.begin) == moves
 
 
 def test_one_move_at_once_begins_in_namespace_with_quota() -> None:
@@ -308,7 +407,48 @@ def test_nodes_that_are_empty_soonest_come_first() -> None:
     nodes = [*map(marked_node, "abc"), node("n"), node("o")]
     pods = [*of_each("a", "b", "b", "c"), make_pod("job", "a", of="job", owner_kind="Job")]
     found = chosen(pods, objects(*DEPLOYMENTS), nodes=nodes)
-    assert [move.record.node for move in found.begin] == ["c", "b", "b", "a"]
+    assert [begun.move.node for begun in found.begin] == ["c", "b", "b", "a"]
+
+
+def test_namespaces_take_turns() -> None:
+    """Otherwise the pods of one tenant would be first for as long as it likes."""
+    many = [make_pod(f"p{number}", of=f"d{number}-1") for number in range(6)]
+    other = replace(make_pod("q", of="web-1"), namespace="z")
+    of = objects(
+        *DEPLOYMENTS, deployment(namespace="z", replicas=1, pods=1, updated=1, available=1)
+    )
+    config = replace(CONFIG, surge=replace(CONFIG.surge, max_in_cluster=2))
+    found = chosen([*many, other], of, config=config)
+    assert [begun.move.key for begun in found.begin] == ["d/p0", "z/q"]
+
+
+def test_tenant_whose_moves_all_fail_takes_few_moves_of_an_hour() -> None:
+    """It has 300 Deployments with `progressDeadlineSeconds: 1`, whose new pods never start."""
+    of = [
+        deployment(
+            f"d{n}", replicas=1, pods=1, updated=1, available=1, progress_deadline_seconds=1
+        )
+        for n in range(300)
+    ]
+    pods = {f"uid-p{n}": make_pod(f"p{n}", "m", of=f"d{n}-1") for n in range(300)}
+    nodes = marked_node("m"), node("n", 40_000, 40_000, pods=400)
+    plan = reconcile.plan(Cluster.of(nodes, list(pods.values())), CONFIG)
+    failed: list[int] = []
+    own: dict[str, Any] = {}
+    begun = 0
+    for now in range(NOW, NOW + 3600, 60):
+        for uid in [uid for uid, move in own.items() if move.note.deadline <= now]:
+            note = note_after(own.pop(uid).note, MoveOutcome.TIMED_OUT, Now(now))
+            pods[uid] = replace(pods[uid], move=note and note.encode())
+            failed.append(now)
+        memory = MoveMemory(own=own, begun_within_hour=begun, failures={"d": len(failed)})
+        waiting = [pod for uid, pod in pods.items() if uid not in own]
+        found = chosen(
+            waiting, objects(*of), nodes=nodes, memory=memory, plan=plan, now_seconds=now
+        )
+        own |= {one.move.uid: one.move for one in found.begin}
+        begun += len(found.begin)
+    assert 0 < begun <= CONFIG.surge.max_in_namespace + FAILURES_IN_NAMESPACE_MAX
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,7 @@ def test_decoded_pod_is_frozen_and_has_every_field() -> None:
         found.node = "n2"  # type: ignore[misc]
 
 
+TIME, SECONDS = "2026-01-01T00:00:00Z", 1_767_225_600
 CONDITION_VALUES = st.sampled_from(
     ["True", "False", "", '"type":"Ready","status":"True"', "}", "Ready"]
 )
@@ -203,6 +204,8 @@ CONDITION_VALUES = st.sampled_from(
             optional={
                 "observedGeneration": st.integers(0, 9),
                 "status": CONDITION_VALUES,
+                "lastProbeTime": st.sampled_from([None, "2026-01-01T00:00:00Z"]),
+                "lastTransitionTime": st.sampled_from([None, "", "x", TIME]),
                 "reason": CONDITION_VALUES,
                 "message": CONDITION_VALUES,
             },
@@ -219,10 +222,44 @@ def test_readiness_does_not_depend_on_json_layout(
     written = [dict(sorted(one.items())) if other_order else one for one in conditions]
     document = json.loads(changed(POD, status__conditions=written))
     raw = json.dumps(document, separators=(",", ":") if compact else None, indent=None)
-    expected = {one["type"]: one.get("status") for one in conditions}.get("Ready") == "True"
+    condition = next((one for one in conditions if one["type"] == "Ready"), {})
+    expected = condition.get("status") == "True"
     found = kinds.PODS.decode(raw.encode())
     assert found is not None
     assert found.ready is expected
+    known = expected and condition.get("lastTransitionTime") == TIME
+    assert found.ready_seconds == (SECONDS if known else None)
+
+
+AS_SENT = (
+    '{"type":"Ready","status":"True","lastProbeTime":null,'
+    '"lastTransitionTime":"2026-01-01T00:00:00Z"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "seconds"),
+    [
+        (AS_SENT, SECONDS),
+        (AS_SENT.replace('"status"', '"observedGeneration":3,"status"'), SECONDS),
+        (AS_SENT.replace('"lastProbeTime":null,', ""), SECONDS),
+        (AS_SENT.replace("null", '"2025-01-01T00:00:00Z"'), SECONDS),
+        (AS_SENT.replace('"lastProbeTime":null', '"reason":"R"'), SECONDS),
+        (AS_SENT.replace('","', '", "'), SECONDS),
+        (AS_SENT.replace("00Z", "00.5Z"), SECONDS),
+        (AS_SENT.replace("2026", "20x6"), None),
+        (AS_SENT.replace(TIME, ""), None),
+        ('{"type":"Ready","status":"True"}', None),
+        (AS_SENT.replace("True", "False"), None),
+    ],
+)
+def test_time_of_readiness_is_read_in_any_layout(condition: str, seconds: int | None) -> None:
+    other = '{"type":"Initialized","status":"True","lastTransitionTime":"2024-01-01T00:00:00Z"}'
+    raw = changed(POD, status__conditions=7).replace(b"7}", f"[{other},{condition}]}}".encode())
+    found = kinds.PODS.decode(raw)
+    assert found is not None
+    assert found.ready is ("True" in condition)
+    assert found.ready_seconds == seconds
 
 
 @pytest.mark.parametrize(

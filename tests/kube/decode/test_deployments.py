@@ -13,16 +13,10 @@ from kube.decode.kinds import (
     HORIZONTAL_AUTOSCALERS,
     REPLICA_SETS,
 )
-from kube.decode.workloads import CONDITIONS_BYTES_MAX, MANAGED_BYTES_MAX
+from kube.decode.workloads import CONDITIONS_BYTES_MAX
 from tests.support.fake_objects import Json, merged
 
 META: Json = {"name": "web", "namespace": "d", "uid": "u", "resourceVersion": "7"}
-
-
-def owned(*managers: str | tuple[str, str]) -> list[Json]:
-    pairs = [one if isinstance(one, tuple) else (one, "") for one in managers]
-    fields: Json = {"f:spec": {"f:replicas": {}, "f:template": {}}}
-    return [{"manager": name, "time": time, "fieldsV1": fields} for name, time in pairs]
 
 
 def deployment(**patch: Any) -> ObservedDeployment:
@@ -34,7 +28,6 @@ def deployment(**patch: Any) -> ObservedDeployment:
 @pytest.mark.parametrize(
     ("patch", "field", "value"),
     [
-        ({}, "version", "7"),
         ({}, "replicas", 1),
         ({"spec": {"replicas": 0}}, "replicas", 0),
         ({"spec": {"replicas": 2**40}}, "replicas", 2**31 - 1),
@@ -59,33 +52,6 @@ def deployment(**patch: Any) -> ObservedDeployment:
             "keep",
             True,
         ),
-        ({"metadata": {"managedFields": owned("kubectl")}}, "replicas_manager", "kubectl"),
-        ({"metadata": {"managedFields": owned("kube-ebb")}}, "replicas_manager", "kube-ebb"),
-        (
-            {
-                "metadata": {
-                    "managedFields": owned(("kube-ebb", "2026-01-02"), ("a", "2026-01-01"))
-                }
-            },
-            "replicas_manager",
-            "a",
-        ),
-        (
-            {"metadata": {"managedFields": owned(("b", "2026-01-02"), ("c", "2026-01-01"))}},
-            "replicas_manager",
-            "b",
-        ),
-        (
-            {"metadata": {"managedFields": [{"manager": "x", "fieldsV1": {"f:status": {}}}]}},
-            "replicas_manager",
-            "",
-        ),
-        (
-            {"metadata": {"managedFields": owned(*["m"] * (MANAGED_BYTES_MAX // 50))}},
-            "replicas_manager",
-            "",
-        ),
-        ({"metadata": {"managedFields": 7}}, "replicas_manager", ""),
         (
             {
                 "status": {
