@@ -112,7 +112,7 @@ class FakeApi:
         self.served = {path for kind in KINDS for path in kind.paths[:1]}
         """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
-        """Resources that are answered with 403, and paths of documents."""
+        """Resources that are answered with 403, and paths of objects."""
         self.unauthorized: set[str] = set()
         """Users that are answered with 401."""
         self.forwards: dict[str, Forward] = {}
@@ -146,6 +146,9 @@ class FakeApi:
                 app.router.add_get(within, partial(self._get, kind))
                 for route in (within, f"{within}/{{name}}"):
                     app.router.add_route("*", route, partial(self._object, kind))
+        for kind in (kinds.REPLICA_SETS, kinds.BUDGETS):
+            within = kinds.in_namespace(kind.path, "{namespace}")
+            app.router.add_get(within, partial(self._get, kind))
         pods = kinds.in_namespace(kinds.PODS.path, "{namespace}")
         app.router.add_get(f"{pods}/{{name}}/portforward", self._forward)
         app.router.add_get(pods, partial(self._get, kinds.PODS))
@@ -333,8 +336,9 @@ class FakeApi:
         fault = await self._note(verb, request, kind.resource)
         if fault is not None and fault is not LOSE:
             return fault
-        if kind.resource in self.denied or self._whole(request) not in self.served:
-            return failure(403 if kind.resource in self.denied else 404)
+        denied = kind.resource in self.denied or request.path in self.denied
+        if denied or self._whole(request) not in self.served:
+            return failure(403 if denied else 404)
         name = request.match_info.get("name") or sent["metadata"]["name"]
         key = f"{request.match_info['namespace']}/{name}"
         found = self.objects[kind.resource].get(key)
