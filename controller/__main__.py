@@ -77,7 +77,7 @@ class _Controller:
         self._clock, self._health = SystemClock(), http.Health()
         self._metrics = Metrics(self._namespace)
         self._decisions = DecisionLog(self._clock)
-        self._view = ClusterView()
+        self._view = ClusterView(self._clock.unix_seconds)
         name = os.environ.get("POD_NAME") or socket.gethostname()
         timing = Timing.of(config.controller.lease_seconds)
         leases = LeaseStore(client, self._namespace, names.LEASE, timing.call)

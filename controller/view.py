@@ -41,8 +41,9 @@ class ClusterView(Inventory):
     A change is urgent if the loop must reconcile at once instead of at the next interval.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, unix_seconds: Callable[[], int | None] = lambda: None) -> None:
+        """Create an empty view; *unix_seconds*: as for Inventory."""
+        super().__init__(unix_seconds)
         self.freshness = Freshness()
         self.surge_freshness = Freshness(SURGE_KINDS)
         """Age of the information about the kinds that only surge moves need."""

@@ -82,7 +82,9 @@ def from_dumps(
     for kind in (NODES, PODS):
         if kind.name not in names:
             raise InvalidInputError(sources, f"contains no {kind.resource}; {HOW_TO}")
-    inventory = Inventory()
+    pods = [pod for pod in by_kind[PODS.name] if isinstance(pod, Pod)]
+    latest = None if time is None else time.latest(pods)
+    inventory = Inventory(lambda: latest)
     for name, known in by_kind.items():
         if name in BY_NAME:
             _add(inventory, BY_NAME[name], known, sources)

@@ -64,9 +64,17 @@ class DumpTime:
     def estimate(self, pods: Iterable[Pod], clock_seconds: int) -> int:
         """Return the estimated creation time of the dump in Unix seconds.
 
+        It is that of `latest`. *pods*: the decoded pods of the dump. *clock_seconds*: the current
+        time in Unix seconds; the result is never later, and equal to it if the dump has no times.
+        """
+        latest = self.latest(pods)
+        return clock_seconds if latest is None else min(latest, clock_seconds)
+
+    def latest(self, pods: Iterable[Pod]) -> int | None:
+        """Return the latest credible time in the dump in Unix seconds; None if it has no times.
+
         It is the latest creation of a pod, or the median of the nodes' heartbeats if that is
-        later. *pods*: the decoded pods of the dump. *clock_seconds*: the current time in Unix
-        seconds; the result is never later, and equal to it if the dump has no times.
+        later. *pods*: the decoded pods of the dump.
         """
         created = (pod.created_seconds for pod in pods)
         heartbeats = sorted(seconds for seconds in self._heartbeats.values() if seconds)
@@ -74,4 +82,4 @@ class DumpTime:
         middle = heartbeats[(len(heartbeats) - 1) // 2 :][:1]
         times_ = (*created, self._finished or None, *middle)
         known = [seconds for seconds in times_ if seconds is not None]
-        return min(max(known, default=clock_seconds), clock_seconds)
+        return max(known, default=None)

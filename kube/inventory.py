@@ -12,12 +12,13 @@ from core.cluster.read_options import READ_DEFAULTS, Judged, ReadOptions, judged
 from core.model.cluster import Cluster
 from core.model.cluster_pods import Completed, SortedPods, same_objects
 from core.model.node import Node
-from core.model.node_lifecycle import LeavingNodes, name_leaving_taints
+from core.model.node_groups import leaving_by_claim
+from core.model.node_lifecycle import LeavingNodes, LeavingRules, leaving_ends, name_leaving
 from core.model.pod import Pod
 from core.model.sorted_objects import BY_NAME, BY_NAMESPACE_AND_NAME, SortedObjects
 from core.moves.listed import surge_objects
 from core.moves.objects import SurgeObjects
-from kube.decode.kinds import CLUSTER_KINDS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
+from kube.decode.kinds import CLUSTER_KINDS, KINDS, NODE_CLAIMS, NODES, PODS, SURGE_KINDS, AnyKind
 
 Captured = dict[str, Any]
 """Objects for `build_cluster`, by the name of its argument: ClusterPods for pods, else a tuple."""
@@ -31,7 +32,13 @@ class Inventory:
     The key of an object is namespace/name, or the name of a cluster-scoped object.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unix_seconds: Callable[[], int | None] = lambda: None) -> None:
+        """Create an empty inventory.
+
+        *unix_seconds*: returns the time, which ends old announcements that a node will be removed;
+        None if no time counts as passed.
+        """
+        self._unix_seconds = unix_seconds
         self._known: dict[AnyKind, dict[str, Any]] = {kind: {} for kind in KINDS}
         self.unreadable: dict[AnyKind, dict[str, str]] = {kind: {} for kind in KINDS}
         """Reasons by key of the object. While a Node or a Pod cannot be decoded, its placeholder
@@ -144,7 +151,7 @@ class Inventory:
         all of them have volumes. That is too long for the event loop, which must renew the Lease.
         """
         objects = {kind.field: self._capture(kind) for kind in CLUSTER_KINDS}
-        return partial(self._cluster_of, objects, options)
+        return partial(self._cluster_of, objects, options, self._unix_seconds())
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
         """Capture the objects that surge moves need; the returned function creates SurgeObjects.
@@ -180,13 +187,19 @@ class Inventory:
             self._surge = objects, made
         return made
 
-    def _cluster_of(self, objects: Captured, options: ReadOptions) -> Cluster:
+    def _cluster_of(
+        self, objects: Captured, options: ReadOptions, now_seconds: int | None
+    ) -> Cluster:
         """Create a Cluster of captured objects; return the last Cluster if nothing changed."""
         before, steps, made = self._made
         if steps.options != options:
             steps, made = _Steps(options), None
-        if made is None or any(before.get(field) is not now for field, now in objects.items()):
-            made = steps.cluster(objects)
+        if (
+            made is None
+            or any(before.get(field) is not now for field, now in objects.items())
+            or steps.changes_until(now_seconds)
+        ):
+            made = steps.cluster(objects, now_seconds)
             self._made = objects, steps, made
         return made
 
@@ -203,16 +216,28 @@ class _Steps:
     judged: Judged = field(default_factory=dict)
     spread: Spread = field(default_factory=dict)
     leaving: LeavingNodes = field(default_factory=dict)
+    leaving_ends: int | None = None
+    """Unix second at which the next announcement that a node will be removed ends to count."""
     assumed: Assumed = field(default_factory=dict)
     completed: Completed = field(default_factory=dict)
 
-    def cluster(self, objects: Captured) -> Cluster:
+    def changes_until(self, now_seconds: int | None) -> bool:
+        """Return whether the time alone makes the next Cluster differ from the last one."""
+        ends = self.leaving_ends
+        return ends is not None and now_seconds is not None and now_seconds >= ends
+
+    def cluster(self, objects: Captured, now_seconds: int | None) -> Cluster:
         options = self.options
         pods, self.judged = judged_by(options.schedulers, objects[PODS.field], self.judged)
         pods, self.spread = with_default_spread(options.default_spread, pods, self.spread)
-        nodes, self.leaving = name_leaving_taints(
-            options.leaving_taints, objects[NODES.field], self.leaving
+        rules = LeavingRules(
+            options.leaving_taints,
+            options.leaving_conditions,
+            leaving_by_claim(objects[NODE_CLAIMS.field]),
+            now_seconds,
         )
+        nodes, self.leaving = name_leaving(rules, objects[NODES.field], self.leaving)
+        self.leaving_ends = leaving_ends(node for _, node in self.leaving.values())
         pods, self.assumed = assume(nodes, pods, self.assumed)
         made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
         same_pods, self.completed = same_objects(pods.all, made.pods, self.completed)

@@ -146,6 +146,7 @@ def has_room(place: Place, pod: Pod) -> bool:
 def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
     """Return a score from 0 to 100 for each node: fewer pods of the pod's ReplicaSet score higher.
 
+    A detached pod does not count: kube-scheduler selects with the selector of the ReplicaSet.
     All scores are 0 without a ReplicaSet, and for pods with topology spread constraints of their
     own, which replace kube-scheduler's default.
     """

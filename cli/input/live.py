@@ -211,7 +211,7 @@ async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
     The values of *lists* are filled with the objects. An object that cannot be read is represented
     by the fields that are readable. Raises: as `read_lists`.
     """
-    inventory = Inventory()
+    inventory = Inventory(SystemClock().unix_seconds)
     for kind, listing in lists.items():
         await _list(client, kind, listing, Part.of(kind, config))
         inventory.replaced(kind, listing.objects, listing.refused)

@@ -26,13 +26,14 @@ from cli.plan import Limits, planned
 from core.model.errors import InvalidInputError, UnavailableError
 from core.moves.facts import with_moves
 from kube.inventory import Inventory
+from runtime.clock import SystemClock
 
 
 @dataclass
 class _WorkerState:
     """The state that the other process keeps between calls."""
 
-    inventory: Inventory = field(default_factory=Inventory)
+    inventory: Inventory = field(default_factory=lambda: Inventory(SystemClock().unix_seconds))
     """Copy of the inventory of the feed."""
     planned: Planned | None = None
     state: PageState | None = None

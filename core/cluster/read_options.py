@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from core.cluster.default_spread import DefaultSpread
 from core.model.cluster_pods import ClusterPods
+from core.model.node_lifecycle import LEAVING_CONDITIONS, LeavingCondition
 from core.model.pod import DEFAULT_SCHEDULER, Pod
 
 KNOWN_SCHEDULERS: Final = (DEFAULT_SCHEDULER, "gke.io/optimize-utilization-scheduler")
@@ -33,6 +34,8 @@ class ReadOptions(NamedTuple):
     """Schedulers whose pods are evaluable."""
     leaving_taints: Collection[str] = ()
     """Keys of taints of leaving nodes, besides core.model.node_lifecycle.LEAVING_TAINTS."""
+    leaving_conditions: Sequence[LeavingCondition] = LEAVING_CONDITIONS
+    """Conditions of leaving nodes."""
     default_spread: Sequence[DefaultSpread] = ()
     """Topology spread constraints of pods that have none of their own."""
 

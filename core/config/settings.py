@@ -35,6 +35,8 @@ from core.config.schedule import TIME, WINDOWS_MAX, Window
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Enter, ReleaseThresholds, Thresholds
 from core.marks.wellknown import TAINT_KEY
+from core.model.node import CONDITION_MESSAGE_CHARS
+from core.model.node_lifecycle import LEAVING_CONDITIONS, LeavingCondition
 from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
 from core.placement.usable_capacity import Usability
@@ -65,6 +67,7 @@ from core.setting_types.value_types import (
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
 LEAVING_TAINTS_MAX: Final = 100
+LEAVING_CONDITIONS_MAX: Final = 100
 SPREADS_MAX: Final = 10
 SKEW_MAX: Final = 10_000
 SCHEDULERS_MAX: Final = 100
@@ -175,6 +178,30 @@ class ClusterAutoscaler:
     def status_key(self) -> str:
         """Return namespace/name of the ConfigMap with the status of Cluster Autoscaler."""
         return f"{self.status_namespace}/{self.status_name}"
+
+
+class ConditionStatus(StrEnum):
+    """The status of a condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingConditionConfig:
+    """A condition of Nodes that announces the removal of the node."""
+
+    type: Annotated[str, QUALIFIED_KEY]
+    """Type of the condition."""
+    status: ConditionStatus = ConditionStatus.TRUE
+    """Status of the condition."""
+    message: Annotated[
+        str, text(r"[ -~]*", "at most 64 printable ASCII characters", CONDITION_MESSAGE_CHARS)
+    ] = ""
+    """Beginning of the message; with an empty text any message counts."""
+    cordoned: bool = False
+    """Whether the condition counts on cordoned nodes only."""
 
 
 class WhenUnsatisfiable(StrEnum):
@@ -289,6 +316,14 @@ class Config:
     taints of common autoscalers and drain tools need no entry. The capacity of such a node
     does not count, and its pods are placed first. Ebb ignores its own `taintKey` in this
     list."""
+    leaving_conditions: Annotated[
+        tuple[LeavingConditionConfig, ...],
+        BoundedList(LEAVING_CONDITIONS_MAX, "{type, status, message, cordoned}"),
+    ] = ()
+    """More conditions of Nodes by which other tools announce that a node will be removed. These
+    need no entry: `Terminating`, Azure's `VMEventScheduled` for a preemption, redeployment or
+    termination, and `DrainInProgress` and `Drained` on cordoned nodes. Ebb handles such a node as
+    with a taint of `leavingTaints`, for at most an hour after the condition has changed."""
     default_topology_spread: Annotated[
         tuple[DefaultTopologySpread, ...],
         BoundedList(SPREADS_MAX, "{maxSkew, topologyKey, whenUnsatisfiable}"),
@@ -337,8 +372,8 @@ class Config:
     def read_options(self) -> ReadOptions:
         """Return the settings that decide how nodes and pods are understood.
 
-        These are the known schedulers, the taints of leaving nodes, and default topology spread
-        constraints.
+        These are the known schedulers, the taints and conditions of leaving nodes, and default
+        topology spread constraints.
         """
         # With Ebb's own key every marked node would count as leaving, and so lose its mark.
         leaving = tuple(key for key in self.leaving_taints if key != self.taint_key)
@@ -347,7 +382,11 @@ class Config:
             for constraint in self.default_topology_spread
             if constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
         )
-        return ReadOptions(self.schedulers, leaving, spread)
+        named = (
+            LeavingCondition(one.type, one.status.value, one.message, one.cordoned)
+            for one in self.leaving_conditions
+        )
+        return ReadOptions(self.schedulers, leaving, (*LEAVING_CONDITIONS, *named), spread)
 
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
         """Return the settings of the configured policy, or None if the policy has none."""

@@ -85,12 +85,13 @@ CONTROL_PLANE: Final = Reason(
 )
 BEING_DELETED: Final = Reason(
     "being-deleted",
-    "Something else removes the node: the Node object is being deleted, or a taint of another "
-    "program announces its removal, such as that of an autoscaler or of a spot interruption. Ebb "
-    "does not count its capacity, and places its pods on other nodes before all others.",
-    "none needed; if the node remains, read the log of the program that set the taint in the "
-    "message",
-    "the node is gone, or the taint is removed",
+    "Something else removes the node: the Node object or its NodeClaim is being deleted, or a "
+    "taint or condition of another program announces its removal, such as that of an autoscaler "
+    "or of a spot interruption. Ebb does not count its capacity, and places its pods on other "
+    "nodes before all others.",
+    "none needed; if the node remains, read the log of the program that set what the message "
+    "names",
+    "the node is gone, the taint is removed, or the condition has changed or is an hour old",
 )
 
 

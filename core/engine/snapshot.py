@@ -24,7 +24,13 @@ from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, without_volumes
 from core.model.node import Node
-from core.model.node_lifecycle import is_terminating, is_young, started, why_unready
+from core.model.node_lifecycle import (
+    is_terminating,
+    is_young,
+    leaving_ends,
+    started,
+    why_unready,
+)
 from core.model.now import Now
 from core.model.pod import STATEFUL_SET, Pod
 from core.model.reason import Blocker, Reason
@@ -109,8 +115,11 @@ class ClusterSnapshot:
 
     @cached_property
     def leaving_nodes(self) -> frozenset[str]:
-        """Return the names of nodes that are being deleted or have a taint that announces it."""
-        return frozenset(node.name for node in self.cluster.nodes if is_terminating(node))
+        """Return the names of nodes that are leaving: something announces their removal."""
+        leaving = [node for node in self.cluster.nodes if is_terminating(node)]
+        if self.now is not None and (ends := leaving_ends(leaving)) is not None:
+            self.now.before(ends)  # the next Cluster differs then
+        return frozenset(node.name for node in leaving)
 
     @cached_property
     def unschedulable_nodes(self) -> frozenset[str]:

@@ -28,10 +28,11 @@ SYSTEMS_CACHED_MAX: Final = 16_384
 EXTENDED_CACHED_MAX: Final = 4096
 """Maximum number of cached results of `with_extended`."""
 HOST_USERS: Final = "UserNamespacesHostNetworkSupport"
-ASKED_FEATURES: Final = frozenset((RESTARTS_ALL, HOST_USERS))
+MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
+ASKED_FEATURES: Final = frozenset((RESTARTS_ALL, HOST_USERS, MOUNT_OPTIONS))
 """Node features that a pod can require when it is scheduled.
 
-Source: InferForScheduling in nodedeclaredfeatures/features of k8s.io/component-helpers 0.36."""
+Source: InferForScheduling in nodedeclaredfeatures/features of k8s.io/component-helpers 0.37."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ TKE super nodes, OKE virtual nodes.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.model.resources import Resources
 
@@ -31,6 +31,9 @@ VIRTUAL_PROVIDERS: Final = ("liqo://", "ocid1.virtualnode")
 """Prefixes of the providerIDs of virtual nodes."""
 FARGATE: Final = "/fargate-"
 """Prefix of the last part of an `aws://` providerID on Fargate."""
+
+CONDITION_MESSAGE_CHARS: Final = 64
+"""Length to which the messages of conditions are cut."""
 
 
 class Effect(StrEnum):
@@ -52,6 +55,16 @@ class Taint:
     """Timestamp of the taint as written; a write of the list of taints must preserve it."""
 
 
+class NodeCondition(NamedTuple):
+    """A condition of a node's status; types and messages of great length are cut."""
+
+    type: str
+    status: str
+    message: str = ""
+    since_seconds: int | None = None
+    """Unix second of its lastTransitionTime; None if unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node with the fields that Ebb reads."""
@@ -69,6 +82,13 @@ class Node:
     """Taints in the order of the Node's spec."""
     leaving_taints: tuple[str, ...] = ()
     """Keys of its taints that the setting `leavingTaints` names; set in a Cluster only."""
+    conditions: tuple[NodeCondition, ...] = ()
+    """Conditions besides those of each kubelet, such as MemoryPressure, in the order of the
+    status."""
+    leaving: str = ""
+    """Why the node is leaving, by a condition or by its NodeClaim; set in a Cluster only."""
+    leaving_until_seconds: int | None = None
+    """Unix second at which `leaving` ends, unless the condition changes; None: it does not."""
     unschedulable: bool = False
     allocatable: Resources
     features: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ Source: ClusterAutoscalerStatus in clusterstate/api of Cluster Autoscaler (from 
 types of karpenter.sh/v1.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -53,3 +54,14 @@ class NodeClaim:
     """Name of the Node; empty if the machine has not registered yet."""
     drifted_seconds: int | None = None
     """Unix second since which Karpenter reports the node as drifted; None if it does not."""
+    leaving: str = ""
+    """Why the machine is about to go; empty if it stays."""
+
+
+def leaving_by_claim(claims: Iterable[NodeClaim]) -> dict[str, str]:
+    """Return a message why a node is leaving because of its NodeClaim, by node name."""
+    return {
+        claim.node: f"its NodeClaim {claim.name} {claim.leaving}"
+        for claim in claims
+        if claim.node and claim.leaving
+    }

@@ -1,9 +1,13 @@
-"""Recognize starting and leaving nodes by their taints: the one table of other tools' taint keys.
+"""Recognize starting and leaving nodes: the one table of other tools' taints and conditions.
 
 Controllers and people write these taints. NodeRestriction lets a kubelet set taints when it
 registers its node, but not change them later. A false taint affects that node only. An agent or a
 controller removes its startup taint when the node can run pods. Since any kubelet can set a
 startup taint, Ebb ignores startup taints on a node older than START_SECONDS_MAX.
+
+Kubelets write the conditions of their node, and so may other agents on it. A false condition
+affects that node only: its capacity does not count, and its pods are placed first. Whoever leaves
+a condition behind would do so for ever, so a condition counts for LEAVING_SECONDS_MAX at most.
 
 Sources: Cluster Autoscaler utils/taints, Karpenter apis/v1, apis/v1beta1 and pkg/scheduling
 taints.go, k8s.io/api core/v1 well_known_taints.go, k8s.io/cloud-provider/api, Cluster API's node
@@ -18,11 +22,11 @@ NodePreservedTaintKey), kOps (rollingUpdateTaintKey), OpenShift's machine-config
 kured.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from core.model.node import Effect, Node, Taint
+from core.model.node import Effect, Node, NodeCondition, Taint
 from core.model.now import Now
 
 STARTING_TAINTS: Final = frozenset(
@@ -88,8 +92,54 @@ ROLLOUT_TAINTS: Final = frozenset(
 
 They describe a state, as the PreferNoSchedule taints of autoscalers do, and dedicate the node to
 nobody. The node runs and takes pods until its turn comes."""
+
+
+class LeavingCondition(NamedTuple):
+    """A condition that announces the removal of a node."""
+
+    type: str
+    status: str = "True"
+    message: str = ""
+    """Beginning of its message; empty: any message."""
+    cordoned: bool = False
+    """Only on a cordoned node: who writes it may leave it behind on nodes that stay."""
+
+
+LEAVING_CONDITIONS: Final = (
+    # Termination handlers of Cluster API, OpenShift and machine-controller-manager.
+    LeavingCondition("Terminating"),
+    # Azure, for which AKS drains the node. It does not for Freeze and Reboot.
+    LeavingCondition("VMEventScheduled", message="Preempt"),
+    LeavingCondition("VMEventScheduled", message="Redeploy"),
+    LeavingCondition("VMEventScheduled", message="Terminate"),
+    # Node lifecycle conditions of Kubernetes, without those of a maintenance. A drain that has
+    # failed leaves them True.
+    LeavingCondition("DrainInProgress", cordoned=True),
+    LeavingCondition("Drained", cordoned=True),
+)
+"""Conditions of leaving nodes; the setting `leavingConditions` names more.
+
+Sources: NodeTerminationCondition of machine-controller-manager, openshift/enhancements (spot
+instances), kubernetes-sigs/cluster-api#3528, the documentation of AKS node auto-drain, the
+proposal of lifecycle conditions for nodes (kubernetes/enhancements)."""
+LEAVING_SECONDS_MAX: Final = 3600
+"""Time after its last transition for which a condition announces a removal."""
 LeavingNodes = Mapping[int, tuple[Node, Node]]
 """Nodes as decoded and as converted, by the `id` of the decoded node."""
+
+
+class LeavingRules(NamedTuple):
+    """What says that a node is leaving, besides LEAVING_TAINTS."""
+
+    taints: Collection[str] = ()
+    """Keys of taints: the setting `leavingTaints`."""
+    conditions: Sequence[LeavingCondition] = LEAVING_CONDITIONS
+    claims: Mapping[str, str] = {}
+    """Why a node is leaving because of its NodeClaim, by node name."""
+    now_seconds: int | None = None
+    """Unix time; None if no time counts as passed."""
+
+
 _TRANSIENT_TAINTS: Final = (
     LEAVING_TAINTS
     | ROLLOUT_TAINTS
@@ -112,27 +162,80 @@ Leaving and cordoned nodes have reasons of their own. The admission controller l
 a memory request tolerate memory pressure."""
 
 
-def name_leaving_taints(
-    keys: Collection[str], nodes: Sequence[Node], before: LeavingNodes
+def name_leaving(
+    rules: LeavingRules, nodes: Sequence[Node], before: LeavingNodes
 ) -> tuple[Sequence[Node], LeavingNodes]:
-    """Return the nodes with `leaving_taints` set, and the value to pass as *before* next time.
+    """Return the nodes with `leaving_taints` and `leaving` set, and the next value of *before*.
 
-    `leaving_taints` of a node are the keys of its taints that are in *keys*.
-
-    *keys*: the setting `leavingTaints`. *before*: the second value of the previous call, so that
-    unchanged nodes remain the same objects; empty in the first call.
+    *before*: the second value of the previous call, so that unchanged nodes remain the same
+    objects; empty in the first call.
     """
-    if not keys:
-        return nodes, {}
-    wanted = frozenset(keys)
+    taints, types = frozenset(rules.taints), frozenset(one.type for one in rules.conditions)
     # Return the same objects as before: callers compare nodes by identity from one reconciliation
     # to the next.
-    converted = {
-        id(node): before.get(id(node)) or (node, replace(node, leaving_taints=own))
-        for node in nodes
-        if (own := tuple(taint.key for taint in node.taints if taint.key in wanted))
-    }
+    converted: dict[int, tuple[Node, Node]] = {}
+    for node in nodes:
+        keys: tuple[str, ...] = ()
+        if taints and node.taints:
+            keys = tuple(taint.key for taint in node.taints if taint.key in taints)
+        leaving, until = rules.claims.get(node.name, ""), None
+        if not leaving and node.conditions and any(one.type in types for one in node.conditions):
+            leaving, until = _leaving_by_condition(node, rules)
+        if keys or leaving:
+            known = before.get(id(node))
+            if (
+                known is None
+                or known[0] is not node
+                or _leaving_of(known[1]) != (keys, leaving, until)
+            ):
+                known = (
+                    node,
+                    replace(
+                        node, leaving_taints=keys, leaving=leaving, leaving_until_seconds=until
+                    ),
+                )
+            converted[id(node)] = known
+    if not converted:
+        return nodes, {}
     return [converted[id(node)][1] if id(node) in converted else node for node in nodes], converted
+
+
+def _leaving_of(node: Node) -> tuple[tuple[str, ...], str, int | None]:
+    return node.leaving_taints, node.leaving, node.leaving_until_seconds
+
+
+def _leaving_by_condition(node: Node, rules: LeavingRules) -> tuple[str, int | None]:
+    """Return why a condition says that the node is leaving, and until when; or an empty text."""
+    for rule in rules.conditions:
+        for condition in node.conditions:
+            if (
+                condition.type == rule.type
+                and condition.status == rule.status
+                and condition.message.startswith(rule.message)
+                and (node.unschedulable or not rule.cordoned)
+                and _is_recent(condition, rules.now_seconds)
+            ):
+                detail = f" ({rule.message})" if rule.message else ""
+                why = f"condition {rule.type}{detail} announces that the node will be removed"
+                return why, (condition.since_seconds or 0) + LEAVING_SECONDS_MAX
+    return "", None
+
+
+def _is_recent(condition: NodeCondition, now_seconds: int | None) -> bool:
+    # Without a time nobody can tell. With a time in the future the condition could count for ever.
+    since = condition.since_seconds
+    return now_seconds is None or (
+        since is not None and abs(now_seconds - since) < LEAVING_SECONDS_MAX
+    )
+
+
+def leaving_ends(nodes: Iterable[Node]) -> int | None:
+    """Return the first Unix second at which a condition of a leaving node ends to count, or None.
+
+    *nodes*: nodes of a Cluster.
+    """
+    ends = (node.leaving_until_seconds for node in nodes)
+    return min((end for end in ends if end is not None), default=None)
 
 
 def says_starting(key: str) -> bool:
@@ -204,17 +307,18 @@ def being_deleted(node: Node) -> bool:
 def why_leaving(node: Node) -> str | None:
     """Return a message why the node counts as leaving, or None if it does not.
 
-    A node is leaving if it is being deleted, or if a taint announces its removal.
+    A node is leaving if it is being deleted, or if a taint, a condition or its NodeClaim announces
+    its removal.
     """
     if node.deleting:
         return "the Node object is being deleted (it has a deletionTimestamp)"
     keys = (taint.key for taint in node.taints)
     key = next((key for key in keys if key in LEAVING_TAINTS or key in node.leaving_taints), None)
-    return f"taint {key} announces that the node will be removed" if key else None
+    return f"taint {key} announces that the node will be removed" if key else node.leaving or None
 
 
 def is_terminating(node: Node) -> bool:
-    """Return whether the node is being deleted, or a taint announces its removal.
+    """Return whether the node is leaving (`why_leaving`).
 
     The capacity of a leaving node does not count.
     """

@@ -145,9 +145,11 @@ def fingerprint(current: Node | Pod) -> tuple[str | None, ...]:
     A write is dropped if its object has another fingerprint than at the decision.
     """
     if isinstance(current, Node):
-        # `leaving_taints` is set on the nodes of a Cluster, but not on Nodes that a writer reads.
-        # It must not make the two differ.
-        known = replace(current, leaving_taints=()) if current.leaving_taints else current
+        # `leaving` and `leaving_taints` are set on the nodes of a Cluster, but not on Nodes that a
+        # writer reads. They must not make the two differ.
+        known = current
+        if current.leaving or current.leaving_taints:
+            known = replace(current, leaving="", leaving_taints=())
         leaving = "being deleted" if being_deleted(known) else why_leaving(known)
         mark = current.labels.get(MARK_LABEL)
         return (current.uid, mark, *map(current.annotations.get, _ANNOTATIONS), leaving)

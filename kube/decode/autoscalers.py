@@ -16,7 +16,7 @@ import msgspec
 from core.model.errors import ConfigError, InvalidInputError
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodeGroup, NodePool
 from kube.decode.field_decoding import NULL, ApiName, BoundedField, checked_name, unix_seconds
-from kube.decode.objects import Name, Struct
+from kube.decode.objects import Meta, Name, Struct
 
 LIST_BYTES_MAX: Final = 64 * 1024
 """Maximum size of a list of conditions or budgets, in JSON; longer ones are not decoded."""
@@ -37,6 +37,8 @@ SIZE_MAX: Final = 2**31 - 1
 SHOWN_MAX: Final = 80
 """Maximum length of a text of the status in a message."""
 FIELD: Final = "data.status"
+INSTANCE_TERMINATING: Final = "InstanceTerminating"
+"""Condition of a NodeClaim whose machine Karpenter has asked the cloud to terminate."""
 
 _UNUSED: Final = re.compile(
     r"^ +(?:lastProbeTime|lastTransitionTime|status|total|ready|notStarted|beingDeleted"
@@ -95,7 +97,7 @@ class NodeClaimStatus(Struct):
 
 
 class NodeClaimObject(Struct):
-    metadata: Name
+    metadata: Meta
     status: NodeClaimStatus | None = None
 
 
@@ -147,7 +149,7 @@ def _blocked_reasons(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
 
 
 def node_claim(obj: NodeClaimObject) -> NodeClaim:
-    """Convert a NodeClaim of Karpenter, with its node and the time of its drift.
+    """Convert a NodeClaim of Karpenter: its node, the time of its drift, and whether it goes.
 
     Raises: InvalidInputError with the invalid field.
     """
@@ -163,7 +165,16 @@ def node_claim(obj: NodeClaimObject) -> NodeClaim:
         name=checked_name(obj.metadata.name, "metadata.name"),
         node=checked_name(status.node_name, "status.nodeName") if status.node_name else "",
         drifted_seconds=since,
+        leaving=_why_claim_leaves(obj.metadata, conditions),
     )
+
+
+def _why_claim_leaves(meta: Meta, conditions: Iterable[DatedCondition]) -> str:
+    # Karpenter's StateNode counts a node as deleting in the same cases.
+    if meta.deletion_timestamp is not None:
+        return "is being deleted (it has a deletionTimestamp)"
+    true = {condition.type for condition in conditions if condition.status == "True"}
+    return f"has the condition {INSTANCE_TERMINATING}" if INSTANCE_TERMINATING in true else ""
 
 
 def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:

@@ -1,6 +1,8 @@
 """Decode Nodes into core.model.node; errors name the field only."""
 
+import re
 from dataclasses import replace
+from itertools import islice
 from sys import intern
 from typing import Annotated, Final
 
@@ -20,7 +22,13 @@ from core.marks.wellknown import (
 )
 from core.model.constraints import ASKED_FEATURES
 from core.model.errors import InvalidInputError
-from core.model.node import Node, Taint, is_virtual
+from core.model.node import (
+    CONDITION_MESSAGE_CHARS,
+    Node,
+    NodeCondition,
+    Taint,
+    is_virtual,
+)
 from core.model.requests import resources
 from core.model.resources import ATTACHABLE
 from kube.decode import pod_limits
@@ -34,7 +42,6 @@ from kube.decode.field_decoding import (
     unix_seconds,
 )
 from kube.decode.objects import (
-    CONDITIONS,
     Amounts,
     Meta,
     Struct,
@@ -54,7 +61,7 @@ KEPT_BYTES_MAX: Final = 250_000
 SMALL_BYTES: Final = 12 * 1024
 SMALL_ITEMS: Final = 64
 """A Node always takes less memory than KEPT_BYTES_MAX if the JSON of its labels and resources has
-at most SMALL_BYTES, and if it has at most SMALL_ITEMS taints."""
+at most SMALL_BYTES, and if it has at most SMALL_ITEMS taints and conditions."""
 ANNOTATION_CHARS_MAX: Final = 4097
 """Maximum length of an annotation that is kept with the node; the rest is cut.
 
@@ -62,7 +69,29 @@ It is longer than the longest valid value (core.marks.mark), so that a value tha
 invalid."""
 
 
-_SUSPENDED: Final = b"Suspended"
+CONDITIONS_MAX: Final = 64
+"""Maximum number of conditions that are kept with the node, besides those of each kubelet."""
+CONDITION_TYPE_CHARS: Final = 316
+"""Length to which the types of conditions are cut: that of a qualified name."""
+_KUBELETS: Final = frozenset(
+    (b"Ready", b"MemoryPressure", b"DiskPressure", b"PIDPressure", b"NetworkUnavailable")
+)
+"""Types of the conditions that each node has; none announces a removal."""
+_READ: Final = _KUBELETS | {b"Suspended"}
+_TYPE: Final = re.compile(rb'"type":"([^"\\]*)"')
+"""The type of a condition as API servers write it; inside a JSON string its quotes would be
+escaped."""
+
+
+class ConditionObject(Struct):
+    type: str = ""
+    status: str = ""
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+CONDITIONS: Final = BoundedField[list[ConditionObject]](list[ConditionObject], items_max=4096)
+"""Limit on conditions. Their messages contain braces too, because they quote taints."""
 
 
 class TaintObject(Struct):
@@ -152,7 +181,7 @@ def node(obj: NodeObject) -> Node:
     if spec.taints is not NULL:
         taints = tuple(map(_taint, TAINTS.decode(spec.taints, "spec.taints") or ()))
     provider_id = spec.provider_id or ""
-    ready, suspended = _ready_and_suspended(status.conditions)
+    ready, suspended, conditions = _ready_and_others(status.conditions)
     result = Node(
         name=shared_name(meta.name, "metadata.name"),
         uid=meta.uid,
@@ -165,6 +194,7 @@ def node(obj: NodeObject) -> Node:
         features=_features(status.declared_features),
         ready=ready,
         suspended=suspended,
+        conditions=conditions,
         unreadable=unreadable,
         created_seconds=unix_seconds(meta.creation_timestamp),
         deleting=meta.deletion_timestamp is not None,
@@ -172,7 +202,7 @@ def node(obj: NodeObject) -> Node:
         virtual=is_virtual(labels, [(taint.key, taint.value) for taint in taints], provider_id),
     )
     sizes = len(meta.labels) + len(status.allocatable)
-    if sizes > SMALL_BYTES or len(taints) > SMALL_ITEMS:
+    if sizes > SMALL_BYTES or len(taints) + len(conditions) > SMALL_ITEMS:
         check_memory(result, KEPT_BYTES_MAX)
     return result
 
@@ -211,19 +241,33 @@ def _features(raw: msgspec.Raw) -> tuple[str, ...]:
     return tuple(sorted(ASKED_FEATURES.intersection(declared)))
 
 
-def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
-    """Return whether the conditions Ready and Suspended of a Node are True.
+def _ready_and_others(raw: msgspec.Raw) -> tuple[bool, bool, tuple[NodeCondition, ...]]:
+    """Return whether the conditions Ready and Suspended of a Node are True, and other conditions.
 
     A Node without conditions counts as Ready.
     """
     if raw is NULL:
-        return True, False
+        return True, False, ()
     written = bytes(raw)
-    if _SUSPENDED not in written and (sent := ready_as_sent(written)) is not None:
-        return sent[0], False
+    if (sent := ready_as_sent(written)) is not None and _KUBELETS.issuperset(
+        _TYPE.findall(written)
+    ):
+        return sent[0], False, ()
     conditions = CONDITIONS.decode(raw, "status.conditions") or ()
     true = {condition.type for condition in conditions if condition.status == "True"}
-    return not conditions or "Ready" in true, "Suspended" in true
+    others = (condition for condition in conditions if condition.type.encode() not in _READ)
+    kept = tuple(map(_condition, islice(others, CONDITIONS_MAX)))
+    return not conditions or "Ready" in true, "Suspended" in true, kept
+
+
+def _condition(condition: ConditionObject) -> NodeCondition:
+    # Most nodes have equal conditions, apart from the time.
+    return NodeCondition(
+        intern(condition.type[:CONDITION_TYPE_CHARS]),
+        intern(condition.status[:CONDITION_TYPE_CHARS]),
+        intern((condition.message or "")[:CONDITION_MESSAGE_CHARS]),
+        unix_seconds(condition.last_transition_time),
+    )
 
 
 def annotations_of(annotations: Struct) -> dict[str, str]:

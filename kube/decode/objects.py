@@ -204,6 +204,21 @@ CONTAINERS: Final = BoundedField[list[Container]](list[Container], items_max=65_
 """Limit on containers. In real pods, most braces are in environment variables and scripts."""
 
 
+class VolumeMount(Struct):
+    bind_mount_options: list[str] | None = None
+
+
+class MountingContainer(Struct):
+    """A container with its volume mounts, which only few pods need decoded."""
+
+    volume_mounts: list[VolumeMount] | None = None
+
+
+MOUNTING_CONTAINERS: Final = BoundedField[list[MountingContainer]](
+    list[MountingContainer], items_max=65_536
+)
+
+
 class ClaimSource(Struct):
     claim_name: ApiName = ""
 

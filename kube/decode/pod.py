@@ -13,7 +13,6 @@ from core.model.constraints import (
     NO_DISRUPTION_FACTS,
     NO_NODE_CONSTRAINTS,
     OS_LABEL,
-    RESTARTS_ALL,
     DisruptionFacts,
     HostPort,
     NodeConstraints,
@@ -130,7 +129,7 @@ def pod(obj: PodObject) -> Pod | None:
         node_constraints=with_rare_constraints(
             NO_NODE_CONSTRAINTS if too_much else template.node_constraints,
             spec,
-            restarts_all=containers.restarts_all,
+            containers.features,
         ),
         scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
@@ -322,19 +321,17 @@ def _ready_decoded(conditions: bytes) -> tuple[bool, str]:
 
 
 def with_rare_constraints(
-    node_constraints: NodeConstraints, spec: PodSpec, *, restarts_all: bool = False
+    node_constraints: NodeConstraints, spec: PodSpec, features: tuple[str, ...] = ()
 ) -> NodeConstraints:
     """Return the node constraints with those that few pods have: operating system and features.
 
-    Decode a new field of NodeConstraints here: pods and DaemonSets both get it. *restarts_all*:
-    the exit of a container can restart all containers of the pod. Equal constraints share one
-    object.
+    Decode a new field of NodeConstraints here: pods and DaemonSets both get it. *features*: those
+    that the containers need. Equal constraints share one object.
     """
     shares_users = spec.host_network and spec.host_users is False
-    if not (spec.os or restarts_all or shares_users):
+    if not (spec.os or features or shares_users):
         return node_constraints
     # kube-scheduler's plugin NodeDeclaredFeatures derives the same features.
-    features: tuple[str, ...] = (RESTARTS_ALL,) if restarts_all else ()
     features += (HOST_USERS,) if shares_users else ()
     system = spec.os.name if spec.os else ""
     key = node_constraints, system, features

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from core.model.constraints import ANY_IP, HostPort, QuotaFacts
+from core.model.constraints import ANY_IP, MOUNT_OPTIONS, RESTARTS_ALL, HostPort, QuotaFacts
 from core.model.requests import (
     Amounts,
     Container,
@@ -28,6 +28,7 @@ from kube.decode.objects import (
     CONDITIONS,
     CONTAINER_RESOURCES,
     CONTAINERS,
+    MOUNTING_CONTAINERS,
     NO_STATUS,
     RESOURCE_BYTES_MAX,
     STATUSES,
@@ -37,6 +38,7 @@ from kube.decode.objects import (
 )
 
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
+_MOUNT_OPTIONS: Final = b'"bindMountOptions"'
 RESIZE_PENDING: Final = "PodResizePending"
 _RESIZE_PENDING: Final = RESIZE_PENDING.encode()
 INFEASIBLE: Final = "Infeasible"
@@ -76,14 +78,14 @@ _SAME_FACTS: Final = ByteBoundedCache[QuotaFacts, QuotaFacts]()
 
 
 class Containers(NamedTuple):
-    """The containers of a pod: resources, host ports, and whether one can restart all others."""
+    """The containers of a pod: resources, host ports, and features that the kubelet must have."""
 
     main: tuple[Block, ...]
     init: tuple[Block, ...]
     ports: tuple[HostPort, ...]
     """Host ports of the pod; most pods have none."""
-    restarts_all: bool
-    """The exit of a container can restart all containers of the pod."""
+    features: tuple[str, ...]
+    """Names of the features of ASKED_FEATURES that the containers need, in this order."""
 
 
 def containers_of(spec: PodSpec) -> Containers:
@@ -106,7 +108,7 @@ def containers_of(spec: PodSpec) -> Containers:
         )
         containers = [*main, *init]
     ports: list[HostPort] = []
-    restarts_all = False
+    features: list[str] = []
     on_host = spec.host_network
     for number, container in enumerate(containers):
         # kube-scheduler's NodePorts ignores the ports of ordinary init containers.
@@ -116,11 +118,30 @@ def containers_of(spec: PodSpec) -> Containers:
                 taken = port.host_port or (on_host and port.container_port)
                 if taken:
                     ports.append(HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP))
-        if container.restart_policy_rules:
-            restarts_all |= any(
-                rule.action == RESTART_ALL_ACTION for rule in container.restart_policy_rules
-            )
-    return Containers(blocks, init_blocks, tuple(ports), restarts_all)
+        if (
+            container.restart_policy_rules
+            and not features
+            and any(rule.action == RESTART_ALL_ACTION for rule in container.restart_policy_rules)
+        ):
+            features.append(RESTARTS_ALL)
+    if _sets_mount_options(spec.containers, "spec.containers") or _sets_mount_options(
+        spec.init_containers, "spec.initContainers"
+    ):
+        features.append(MOUNT_OPTIONS)
+    return Containers(blocks, init_blocks, tuple(ports), tuple(features))
+
+
+def _sets_mount_options(raw: msgspec.Raw, field: str) -> bool:
+    """Return whether a volume mount has bindMountOptions (KEP-5855)."""
+    # All pods have volume mounts, and hardly any has options: the JSON is searched first.
+    if raw is NULL or _MOUNT_OPTIONS not in bytes(raw):
+        return False
+    containers = MOUNTING_CONTAINERS.decode(raw, field) or ()
+    return any(
+        mount.bind_mount_options
+        for container in containers
+        for mount in container.volume_mounts or ()
+    )
 
 
 def _read_containers(raw: msgspec.Raw, field: str) -> Sequence[objects.Container]:

@@ -11,12 +11,13 @@ import pytest
 
 from cli.__main__ import main
 from cli.input.setup import SETUP_KINDS, SetupKind
+from controller.leader_report import LeaderFacts
 from extender.metrics import Metrics
 from kube.client import PAGE_OBJECTS
 from kube.decode.kinds import BY_NAME
 from kube.target import NAMESPACE
 from runtime.clock import micro_time
-from tests.cli.test_running import LEASE_PATH, World
+from tests.cli.test_running import HEAD, LEASE_PATH, World
 from tests.manifests.kustomize import MANIFESTS
 from tests.support.fake_api import FakeApi
 from tests.support.forwards import reporting
@@ -70,8 +71,13 @@ class Installed(World):
         self.configure(**SETTINGS)
         spec = {"holderIdentity": "a_1", "leaseDurationSeconds": 15, "renewTime": micro_time(now)}
         self.api.put_document(LEASE_PATH, {"metadata": {"name": "ebb-controller"}, "spec": spec})
-        self.report("a", leading=True, leader="a_1", configuration=None)
         self.scored(3)
+
+    def configure(self, **settings: Any) -> None:
+        """Set the configuration, which the leader uses."""
+        super().configure(**settings)
+        used = {**HEAD, **settings}
+        self.report("a", leading=True, leader="a_1", configuration=used, facts=LeaderFacts())
 
     def scored(self, calls: int) -> None:
         self.api.forwards[EXTENDER] = reporting(metrics(calls))

@@ -13,6 +13,7 @@ from tests.support.plan_cli import Json, node, plan_of, pod
 
 OS = "kubernetes.io/os"
 BUILD = "node.kubernetes.io/windows-build"
+AZURE: Json = {"type": "VMEventScheduled", "status": "True"}
 
 
 def labeled(name: str, labels: dict[str, str], **extra: Any) -> Json:
@@ -159,3 +160,86 @@ class TestGangs:
         dumped = written(tmp_path, node("n1"), node("n2"), member)
         found = explained(capsys, "pod", "shop/g0", *dumped)
         assert [one["code"] for one in found["remarks"]] == remarks
+
+
+class TestLeavingNodes:
+    """Something takes n2 away; its pods fill n3, so that n1 must stay."""
+
+    def items(self, *conditions: Json, cordoned: bool = False) -> list[Json]:
+        going = node("n2", spec={"unschedulable": cordoned})
+        dated = [{"lastTransitionTime": "2026-01-01T00:00:00Z", **one} for one in conditions]
+        going["status"]["conditions"] += dated
+        pods = [
+            owned(pod("a", "n1")),
+            *(owned(pod(f"b{number}", "n2")) for number in range(6)),
+            *(owned(pod(f"c{number}", "n3")) for number in range(2)),
+        ]
+        for one in pods:
+            one["metadata"]["creationTimestamp"] = "2026-01-01T00:30:00Z"
+        return [node("n1"), going, node("n3"), *pods]
+
+    @pytest.mark.parametrize(
+        ("condition", "cordoned", "leaves"),
+        [
+            ({"type": "Terminating", "status": "True"}, False, True),
+            ({"type": "Terminating", "status": "False"}, False, False),
+            (AZURE | {"message": "Preempt Scheduled: Mon"}, False, True),
+            (AZURE | {"message": "Freeze Scheduled: Mon"}, False, False),
+            ({"type": "Drained", "status": "True"}, True, True),
+            ({"type": "Drained", "status": "True"}, False, False),
+            (
+                {
+                    "type": "Terminating",
+                    "status": "True",
+                    "lastTransitionTime": "2025-12-31T23:30:00Z",
+                },
+                False,
+                False,
+            ),
+        ],
+    )
+    def test_node_is_leaving_when_a_condition_says_so(
+        self,
+        condition: Json,
+        cordoned: bool,
+        leaves: bool,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        dumped = written(tmp_path, *self.items(condition, cordoned=cordoned))
+        plan = plan_of(capsys, *dumped)
+        kept = {
+            one["node"]: {why["code"] for why in one["reasons"]} for one in plan["unremovable"]
+        }
+        assert ("being-deleted" in kept.get("n2", ())) is leaves
+        if leaves:
+            assert removals(plan) == []
+
+    def test_node_is_leaving_when_leaving_conditions_name_its_condition(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        healthy = {"type": "example.com/Healthy", "status": "False", "message": "stopping soon"}
+        dumped = written(tmp_path, *self.items(healthy))
+        assert removals(plan_of(capsys, *dumped)) != []
+        config = configured(
+            tmp_path,
+            "leavingConditions: [{type: example.com/Healthy, status: 'False', message: stopping}]",
+        )
+        plan = plan_of(capsys, *dumped, *config)
+        assert removals(plan) == []
+        assert "being-deleted" in codes(plan, "n2")
+
+    @pytest.mark.parametrize("deleted", [True, False])
+    def test_node_is_leaving_when_its_node_claim_is_deleted(
+        self, deleted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        stamp = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}
+        claim = {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "metadata": {"name": "c2", **stamp},
+            "status": {"nodeName": "n2"},
+        }
+        plan = plan_of(capsys, *written(tmp_path, *self.items(), claim))
+        assert (removals(plan) == []) is deleted
+        assert ("being-deleted" in codes(plan, "n2")) if deleted else "n1" in removals(plan)

@@ -1,13 +1,14 @@
-"""Count the Ready pods that Deployments lack after a surge move, from watch events."""
+"""Count the Ready pods that Deployments lack during and after surge moves, from watch events."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.moves.objects import MANAGER
+from core.model.pod import DETACHED_LABEL
 from tests.e2e.api import Json
 
 WATCHED_SECONDS: Final = 90.0
-"""Time after Ebb lowered `scale`: the pod ends within half a minute, and one minute follows."""
+"""Time after a pod was detached or attached: it ends within half a minute, and one minute follows.
+"""
 RACE_SECONDS: Final = 1.0
 """Shorter shortages are not counted: events of Pods and Deployments come from two watches."""
 
@@ -15,19 +16,21 @@ RACE_SECONDS: Final = 1.0
 @dataclass
 class _Deployment:
     replicas: int
-    lowered_at: float | None = None
-    """When Ebb lowered `scale`; None: somebody else wrote it last, or Ebb raised it."""
+    moved_at: float | None = None
+    """When a pod was last detached or attached; None: not since somebody set the replicas."""
     short_since: float | None = None
 
 
 @dataclass
 class BelowDesired:
-    """Shortages of Deployments whose `scale` Ebb lowered last; times are monotonic seconds."""
+    """Shortages of Deployments of which a pod is moved; times are monotonic seconds."""
 
     pod_seconds: float = 0.0
     """Seconds in which fewer pods were Ready than desired, for WATCHED_SECONDS after a move."""
     moves: int = 0
-    """How often Ebb lowered `scale`."""
+    """How often a pod was detached."""
+    _detached: set[str] = field(default_factory=set)
+    """Names of the detached pods."""
     _deployments: dict[str, _Deployment] = field(default_factory=dict)
     _ready: dict[str, set[str]] = field(default_factory=dict)
     """Names of Ready pods by the label `app`, which is the name of the Deployment."""
@@ -38,9 +41,7 @@ class BelowDesired:
         one = self._deployments.setdefault(name, _Deployment(replicas))
         if replicas != one.replicas:
             self._close(one, now)
-            lowered = replicas < one.replicas and _writer(found) == MANAGER
-            one.replicas, one.lowered_at = replicas, now if lowered else None
-            self.moves += lowered
+            one.replicas, one.moved_at = replicas, None
         self._update(name, now)
 
     def pod_seen(self, found: Json, now: float, *, deleted: bool) -> None:
@@ -49,6 +50,7 @@ class BelowDesired:
         app = metadata.get("labels", {}).get("app")
         if app is None:
             return
+        self._note_move(metadata, now, deleted=deleted)
         names = self._ready.setdefault(app, set())
         if deleted or "deletionTimestamp" in metadata or not _is_ready(found):
             names.discard(metadata["name"])
@@ -56,11 +58,21 @@ class BelowDesired:
             names.add(metadata["name"])
         self._update(app, now)
 
+    def _note_move(self, metadata: Json, now: float, *, deleted: bool) -> None:
+        name, one = metadata["name"], self._deployments.get(metadata["labels"]["app"])
+        is_detached = DETACHED_LABEL in metadata["labels"] and not deleted
+        if is_detached == (name in self._detached):
+            return
+        self._detached ^= {name}
+        self.moves += is_detached
+        if one is not None:
+            one.moved_at = now
+
     def interrupted(self, app: str, now: float) -> None:
         """Stop counting for a Deployment, because the load deletes one of its pods."""
         if (one := self._deployments.get(app)) is not None:
             self._close(one, now)
-            one.lowered_at = None
+            one.moved_at = None
 
     def end(self, now: float) -> None:
         """Count the shortages that last until now."""
@@ -69,7 +81,7 @@ class BelowDesired:
 
     def _update(self, name: str, now: float) -> None:
         one = self._deployments.get(name)
-        if one is None or one.lowered_at is None:
+        if one is None or one.moved_at is None:
             return
         if len(self._ready.get(name, ())) >= one.replicas:
             self._close(one, now)
@@ -77,8 +89,8 @@ class BelowDesired:
             one.short_since = now
 
     def _close(self, one: _Deployment, now: float) -> None:
-        if one.short_since is not None and one.lowered_at is not None:
-            seconds = min(now, one.lowered_at + WATCHED_SECONDS) - one.short_since
+        if one.short_since is not None and one.moved_at is not None:
+            seconds = min(now, one.moved_at + WATCHED_SECONDS) - one.short_since
             self.pod_seconds += seconds if seconds > RACE_SECONDS else 0.0
         one.short_since = None
 
@@ -86,11 +98,3 @@ class BelowDesired:
 def _is_ready(pod: Json) -> bool:
     conditions = pod["status"].get("conditions") or ()
     return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
-
-
-def _writer(deployment: Json) -> str:
-    """Return the field manager that wrote the replicas last."""
-    for entry in deployment["metadata"].get("managedFields") or ():
-        if "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {}):
-            return str(entry["manager"])
-    return ""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from core.moves.objects import HPA_MANAGER
 from sim.autoscaler import ScaleDown
 from sim.scale_in import ScaleInOrder
 from tests.e2e.api import Api, Json, RefusedError
@@ -210,7 +209,7 @@ class _Drive:
         while self._waiting and self._waiting[0].second <= second:
             event = self._waiting.popleft()
             if event.event in ("deploy", "scale"):
-                # Like an HPA, write replicas only if they change: a surge move may have added one.
+                # Like an HPA, write replicas only if they change.
                 if self._replicas.get(event.app) == event.replicas:
                     continue
                 self._replicas[event.app] = event.replicas
@@ -244,8 +243,7 @@ def _happen(api: Api, event: Event, observer: Observer) -> None:
             api.create(DEPLOYMENTS, {"metadata": {"name": event.app}, "spec": spec})
             api.create(AUTOSCALERS, _autoscaler(event.app))
         case "scale":
-            path = f"{DEPLOYMENTS}/{event.app}/scale?fieldManager={HPA_MANAGER}"
-            api.merge(path, {"spec": {"replicas": event.replicas}})
+            api.merge(f"{DEPLOYMENTS}/{event.app}/scale", {"spec": {"replicas": event.replicas}})
         case "kill":
             with observer.lock:
                 oldest = _oldest(observer.pods.values(), event.app)

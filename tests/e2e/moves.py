@@ -79,6 +79,7 @@ KINDS: Final = (
 POLICIES: Final = "validatingadmissionpolicy,validatingadmissionpolicybinding"
 _NUMBERS: Final = itertools.count()
 """Numbers for the names of controllers."""
+SKIPPED: Final = 'ebb_reconcile_total{result="skipped"}'
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 MOVE_COST, UNDO_COST = "-100000001", "-100000002"
 """Pod deletion costs of the old pod of a move, and of the new pod of a move that is undone."""
@@ -249,17 +250,12 @@ def hold(api: Api, app: App) -> None:
     api.merge(app.path, {"metadata": {"annotations": HELD}})
 
 
-def add_components(plane: Plane, *components: str) -> None:
-    """Apply the base with these components."""
-    folder = plane.folder / "surge"
-    overlay(folder, *(f"components/{one}" for one in components))
-    apply(plane, str(folder))
-
-
 @contextmanager
 def installed_for_moves(plane: Plane) -> Iterator[None]:
     """Install Ebb with the component surge; run a scheduler and a webhook."""
-    add_components(plane, "surge")
+    folder = plane.folder / "surge"
+    overlay(folder, "components/surge")
+    apply(plane, str(folder))
     scheduler = plane.scheduler()
     try:
         with starting(plane, SETTINGS):
@@ -484,6 +480,12 @@ def write_of(method: str, path: str, body: bytes) -> Write | None:
 def ended(leader: Ebb, outcome: str) -> int:
     """Return how many moves have ended with this outcome while this controller led."""
     return int(leader.metric(f'ebb_surge_moves_total{{outcome="{outcome}"}}'))
+
+
+def outlast_reconciliations(leader: Ebb) -> None:
+    """Wait until the controller has reconciled three times more."""
+    before = leader.metric(SKIPPED)
+    until(lambda: leader.metric(SKIPPED) > before + 2, "three more reconciliations")
 
 
 def is_marked(api: Api) -> bool:

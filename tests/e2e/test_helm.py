@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from core.marks.wellknown import MARK_LABEL
+from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from tests.e2e import releases
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
@@ -23,7 +23,18 @@ from tests.e2e.install import (
     skip_without_policies,
 )
 from tests.e2e.kubelet import Kubelet
-from tests.e2e.objects import NODES, add_nodes, taints
+from tests.e2e.moves import (
+    HELD,
+    OLD,
+    App,
+    begin,
+    detached,
+    let_go,
+    make_ready,
+    settled,
+    untouched,
+)
+from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, START, add_nodes, taints
 from tests.e2e.plane import ROOT, Plane, until
 
 CHART = ROOT / "manifests" / "charts" / "ebb"
@@ -202,6 +213,16 @@ def doctor(plane: Plane) -> dict[str, str]:
     return {one["code"]: one["state"] for one in checks}
 
 
+def run_on(api: Api, name: str, app: App) -> None:
+    """Run a Deployment on a node without a scheduler, which would bind Ebb's own pods too."""
+    add_nodes(api, name)
+    api.create(DEPLOYMENTS, app.manifest())
+    for pod in api.wait(PODS, lambda found: len(found) == app.replicas):
+        target = {"apiVersion": "v1", "kind": "Node", "name": name}
+        api.create(f"{PODS}/{pod}/binding", {"metadata": {"name": pod}, "target": target})
+    make_ready(api, {app.name: app.replicas})
+
+
 def newer(folder: Path) -> Path:
     """Return a copy of the chart with the next version."""
     chart = folder / "ebb"
@@ -215,12 +236,14 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
     kubelet: Kubelet, api: Api, tmp_path: Path
 ) -> None:
     plane = kubelet.plane
-    add_nodes(api, "a", "b")
-    permissions = {"podDeletionCost": True, "surge": True}
+    app = App(replicas=2, annotations=HELD)
+    run_on(api, OLD, app)
+    begin(api)
+    surge = {"mode": "enabled", "minPodAge": "0s"}
     values = {
         "admission": "webhook",
-        "config": ENFORCE | {"usability": "none", "surge": {"mode": "enabled"}},
-        "permissions": permissions,
+        "config": ENFORCE | {"usability": "none", "surge": surge},
+        "permissions": {"podDeletionCost": True, "surge": True},
         "extender": {"enabled": False},
     }
     install(kubelet, tmp_path, values)
@@ -239,10 +262,15 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
     assert (marked(), state(plane)) == before
     run(kubelet, "rollback", "ebb", "1", "--wait", "--timeout", "100s")
     assert (marked(), state(plane)) == before
-    run(kubelet, "uninstall", "ebb", "--wait", "--timeout", "100s")
+    let_go(api, app)
+    detached(api, app.name)
+    with untouched(api, app.name):
+        run(kubelet, "uninstall", "ebb", "--wait", "--timeout", "100s")
+        pods = settled(api, {app.name: 2}, OLD)
     left = api.get(NODES)["items"]
     assert [taints(one) for one in left] == [[], []]
-    assert "kube-ebb" not in str([one["metadata"] | {"managedFields": ""} for one in left])
+    traces = str([one["metadata"] | {"managedFields": ""} for one in (*left, *pods)])
+    assert "kube-ebb" not in traces.replace(KEEP_ANNOTATION, "").replace(START, "")
     assert not plane.kubectl("get", "clusterrole,clusterrolebinding", "-o", "name").count("ebb-")
 
 

@@ -35,6 +35,7 @@ from tests.e2e.moves import (
     make_ready,
     note,
     open_up,
+    outlast_reconciliations,
     owners,
     prepare,
     reasons,
@@ -258,14 +259,18 @@ def test_move_is_undone_and_paused_when_quota_refuses_new_pod(
     assert abs(found["until"] - time.time() - PAUSE_SECONDS) < 60
 
 
-def test_failed_pod_gets_its_label_back_during_a_move(plane: Plane, cluster: Api) -> None:
+def test_failed_pod_gets_its_label_back_during_a_move(
+    plane: Plane, cluster: Api, leader: Ebb
+) -> None:
     """The ReplicaSet does not adopt it, but it is collected with it."""
     deploy(cluster, App(replicas=2))
-    with never_below(plane, {"web": 1}):
+    with never_below(plane, {"web": 1}, {"web": 3}):
         begin(cluster)
         (old,) = detached(cluster, "web").values()
+        outlast_reconciliations(leader)  # the controller has seen the pod detached
         path = f"{PODS}/{old['metadata']['name']}"
-        cluster.merge(f"{path}/status", {"status": {"phase": "Failed"}})
+        unready = [{"type": "Ready", "status": "False"}]
+        cluster.merge(f"{path}/status", {"status": {"phase": "Failed", "conditions": unready}})
         attached(cluster, "web")
         make_ready(cluster, {"web": 1})
         labels = cluster.get(path)["metadata"]["labels"]

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cli.cleanup.moves import OLD_RECORDS
 from core.marks.wellknown import KEEP_ANNOTATION
+from core.model.pod import DETACHED_LABEL
 from kube.target import NAMESPACE
 from runtime.file_changes import FILES_SECONDS
 from tests.e2e.api import Api
@@ -29,6 +31,7 @@ from tests.e2e.moves import (
     installed_for_moves,
     is_detached,
     make_ready,
+    outlast_reconciliations,
     settled,
     tidy,
     untouched,
@@ -37,15 +40,18 @@ from tests.e2e.moves import (
 )
 from tests.e2e.objects import NODES, PODS
 from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.test_install_doc import TRACES, block, said
 from tests.support.plan_cli import ebb
 
 STARTING = App(name="starting", replicas=2)
 READY = App(name="ready", replicas=2, spec={"minReadySeconds": 60})
 """A Deployment whose new pod is Ready for a minute before it is available."""
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SURGE = SETTINGS["surge"]
+DETACHED_PODS = ("get", "pods", "-A", "-l", DETACHED_LABEL)
+"""The documented command that finds what a move has left behind."""
 RELOADED_SECONDS = FILES_SECONDS + 1
 """Time until a controller has read a changed configuration file."""
-SKIPPED = 'ebb_reconcile_total{result="skipped"}'
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,18 +75,24 @@ def cluster(api: Api) -> Iterator[Api]:
     tidy(api)
 
 
-def disable(_: Plane, leader: Ebb) -> None:
-    leader.configure(surge={"mode": "disabled"})
-
-
 def observe(_: Plane, leader: Ebb) -> None:
     leader.configure(mode="observe")
 
 
 def clean_up(plane: Plane, leader: Ebb) -> None:
     leader.stop(signal.SIGKILL)
+    records = {"metadata": {"name": OLD_RECORDS}, "data": {"move.x": "{}"}}
+    plane.api.create(CONFIG_MAPS, records)
+    _, warned = cleaned_up(plane)
+    plane.api.delete(f"{CONFIG_MAPS}/{OLD_RECORDS}")
+    assert "an older version of Ebb has recorded 1 move there" in warned
+
+
+def cleaned_up(plane: Plane) -> tuple[str, str]:
+    """Run `ebb cleanup --all`; return its output and its warnings."""
     done = ebb("cleanup", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("cleanup")))
     assert done.returncode == 0, done.stderr
+    return done.stdout.decode(), done.stderr.decode()
 
 
 def cordon(plane: Plane, _: Ebb) -> None:
@@ -91,7 +103,7 @@ def unmark(plane: Plane, _: Ebb) -> None:
     plane.api.merge(f"{NODES}/{OLD}", {"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}})
 
 
-@pytest.mark.parametrize("interrupt", [disable, observe, clean_up, cordon, unmark])
+@pytest.mark.parametrize("interrupt", [observe, clean_up, cordon, unmark])
 def test_old_pods_stay_and_new_ones_go_when_moves_are_interrupted(
     plane: Plane, cluster: Api, start: Start, interrupt: Callable[[Plane, Ebb], None]
 ) -> None:
@@ -107,10 +119,22 @@ def test_old_pods_stay_and_new_ones_go_when_moves_are_interrupted(
     without_traces(pods)
 
 
-def outlast_reconciliations(leader: Ebb) -> None:
-    """Wait until the controller has reconciled three times more."""
-    before = leader.metric(SKIPPED)
-    until(lambda: leader.metric(SKIPPED) > before + 2, "three more reconciliations")
+def test_uninstalling_in_the_documented_order_leaves_nothing(
+    plane: Plane, cluster: Api, start: Start
+) -> None:
+    deploy(cluster, STARTING, READY)
+    leader = start()
+    with untouched(cluster, "starting", "ready"), never_below(plane, {"starting": 2, "ready": 2}):
+        begin(cluster)
+        detached(cluster, "starting", "ready")
+        make_ready(cluster, {"ready": 1})
+        leader.configure(surge={"mode": "disabled"})
+        until(lambda: "No resources found" in plane.kubectl(*DETACHED_PODS), "all moves end")
+        leader.stop(signal.SIGTERM)
+        cleaned_up(plane)
+        settled(cluster, {"starting": 2, "ready": 2}, OLD)
+    assert said(plane, block(TRACES)) == ""
+    assert cleaned_up(plane)[0].endswith("0 nodes and 0 pods cleaned up\n")
 
 
 def test_moves_wait_while_controller_manager_is_stopped_before_and_after_detach(

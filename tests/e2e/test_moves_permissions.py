@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from core.moves.reasons import OWNER_REFERENCES
 from kube.target import NAMESPACE
@@ -13,7 +14,6 @@ from tests.e2e.install import CONTROLLER_ACCOUNT
 from tests.e2e.moves import (
     NEW,
     App,
-    add_components,
     begin,
     controllers,
     deploy,
@@ -23,8 +23,9 @@ from tests.e2e.moves import (
     untouched,
 )
 from tests.e2e.objects import PODS
-from tests.e2e.plane import Plane, until
+from tests.e2e.plane import ROOT, Plane, until
 
+COMPONENT = ROOT / "manifests" / "components" / "surge-delete"
 PLUGIN = "OwnerReferencesPermissionEnforcement"
 
 
@@ -65,7 +66,10 @@ def test_pods_are_moved_only_with_permission_to_delete_which_a_policy_takes_back
             until(lambda: refused(leader) == {OWNER_REFERENCES.code: 1}, "no pod may be moved")
             assert samples.detached == set()
             assert "cannot delete" in answer_to_delete(ours, name)
-            add_components(strict, "surge", "surge-delete")
+            for file in yaml.safe_load((COMPONENT / "kustomization.yaml").read_text())[
+                "resources"
+            ]:
+                strict.kubectl("apply", "-f", str(COMPONENT / file))
             until(lambda: "deletes no pods" in answer_to_delete(ours, name), "the policy is used")
             leader.stop(signal.SIGTERM)
             start()

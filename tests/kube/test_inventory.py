@@ -11,9 +11,11 @@ from core.cluster.default_spread import DefaultSpread
 from core.cluster.read_options import READ_DEFAULTS, ReadOptions
 from core.cluster.volumes import Claim
 from core.model.constraints import ClaimUse, DisruptionFacts
-from core.model.node import Taint
+from core.model.node import NodeCondition, Taint
+from core.model.node_groups import NodeClaim
+from core.model.node_lifecycle import LEAVING_SECONDS_MAX
 from core.model.pod import CLAIMS_FIELD, Pod
-from kube.decode.kinds import CLAIMS, KINDS, NODES, PODS, AnyKind
+from kube.decode.kinds import CLAIMS, KINDS, NODE_CLAIMS, NODES, PODS, AnyKind
 from kube.inventory import Inventory
 from tests.support.builders import node, pod
 from tests.support.inventory_steps import carry_out, events
@@ -55,6 +57,35 @@ def test_snapshot_follows_changed_options() -> None:
         found = inventory.snapshot(ReadOptions(leaving_taints=keys, default_spread=spread))()
         assert found.nodes[0].leaving_taints == keys
         assert [one.topology_key for one in found.pods[0].pod_constraints.spread] == [*keys]
+
+
+def test_snapshot_follows_the_time_when_a_condition_grows_old() -> None:
+    now = [100]
+    inventory = Inventory(lambda: now[0])
+    going = NodeCondition("Terminating", "True", "", 100)
+    inventory.replaced(NODES, [replace(node("n"), conditions=(going,)), node("m")])
+
+    def leaving() -> list[str]:
+        return [one.name for one in inventory.snapshot(READ_DEFAULTS)().nodes if one.leaving]
+
+    first = inventory.snapshot(READ_DEFAULTS)()
+    assert leaving() == ["n"]
+    now[0] = 100 + LEAVING_SECONDS_MAX - 1
+    assert inventory.snapshot(READ_DEFAULTS)() is first
+    now[0] += 1
+    assert leaving() == []
+
+
+def test_snapshot_follows_node_claims() -> None:
+    inventory = Inventory()
+    inventory.replaced(NODES, [node("n")])
+    inventory.changed(NODE_CLAIMS, NodeClaim(name="c", node="n", leaving="is being deleted"))
+    (found,) = inventory.snapshot(READ_DEFAULTS)().nodes
+    assert found.leaving == "its NodeClaim c is being deleted"
+    inventory.changed(PODS, pod("p", "n", 1, 1))
+    assert inventory.snapshot(READ_DEFAULTS)().nodes[0] is found
+    inventory.changed(NODE_CLAIMS, NodeClaim(name="c", node="n"))
+    assert inventory.snapshot(READ_DEFAULTS)().nodes[0].leaving == ""
 
 
 def test_unchanged_pods_are_the_same_objects_in_next_snapshot() -> None:

@@ -19,11 +19,13 @@ from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    MOVE_ANNOTATION,
     PROTECTION_ANNOTATION,
     PROTECTION_KEYS,
     RESERVE_ANNOTATION,
     TAINT_KEY,
 )
+from core.model.pod import DETACHED_LABEL
 from kube.target import NAMESPACE
 from tests.manifests.kustomize import (
     COMPONENTS,
@@ -190,10 +192,11 @@ def test_tls_secret_command_has_files_of_example() -> None:
     assert "secret generic ebb-extender-tls" in TEXT
 
 
-def test_manual_removal_lists_every_key_on_nodes() -> None:
+def test_manual_removal_lists_every_key_on_nodes_and_pods() -> None:
     by_hand = TEXT.rpartition("```console")[2]
     for key in (MARK_LABEL, TAINT_KEY, DETAILS_ANNOTATION, *PROTECTION_KEYS, PROTECTION_ANNOTATION,
-                RESERVE_ANNOTATION, BACKOFF_ANNOTATION):  # fmt: skip
+                RESERVE_ANNOTATION, BACKOFF_ANNOTATION, COST_ANNOTATION, COST_OURS_ANNOTATION,
+                MOVE_ANNOTATION, DETACHED_LABEL):  # fmt: skip
         assert f"{key}-" in by_hand, key
     assert f"{ROTATE_ANNOTATION}=" in TEXT
     assert f"{KEEP_ANNOTATION}=true" in TEXT

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL
 from core.placement.usable_capacity import Amount
 from sim.cluster import ClusterState, Place
 from sim.scheduler import Scheduler
@@ -100,3 +101,19 @@ def test_replicas_are_spread_when_profile_allows() -> None:
         for o in "ab"
     }
     assert choices == {"a": "n1", "b": "n0"}
+
+
+def test_detached_pod_does_not_count_when_replicas_are_spread() -> None:
+    """The selector of its ReplicaSet does not match it, so its own node is as good as others."""
+    found = state(2500, 500)
+    mine = replace(
+        pod("mine", None, 500, 100, labels={TEMPLATE_LABEL: "1"}),
+        owner_kind="ReplicaSet",
+        owner_name="a",
+    )
+    found.arrive(mine, 0)
+    bound = found.bind(mine, "n0")
+    new, once = replace(mine, name="new"), Profile(MOST, balanced_weight=0)
+    assert Scheduler(found, None, 1, once).choose(new) == "n1"
+    found.replace_pod(replace(bound, labels={DETACHED_LABEL: "1"}))
+    assert Scheduler(found, None, 1, once).choose(new) == "n0"

@@ -64,6 +64,12 @@ GOOD: Sequence[Change] = (
     {"schedulers": []},
     {"leavingTaints": ["team.example/drain", "drain"]},
     {
+        "leavingConditions": [
+            {"type": "team.example/Draining"},
+            {"type": "Healthy", "status": "False", "message": "shutting down", "cordoned": True},
+        ]
+    },
+    {
         "defaultTopologySpread": [
             {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
             {"maxSkew": 5, "topologyKey": "a.b/c", "whenUnsatisfiable": "ScheduleAnyway"},
@@ -138,6 +144,11 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"leavingTaints": "a"}, "leavingTaints"),
     ({"leavingTaints": ["a"] * 101}, "leavingTaints"),
     ({"leavingTaints": ["a/b/c"]}, "leavingTaints[0]"),
+    ({"leavingConditions": ["Draining"]}, "leavingConditions[0]"),
+    ({"leavingConditions": [{"type": "a"}] * 101}, "leavingConditions"),
+    ({"leavingConditions": [{"status": "True"}]}, "leavingConditions[0].type"),
+    ({"leavingConditions": [{"type": "a", "status": True}]}, "leavingConditions[0].status"),
+    ({"leavingConditions": [{"type": "a", "message": "b" * 65}]}, "leavingConditions[0].message"),
     ({"budgets": {"maxMarked": -1}}, "budgets.maxMarked"),
     ({"budgets": {"maxMarked": "0%"}}, "budgets.maxMarked"),
     ({"budgets": {"maxInWindow": True}}, "budgets.maxInWindow"),

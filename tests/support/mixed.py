@@ -68,9 +68,12 @@ PASSING = (
     Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"),
     Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
     Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"),
-    Taint("node.cluster.x-k8s.io/outdated-revision", "", "PreferNoSchedule"),
-    Taint("decommission-pending", "rolling-upgrade", "NoSchedule"),
 )
+ROLLOUT = {
+    "n03": Taint("node.cluster.x-k8s.io/outdated-revision", "", "PreferNoSchedule"),
+    "n05": Taint("decommission-pending", "rolling-upgrade", "NoSchedule"),
+}
+"""Taints of a rolling update, by the name of the node that has them in place of PASSING[3]."""
 TOLERATE_GPU = (Toleration("gpu", "Exists"),)
 A, B = select("a"), select("b")
 COMPANIES = (
@@ -203,6 +206,11 @@ def leaving(made: Node, taint: Taint) -> Node:
     return replace(tainted(made, taint), leaving_taints=named)
 
 
+def passing(made: Node, taint: Taint) -> Taint:
+    """Return the taint, or one of a rolling update."""
+    return ROLLOUT.get(made.name, taint) if taint is PASSING[3] else taint
+
+
 def state(chance: random.Random, made: Node) -> Node:
     """Return the node as it is, marked, or in some other state."""
     mark = chance.choice(("PreferNoSchedule", "NoSchedule"))
@@ -211,10 +219,11 @@ def state(chance: random.Random, made: Node) -> Node:
         (29, marked(made, mark, chance.randint(1, 3), chance.randint(0, 2))),
         (6, replace(tainted(made, CORDON), unschedulable=True)),
         (5, replace(tainted(made, NOT_READY), ready=False)),
-        (6, leaving(made, chance.choice(LEAVING))),
+        (5, leaving(made, chance.choice(LEAVING))),
+        (1, replace(made, leaving="condition Terminating announces that it will be removed")),
         (1, replace(made, deleting=True)),
         (1, replace(made, suspended=True)),
-        (4, tainted(made, chance.choice(PASSING))),
+        (4, tainted(made, passing(made, chance.choice(PASSING)))),
         (2, replace(made, annotations={"kube-ebb.io/keep": "true"})),
         (1, replace(made, labels={**made.labels, "autoscaling.cast.ai/removal-disabled": "true"})),
         (1, replace(made, unreadable="status")),

@@ -39,7 +39,7 @@ Shares = tuple[Fraction, Fraction]
 
 def leaving(node: Node) -> bool:
     """Return whether the node is being removed."""
-    return node.deleting or any(
+    return bool(node.deleting or node.leaving) or any(
         taint.key in LEAVING or taint.key in node.leaving_taints for taint in node.taints
     )
 

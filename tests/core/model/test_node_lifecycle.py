@@ -13,9 +13,12 @@ from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import (
     DELETING_TAINTS,
+    LEAVING_SECONDS_MAX,
     LEAVING_TAINTS,
+    LeavingCondition,
+    LeavingRules,
     is_terminating,
-    name_leaving_taints,
+    name_leaving,
     others_taint,
     why_leaving,
     why_unready,
@@ -23,7 +26,7 @@ from core.model.node_lifecycle import (
 from core.writes.write import fingerprint
 from tests.support import kube_json
 from tests.support.builders import UNLIMITED, node, pod
-from tests.support.kube_json import MISSING
+from tests.support.kube_json import MISSING, Json
 from tests.support.reference_fit import LEAVING, PASSING
 
 pytestmark = pytest.mark.mutate
@@ -53,6 +56,21 @@ def decoded(
     key, _, value = (taint or "").partition("=")
     taints = [{"key": key, "value": value, "effect": "NoSchedule"}] if key else []
     return kube_json.node(metadata__labels=labels or {}, spec__taints=taints, **changes)
+
+
+SINCE = 1_767_225_600
+"""2026-01-01T00:00:00Z"""
+
+
+def event(message: str | None) -> Json:
+    return {"type": "VMEventScheduled", "status": "True", "message": message}
+
+
+def with_condition(condition: Json, **changes: Any) -> Node:
+    """Return a Ready node with another condition, which began at SINCE."""
+    ready = {"type": "Ready", "status": "True"}
+    dated = {"lastTransitionTime": "2026-01-01T00:00:00Z", **condition}
+    return kube_json.node(spec__taints=[], status__conditions=[ready, dated], **changes)
 
 
 class TestVirtual:
@@ -163,20 +181,105 @@ class TestLeaving:
     def test_configured_taint_makes_node_leaving(self) -> None:
         others = decoded(taint="gpu")
         found = decoded(taint="team.example/drain")
-        nodes, before = name_leaving_taints(("team.example/drain",), (found, others), {})
+        nodes, before = name_leaving(LeavingRules(("team.example/drain",)), (found, others), {})
         leaving = nodes[0]
         assert nodes[1] is others
         assert is_terminating(leaving)
         assert others_taint(leaving) is None
         assert why_unready(leaving) is None
         assert [blocker.code for blocker in node_blockers(leaving)] == ["being-deleted"]
-        again, _ = name_leaving_taints(("team.example/drain",), (found, others), before)
+        again, _ = name_leaving(LeavingRules(("team.example/drain",)), (found, others), before)
         assert again[0] is leaving
 
     def test_configured_taint_does_not_change_fingerprint(self) -> None:
         found = decoded(taint="team.example/drain")
-        (leaving,), _ = name_leaving_taints(("team.example/drain",), (found,), {})
+        (leaving,), _ = name_leaving(LeavingRules(("team.example/drain",)), (found,), {})
         assert fingerprint(leaving) == fingerprint(found)
+
+    @pytest.mark.parametrize(
+        ("condition", "expected"),
+        [
+            ({"type": "Terminating", "status": "True"}, "Terminating announces"),
+            ({"type": "Terminating", "status": "False"}, None),
+            ({"type": "Terminating", "status": "Unknown"}, None),
+            (event("Preempt Scheduled: Mon, 02 Mar"), "VMEventScheduled (Preempt) announces"),
+            (event("Redeploy Scheduled"), "VMEventScheduled (Redeploy) announces"),
+            (event("Terminate Scheduled"), "VMEventScheduled (Terminate) announces"),
+            (event("Freeze Scheduled: Terminate"), None),
+            (event("Reboot Scheduled"), None),
+            (event(None), None),
+            ({**event("Preempt Scheduled"), "status": "False"}, None),
+            ({"type": "DrainInProgress", "status": "True"}, None),
+            ({"type": "Drained", "status": "True"}, None),
+            ({"type": "MaintenanceInProgress", "status": "True"}, None),
+            ({"type": "KernelDeadlock", "status": "True"}, None),
+        ],
+    )
+    def test_condition_makes_node_leaving(self, condition: Json, expected: str | None) -> None:
+        found = with_condition(condition)
+        (made,), _ = name_leaving(LeavingRules(now_seconds=SINCE + 1), (found,), {})
+        assert is_terminating(made) is (expected is not None)
+        assert (expected or "") in (why_leaving(made) or "")
+        assert fingerprint(made) == fingerprint(found)
+        assert not is_terminating(found)
+
+    @pytest.mark.parametrize("name", ["DrainInProgress", "Drained"])
+    def test_condition_of_a_drain_counts_when_the_node_is_cordoned(self, name: str) -> None:
+        found = with_condition({"type": name, "status": "True"}, spec__unschedulable=True)
+        (made,), _ = name_leaving(LeavingRules(), (found,), {})
+        assert is_terminating(made)
+
+    @pytest.mark.parametrize(
+        ("at", "counts"),
+        [
+            (SINCE, True),
+            (SINCE + LEAVING_SECONDS_MAX - 1, True),
+            (SINCE + LEAVING_SECONDS_MAX, False),
+            (SINCE - LEAVING_SECONDS_MAX, False),
+            (None, True),
+        ],
+    )
+    def test_condition_counts_for_an_hour(self, at: int | None, counts: bool) -> None:
+        found = with_condition({"type": "Terminating", "status": "True"})
+        (made,), _ = name_leaving(LeavingRules(now_seconds=at), (found,), {})
+        assert is_terminating(made) is counts
+        assert made.leaving_until_seconds == (SINCE + LEAVING_SECONDS_MAX if counts else None)
+
+    def test_condition_without_time_does_not_count(self) -> None:
+        found = with_condition(
+            {"type": "Terminating", "status": "True", "lastTransitionTime": None}
+        )
+        (made,), _ = name_leaving(LeavingRules(now_seconds=SINCE), (found,), {})
+        assert made is found
+
+    @pytest.mark.parametrize(
+        ("rule", "leaves"),
+        [
+            (LeavingCondition("example.com/Healthy", "False"), True),
+            (LeavingCondition("example.com/Healthy", "False", "going"), True),
+            (LeavingCondition("example.com/Healthy", "False", "staying"), False),
+            (LeavingCondition("example.com/Healthy", "True"), False),
+            (LeavingCondition("example.com/Healthy", "False", cordoned=True), False),
+        ],
+    )
+    def test_configured_condition_makes_node_leaving(
+        self, rule: LeavingCondition, leaves: bool
+    ) -> None:
+        found = with_condition(
+            {"type": "example.com/Healthy", "status": "False", "message": "going away"}
+        )
+        (made,), _ = name_leaving(LeavingRules(conditions=(rule,)), (found,), {})
+        assert is_terminating(made) is leaves
+
+    def test_node_is_leaving_when_its_claim_is(self) -> None:
+        nodes = (node("a"), node("b"))
+        rules = LeavingRules(claims={"a": "its NodeClaim c is being deleted"})
+        (a, b), before = name_leaving(rules, nodes, {})
+        assert (why_leaving(a), b) == ("its NodeClaim c is being deleted", nodes[1])
+        (again, _), _ = name_leaving(rules, nodes, before)
+        assert again is a
+        (other, _), _ = name_leaving(LeavingRules(claims={"a": "other"}), nodes, before)
+        assert why_leaving(other) == "other"
 
     def test_deletion_timestamp_makes_node_leaving(self) -> None:
         found = decoded(metadata__deletionTimestamp="2026-01-01T00:00:00Z")

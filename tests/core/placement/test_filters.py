@@ -154,6 +154,10 @@ RESTART_ALL = {"restartPolicyRules": [{"action": "Restart"}, {"action": "Restart
 RESTART = {"restartPolicyRules": [{"action": "Restart"}]}
 
 
+def mounting(options: list[str] | None) -> Json:
+    return {"volumeMounts": [{"name": "a"}, {"name": "b", "bindMountOptions": options}]}
+
+
 @pytest.mark.parametrize(
     ("spec", "feature"),
     [
@@ -162,6 +166,11 @@ RESTART = {"restartPolicyRules": [{"action": "Restart"}]}
         ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
         ({"containers": [RESTART], "initContainers": None}, None),
         ({"containers": [{"restartPolicyRules": None}]}, None),
+        ({"containers": [{}, mounting(["noexec"])]}, "VolumeBindMountOptions"),
+        ({"initContainers": [mounting(["nodev", "nosuid"])]}, "VolumeBindMountOptions"),
+        ({"containers": [mounting([])], "initContainers": [mounting(None)]}, None),
+        ({"containers": [{"args": ['"bindMountOptions"'], "volumeMounts": [{}]}]}, None),
+        ({"containers": [{"args": ["bindMountOptions"]}], "initContainers": [{}]}, None),
         ({"hostNetwork": True}, None),
         ({"hostNetwork": True, "hostUsers": True}, None),
         ({"hostUsers": False}, None),

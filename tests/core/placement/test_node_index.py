@@ -17,6 +17,7 @@ import pytest
 from core import placement
 from core.model.constraints import (
     HOST_USERS,
+    MOUNT_OPTIONS,
     RESTARTS_ALL,
     NodeConstraints,
     Requirement,
@@ -45,7 +46,7 @@ from tests.support.reference_fit import admits
 
 SEEDS = 300
 NODES = 3 * FEW_NODES
-FEATURES = (RESTARTS_ALL, HOST_USERS)
+FEATURES = (RESTARTS_ALL, HOST_USERS, MOUNT_OPTIONS)
 DEVICES = ("fpga", "gpu")
 KEYS = ("zone", "rank", "metadata.name", "absent")
 VALUES = ("a", "b", "7", "-1", "1_0", "", "n3", "n4")

@@ -176,6 +176,25 @@ class TestNodeClaim:
         assert claim(DRIFTED | {"status": "False"}).drifted_seconds is None
         assert claim(DRIFTED | {"lastTransitionTime": "soon"}).drifted_seconds == 0
 
+    @pytest.mark.parametrize(
+        ("metadata", "condition", "leaves"),
+        [
+            ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, True),
+            ({}, {"type": "InstanceTerminating", "status": "True"}, True),
+            ({}, {"type": "InstanceTerminating", "status": "Unknown"}, False),
+            ({}, {"type": "Drained", "status": "True"}, False),
+            ({}, {"type": "Rebooting", "status": "True"}, False),
+        ],
+    )
+    def test_node_is_leaving_when_its_machine_is_about_to_go(
+        self, metadata: Json, condition: Json, leaves: bool
+    ) -> None:
+        status = {"nodeName": "n", "conditions": [condition] if condition else []}
+        found = NODE_CLAIMS.decode(
+            orjson.dumps({"metadata": {"name": "c", **metadata}, "status": status})
+        )
+        assert (found.node, bool(found.leaving)) == ("n", leaves)
+
     def test_object_with_only_a_name_is_decoded(self) -> None:
         assert NODE_CLAIMS.decode(b'{"metadata":{"name":"c"}}') == NodeClaim(name="c")
 
