@@ -243,3 +243,47 @@ class TestLeavingNodes:
         plan = plan_of(capsys, *written(tmp_path, *self.items(), claim))
         assert (removals(plan) == []) is deleted
         assert ("being-deleted" in codes(plan, "n2")) if deleted else "n1" in removals(plan)
+
+
+class TestKept:
+    """A pod on n1, or its Namespace, has the annotation that excludes it."""
+
+    def items(self, *, pod_value: str, space_value: str, kind: str = "ReplicaSet") -> list[Json]:
+        kept = owned(pod("a", "n1"), kind)
+        kept["metadata"]["annotations"] = {"kube-ebb.io/keep": pod_value}
+        metadata = {"name": "shop", "annotations": {"kube-ebb.io/keep": space_value}}
+        elsewhere = owned(pod("b", "n2"))
+        elsewhere["metadata"]["namespace"] = "bank"
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        return [node("n1"), node("n2"), kept, elsewhere, space]
+
+    @pytest.mark.parametrize("kind", ["ReplicaSet", "Job", "StatefulSet"])
+    @pytest.mark.parametrize(("pod_value", "space_value"), [("true", ""), ("", "true")])
+    def test_node_stays_and_pod_is_not_evicted_when_it_is_kept(
+        self,
+        pod_value: str,
+        space_value: str,
+        kind: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        items = self.items(pod_value=pod_value, space_value=space_value, kind=kind)
+        dumped = written(tmp_path, *items)
+        plan = plan_of(capsys, *dumped)
+        assert removals(plan) == ["n2"]
+        assert "pod-kept" in codes(plan, "n1")
+        remarks = explained(capsys, "pod", "shop/a", *dumped)["remarks"]
+        assert "pod-kept" in {one["code"] for one in remarks}
+
+    @pytest.mark.parametrize(
+        ("values", "kind"), [(("false", ""), "ReplicaSet"), (("true", "true"), "DaemonSet")]
+    )
+    def test_node_goes_when_its_pod_is_not_kept(
+        self,
+        values: tuple[str, str],
+        kind: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        items = self.items(pod_value=values[0], space_value=values[1], kind=kind)
+        assert removals(plan_of(capsys, *written(tmp_path, *items))) == ["n1"]
