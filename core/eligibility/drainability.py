@@ -134,7 +134,8 @@ NOT_TO_DISRUPT: Final = Reason(
     "pod-do-not-disrupt",
     "An annotation forbids disruption of the pod, permanently or for some time: Karpenter's, or "
     f"{DO_NOT_DISRUPT_KEYS[-1]}.",
-    f"{_LEAVE_IT}; to allow it, remove the annotation that the message names from the pod template",
+    f"{_LEAVE_IT}; to allow it, remove the annotation that the message names from the pod "
+    "template",
     "the annotation is removed, or its duration is over",
 )
 NOT_TO_REMOVE: Final = Reason(

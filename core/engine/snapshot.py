@@ -5,7 +5,6 @@ from collections.abc import (
     Callable,
     Collection,
     Container,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -179,9 +178,8 @@ class ClusterSnapshot:
         for pod in self._unevaluable_pods:
             if pod.node is not None:
                 by_node[pod.node] += pod_blockers(pod)
-        for pod in self._kept_pods:
-            if pod.node is not None and (why := why_kept(pod)) is not None:
-                by_node[pod.node].append(Blocker(KEPT, why, pod.key))
+        for name, kept in self._kept_pods():
+            by_node[name].append(kept)
         for pod in self._pods_beyond_reaches:
             if pod.node is not None:
                 by_node[pod.node] += self.pod_blockers(pod)
@@ -444,15 +442,14 @@ class ClusterSnapshot:
             and is_young(node, now)
         }
 
-    @property
-    def _kept_pods(self) -> Iterable[Pod]:
-        """Return the pods whose nodes must not be marked (`why_kept`)."""
+    def _kept_pods(self) -> Iterator[tuple[str, Blocker]]:
+        """Yield the nodes with pods that keep them from being marked, each with the reason."""
         # Few clusters have such pods, and each reconciliation would ask all pods.
         kept = (one for one in self.pod_index.classes.values() if why_kept(one.example))
         nodes = frozenset(chain.from_iterable(one.by_node for one in kept))
-        if not nodes:
-            return ()
-        return (pod for pod in self.cluster.pods if pod.node in nodes and why_kept(pod))
+        for pod in self.cluster.pods if nodes else ():
+            if pod.node in nodes and (why := why_kept(pod)) is not None:
+                yield pod.node, Blocker(KEPT, why, pod.key)
 
     def reaches_node(self, node: str) -> bool:
         """Report whether some movable pod can use the node with this name."""
