@@ -164,7 +164,7 @@ class Inventory:
         return partial(self._cluster_of, objects, options, self._unix_seconds())
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
-        """Capture the objects that surge moves need; the returned function creates SurgeObjects."""
+        """Capture the objects of surge moves; the returned function creates SurgeObjects."""
         return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
 
     def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured
