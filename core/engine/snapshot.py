@@ -203,6 +203,11 @@ class ClusterSnapshot:
         return self.autoscalers.verdicts(self.cluster.nodes)
 
     @cached_property
+    def unpromised_nodes(self) -> frozenset[str]:
+        """Return the names of nodes whose removal must not be promised as savings."""
+        return self.autoscalers.unpromised(self.scalability)
+
+    @cached_property
     def unprotectable_nodes(self) -> frozenset[str]:
         """Return the names of drifted nodes that Ebb no longer protects from scale-down.
 

@@ -402,3 +402,90 @@ class TestDevicesByPluginAndByDra:
             ),
         )
         assert ("n3" not in removals(plan)) is stays
+
+
+def autoscaler_status(*groups: tuple[str, int]) -> Json:
+    """Return the status of Cluster Autoscaler; *groups*: id and minimum size of each."""
+    entries = "".join(
+        f"- name: {name}\n  health:\n    minSize: {least}\n" for name, least in groups
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cluster-autoscaler-status", "namespace": "kube-system"},
+        "data": {"status": f"autoscalerStatus: Running\nnodeGroups:\n{entries}"},
+    }
+
+
+class TestNodeGroups:
+    """Three nodes of a group, of which Cluster Autoscaler publishes the minimum."""
+
+    def items(self, annotations: dict[str, str], group: str, least: int) -> list[Json]:
+        names = ("n1", "n2", "n3")
+        nodes = [labeled(name, {"pool": "a"}) for name in names]
+        for one in nodes:
+            one["metadata"]["annotations"] = annotations
+        pods = [owned(pod(f"p{name}", name)) for name in names]
+        return [*nodes, *pods, autoscaler_status((group, least))]
+
+    @pytest.mark.parametrize(
+        ("annotations", "group", "least", "goes"),
+        [
+            ({"cluster.x-k8s.io/owner-name": "md-0-x"}, "MachineDeployment/capi/md-0", 3, False),
+            ({"cluster.x-k8s.io/owner-name": "md-0-x"}, "MachineDeployment/capi/md-0", 2, True),
+            ({"cluster.x-k8s.io/owner-name": "md-0-x"}, "MachineDeployment/capi/other", 3, True),
+            ({"machine.openshift.io/machine": "o/w-a-x"}, "MachineSet/o/w-a", 3, False),
+            ({"oci.oraclecloud.com/node-pool-id": "ocid1.p"}, "ocid1.p", 3, False),
+            ({}, "MachineDeployment/capi/md-0", 3, True),
+        ],
+    )
+    def test_group_keeps_its_minimum(
+        self,
+        annotations: dict[str, str],
+        group: str,
+        least: int,
+        goes: bool,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        plan = plan_of(capsys, *written(tmp_path, *self.items(annotations, group, least)))
+        assert bool(removals(plan)) is goes
+        if not goes:
+            assert codes(plan, "n1") == {"not-scalable"}
+
+    def test_unknown_group_is_a_warning_and_no_savings(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = configured(tmp_path, "prices: [{nodeSelector: {pool: a}, price: '1'}]")
+        known = {"cluster.x-k8s.io/owner-name": "md-0-x"}
+        for annotations, warned in (({}, True), (known, False)):
+            dumped = written(tmp_path, *self.items(annotations, "x/md-0", 0))
+            plan = plan_of(capsys, *dumped, *config)
+            assert removals(plan)
+            assert ("unknown-groups" in {one["code"] for one in plan["warnings"]}) is warned
+            assert (float(plan["headline"]["savings"]["perMonth"]) == 0) is warned
+
+
+@pytest.mark.parametrize(
+    ("provider", "goes"), [("eks-hybrid:///eu-west-1/c/mi-1", False), ("aws:///a/i-1", True)]
+)
+def test_machine_of_no_autoscaler_stays_beside_others(
+    provider: str, goes: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "general"},
+        "spec": {"disruption": {"consolidateAfter": "30s"}},
+    }
+    items = [
+        node("mine", spec={"providerID": provider}),
+        *(labeled(name, {"karpenter.sh/nodepool": "general"}) for name in ("a", "b")),
+        *(owned(pod(f"p{number}", "ab"[number % 2])) for number in range(6)),
+        owned(pod("on-mine", "mine", "100m")),
+        pool,
+    ]
+    plan = plan_of(capsys, *written(tmp_path, *items))
+    assert ("mine" in removals(plan)) is goes
+    if not goes:
+        assert "not-scalable" in codes(plan, "mine")
