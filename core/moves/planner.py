@@ -27,6 +27,7 @@ from core.model.reason import Blocker
 from core.moves.deployments import deployment_blockers
 from core.moves.objects import ObservedDeployment, SurgeObjects
 from core.moves.reasons import (
+    BESIDE,
     CHEAPER,
     HOST_PORT,
     HPA,
@@ -49,7 +50,7 @@ from core.writes.costs import MOVE_COST, number_of
 
 LASTING: Final = NEVER | {
     *(NO_DEPLOYMENT, OWN, STRATEGY, KEEP, MIN_READY, HPA),
-    *(VOLUME, NO_PLACE, HOST_PORT),
+    *(VOLUME, NO_PLACE, BESIDE, HOST_PORT),
 }
 """Reasons that rarely end while the pod runs, so its node does not become empty by moves."""
 
@@ -214,6 +215,9 @@ class SurgeContext:
             ports = pod.pod_constraints.host_ports
             reason = HOST_PORT if ports else NO_PLACE
             yield Blocker(reason, "no node that stays has room for it in Ebb's plan", pod.key)
+        elif pod.key in self.surge_input.plan.crowded:
+            message = "no node that stays has a place for the new pod while this one runs"
+            yield Blocker(BESIDE, message, pod.key)
 
 
 def plan_moves(context: SurgeContext) -> MovePlan:
