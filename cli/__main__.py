@@ -16,6 +16,7 @@ import click
 from click.shell_completion import shell_complete
 
 from core.model.errors import EbbError
+from runtime.messages import tell_lines
 
 COMMANDS: Final[Mapping[str, str]] = {
     "plan": "show which nodes are removable, and why the others are not",
@@ -150,15 +151,12 @@ def _name() -> str:
 def _usage_error(fault: click.UsageError) -> int:
     path = fault.ctx.command_path if fault.ctx else "ebb"
     usage = f"{fault.ctx.get_usage()}\n" if fault.ctx else ""
-    print(f"{usage}{path}: error: {fault.format_message()}", file=sys.stderr)
+    tell_lines(f"{usage}{path}: error: {fault.format_message()}")
     return FAULT
 
 
 def _error(text: str) -> int:
-    from cli.terminal import printable  # noqa: PLC0415 help needs no terminal
-
-    for line in text.splitlines():
-        print(f"ebb: {printable(line)}", file=sys.stderr)
+    tell_lines(text, "ebb: ")
     return FAULT
 
 

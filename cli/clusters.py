@@ -10,6 +10,7 @@ import click
 from cli import output
 from cli.input import source
 from cli.input.cluster_options import Environment
+from runtime.messages import tell
 
 if TYPE_CHECKING:  # help must be fast
     from cli.input.cluster_options import ClusterOptions
@@ -91,7 +92,6 @@ def _print_each(
     from cli.answers import ClusterPart  # noqa: PLC0415 the engine is slow to import
     from cli.input import reader  # noqa: PLC0415
     from cli.input.cluster_input import ClusterInput  # noqa: PLC0415
-    from cli.terminal import printable  # noqa: PLC0415
 
     def part(cluster_input: ClusterInput) -> _Part:
         answer, found = command(cluster_input, **values)
@@ -102,7 +102,8 @@ def _print_each(
         lines = outcome.warnings.splitlines()
         lines += outcome.answer.warnings if outcome.answer else ()
         lines += [f"ebb: {line}" for line in outcome.error.splitlines()]
-        sys.stderr.writelines(f"{outcome.context}: {printable(line)}\n" for line in lines)
+        for line in lines:
+            tell(f"{outcome.context}: {line}")
     parts = [
         ClusterPart(
             outcome.context, outcome.answer.part if outcome.answer else None, outcome.error

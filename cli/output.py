@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
+from runtime.messages import tell
+
 if TYPE_CHECKING:  # help must be fast
     from rich.console import Console
 
@@ -375,7 +377,7 @@ def print_answer(answer: Answer, form: Format[Answer]) -> None:
     """Print an answer in a format on standard output, and its warnings on standard error."""
     text = form.text(answer)
     for line in warnings(answer, form.name):
-        print(line, file=sys.stderr)
+        tell(line)
     sys.stdout.write(text)
 
 
@@ -385,7 +387,7 @@ def warnings(answer: object, name: str) -> Iterator[str]:
     Yields nothing for a format that contains the warnings itself; *name*: name of the format.
     """
     if name in WITHOUT_WARNINGS:
-        from cli.terminal import printable
+        from runtime.messages import printable
 
         for caveat in getattr(answer, "caveats", ()):
             yield f"Warning: {printable(caveat.message)}"

@@ -15,12 +15,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from cli import output
 from cli.answers import Figure, Recommended, Replayed, VariantResult
 from cli.input.cluster_input import report_unreadable
-from cli.terminal import printable
 from core.config.document import parse
 from core.config.drain import Eviction
 from core.config.settings import Config
 from core.model.humanize import plural
 from runtime import files
+from runtime.messages import printable, tell
 from runtime.yaml_text import as_yaml, parse_yaml
 from sim import bound, replay, trace, variants
 from sim.costs import check_prices
@@ -339,7 +339,6 @@ def _lines(simulated: dict[str, int], hours: int) -> OnProgress:
         simulated[name] = hour
         after = sum(simulated.values())
         if hours and 10 * before // hours != 10 * after // hours:
-            sys.stderr.write(f"ebb: {after:,} of {hours:,} simulated hours\n")
-            sys.stderr.flush()
+            tell(f"ebb: {after:,} of {hours:,} simulated hours")
 
     return report

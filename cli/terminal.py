@@ -10,6 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from runtime.messages import printable
+
 PIPE_WIDTH: Final = 10_000
 """Width without a terminal: rows are never wrapped, so that grep and awk find whole rows."""
 GAP: Final = "  "
@@ -202,13 +204,3 @@ def _width(sizes: Sequence[int]) -> int:
 def _wrapped(text: str, size: int) -> list[str]:
     fits = cell_len(text) <= size
     return [text] if fits else wrap(text, size, break_long_words=False, break_on_hyphens=False)
-
-
-def printable(text: str) -> str:
-    """Return a text with its control characters escaped.
-
-    Names in dumps are untrusted, and control characters in them could control the terminal.
-    """
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

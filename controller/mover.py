@@ -441,12 +441,14 @@ class Mover:
         """Give the new pod of an undone move the lowest deletion cost.
 
         If the API server refuses it, the new pod may remain in place of the old one; it is Ready.
-        Raises: UnavailableError without an answer.
+        Raises: UnavailableError if a retry may succeed.
         """
         write = cost_write(pod, UNDO_COST)
         try:
             await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
         except ApiError as fault:
+            if not _is_refusal(fault):
+                raise
             self._note_failure(fault, pod.key)
 
     def _report_end(self, move: Move, outcome: MoveOutcome, now: Now) -> None:
@@ -582,7 +584,7 @@ class Mover:
         if refuses_owner_references(fault):
             self._complain(FORBIDDEN_OWNERS)
             self._refuse(move, [Blocker(OWNER_REFERENCES, f"{fault}", about=move.deployment)])
-        elif 400 <= fault.status < 500 and fault.status != 429:
+        elif _is_refusal(fault):
             until = self._clock.unix_seconds() + REFUSED_SECONDS
             message = f"not tried again before {timestamp(until)}: {fault}"
             self._refuse(move, [Blocker(NOT_DETACHED, message, about=move.deployment)])
@@ -606,6 +608,10 @@ class Mover:
             "from its ReplicaSet until another pod is available"
         )
         self._its.record_event(_regarding(move), BEGAN, note, EventType.NORMAL)
+
+
+def _is_refusal(fault: ApiError) -> bool:
+    return 400 <= fault.status < 500 and fault.status != 429
 
 
 def _regarding(move: Move) -> Regarding:

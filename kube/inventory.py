@@ -8,6 +8,7 @@ from typing import Any
 from core.cluster.assumptions import Assumed, assume
 from core.cluster.build import build_cluster
 from core.cluster.default_spread import Spread, with_default_spread
+from core.cluster.namespaces import Kept, with_kept
 from core.cluster.read_options import READ_DEFAULTS, Judged, ReadOptions, judged_by
 from core.model.cluster import Cluster
 from core.model.cluster_pods import Completed, SortedPods, same_objects
@@ -18,7 +19,16 @@ from core.model.pod import Pod
 from core.model.sorted_objects import BY_NAME, BY_NAMESPACE_AND_NAME, SortedObjects
 from core.moves.listed import surge_objects
 from core.moves.objects import SurgeObjects
-from kube.decode.kinds import CLUSTER_KINDS, KINDS, NODE_CLAIMS, NODES, PODS, SURGE_KINDS, AnyKind
+from kube.decode.kinds import (
+    CLUSTER_KINDS,
+    KINDS,
+    NAMESPACES,
+    NODE_CLAIMS,
+    NODES,
+    PODS,
+    SURGE_KINDS,
+    AnyKind,
+)
 
 Captured = dict[str, Any]
 """Objects for `build_cluster`, by the name of its argument: ClusterPods for pods, else a tuple."""
@@ -154,11 +164,7 @@ class Inventory:
         return partial(self._cluster_of, objects, options, self._unix_seconds())
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
-        """Capture the objects that surge moves need; the returned function creates SurgeObjects.
-
-        A surge move adds a replica to a Deployment, and removes a replica once the new pod is
-        available. So the pod on a marked node is replaced before it is deleted.
-        """
+        """Capture the objects of surge moves; the returned function creates SurgeObjects."""
         return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
 
     def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured
@@ -218,6 +224,7 @@ class _Steps:
     leaving: LeavingNodes = field(default_factory=dict)
     leaving_ends: int | None = None
     """Unix second at which the next announcement that a node will be removed ends to count."""
+    kept: Kept = field(default_factory=dict)
     assumed: Assumed = field(default_factory=dict)
     completed: Completed = field(default_factory=dict)
 
@@ -238,6 +245,7 @@ class _Steps:
         )
         nodes, self.leaving = name_leaving(rules, objects[NODES.field], self.leaving)
         self.leaving_ends = leaving_ends(node for _, node in self.leaving.values())
+        pods, self.kept = with_kept(objects[NAMESPACES.field], pods, self.kept)
         pods, self.assumed = assume(nodes, pods, self.assumed)
         made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
         same_pods, self.completed = same_objects(pods.all, made.pods, self.completed)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 import yaml
 
@@ -33,8 +33,12 @@ FILES: Final = (
     "certificate-authority", "client-certificate", "client-key", "tokenFile",
 )  # fmt: skip
 """Fields of clusters and users with file names, relative to the folder of their kubeconfig."""
+CONNECTIONS: Final = ("proxy-url", "tls-server-name")
+"""Fields of clusters that say how to connect to the server."""
 SHOWN_CHARS_MAX: Final = 80
 """Maximum length of a value in a message; the value may be a whole file."""
+HIDDEN: Final = "a URL with @"
+"""Shown instead of a URL that may contain them."""
 NAMES_SHOWN_MAX: Final = 20
 
 Fault = tuple[str, object, str]
@@ -221,14 +225,52 @@ def _check_chosen(whole: Mapping[str, Any], source: str) -> None:
     if name not in clusters:
         field = f"contexts[{current}].context.cluster"
         raise _invalid(source, field, name, _one_of(clusters, "clusters"))
-    server = clusters[name].get("server")
-    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        field = f"clusters[{name}].cluster.server"
-        raise _invalid(source, field, server, "https://host:port")
+    for field, value, allowed in _faults_of_server(clusters[name]):
+        raise _invalid(source, f"clusters[{name}].cluster.{field}", value, allowed)
     users: dict[object, Any] = {entry["name"]: entry["user"] for entry in whole["users"]}
     name = contexts[current].get("user")
     for field, value, allowed in _faults_of_user(users.get(name, {})):
         raise _invalid(source, f"users[{name}].user.{field}", value, allowed)
+
+
+def _faults_of_server(cluster: Mapping[str, Any]) -> Iterator[Fault]:
+    server = cluster.get("server")
+    text = server if isinstance(server, str) else ""
+    parts = _url(text)
+    https = text.startswith(("https://", "http://"))
+    if "@" in text:  # aiohttp rejects such a URL with a token
+        yield "server", HIDDEN, "https://host:port; a user has the fields username and password"
+    elif parts is None or not https or not _is_host(parts.hostname):
+        yield "server", server, "https://host:port"
+    proxy, name = (cluster.get(field) or "" for field in CONNECTIONS)
+    parts = _url(proxy)
+    if proxy and (parts is None or not _is_host(parts.hostname)):
+        yield "proxy-url", HIDDEN if "@" in proxy else proxy, "http://host:port"
+    if name and not _is_host(name):
+        yield "tls-server-name", name, "the name of a host"
+
+
+def _url(text: str) -> SplitResult | None:
+    """Return the parts of a URL; None if it is not valid."""
+    if not text.isprintable():  # urlsplit removes some of these characters
+        return None
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _is_host(name: str | None) -> bool:
+    """Return whether a TLS connection can be made to a host of this name."""
+    if not name or name.startswith(".") or not name.isprintable() or " " in name:
+        return False
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _faults_of_user(user: Mapping[str, Any]) -> Iterator[Fault]:
@@ -302,7 +344,7 @@ def _faults_of_entry(entry: object, section: str, path: str) -> Iterator[Fault]:
     if fields is not None and not isinstance(fields, dict):
         yield f"{path}.{section}", fields, "a mapping"
         return
-    for field in (*FILES, "cluster", "user"):
+    for field in (*FILES, *CONNECTIONS, "cluster", "user"):
         value = (fields or {}).get(field)
         if value is not None and not isinstance(value, str):
             yield f"{path}.{section}.{field}", value, "a text"

@@ -15,6 +15,14 @@ from core.model.errors import ConfigError, InvalidInputError
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 DUMP_BYTES_MAX: Final = 4 * 1024**3
 CHUNK_BYTES: Final = 4 * 1024**2
+UNPACKED_BYTES_MAX: Final = 2 * 1024**3
+"""Maximum size of an unpacked gzip file: the objects of 150,000 pods at 13 kB."""
+UNPACKED_TIMES_MAX: Final = 100
+"""Maximum size of an unpacked gzip file relative to the file; gzip can reach 1,032.
+
+Dumps of clusters have 10 to 40, because names and UIDs differ."""
+UNPACKED_BYTES_MIN: Final = 64 * 1024**2
+"""Size up to which UNPACKED_TIMES_MAX does not apply."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 GZIP_DEFLATE: Final = b"\x08"
 STDIN: Final = 0
@@ -75,7 +83,8 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
     """Return the content, in UTF-8, of a dump: a file with the objects of a cluster.
 
     *path*: `-` is standard input. The file may be gzipped, and in UTF-8, UTF-16 or UTF-32.
-    *bytes_max* limits both the file and its uncompressed content. Raises: InvalidInputError.
+    *bytes_max* limits both the file and its unpacked content; see also UNPACKED_BYTES_MAX. Raises:
+    InvalidInputError.
     """
     name = named(path)
     try:
@@ -83,7 +92,7 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
         with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
             raw = _read(file, bytes_max)
         if raw is not None and raw.startswith(GZIP_MAGIC):
-            raw = _unpack(raw, bytes_max)
+            raw = _unpack(raw, min(bytes_max, unpacked_bytes_max(len(raw))), name)
     except EOFError as fault:
         raise InvalidInputError(name, "gzip ends too early") from fault
     except (OSError, zlib.error) as fault:
@@ -140,12 +149,31 @@ def write_text(path: str, text: str) -> None:
         raise InvalidInputError(path, fault.strerror or str(fault)) from fault
 
 
-def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
-    """Return the decompressed content of a gzip file; None if larger than *bytes_max*."""
+def unpacked_bytes_max(packed_bytes: int) -> int:
+    """Return the maximum size of the content of a gzip file of this size.
+
+    A small file could otherwise take all memory.
+    """
+    return min(UNPACKED_BYTES_MAX, max(UNPACKED_BYTES_MIN, packed_bytes * UNPACKED_TIMES_MAX))
+
+
+def _unpack(raw: bytes, bytes_max: int, name: str) -> bytes:
+    """Return the unpacked content of a gzip file; *name* is for errors.
+
+    Raises: InvalidInputError if it has more than *bytes_max* bytes; EOFError, OSError, zlib.error
+    for a damaged file.
+    """
     if raw[2:3] not in (b"", GZIP_DEFLATE):  # gzip would first miss the rest of a short header
         raise gzip.BadGzipFile("unknown compression method")
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
-        return _read(packed, bytes_max)
+        unpacked = _read(packed, bytes_max)
+    if unpacked is None:
+        problem = (
+            f"unpacks from {len(raw)} to more than {bytes_max} bytes; "
+            "if you trust the file, unpack it with gunzip"
+        )
+        raise InvalidInputError(name, problem)
+    return unpacked
 
 
 def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:

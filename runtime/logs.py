@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import orjson
 
+from runtime.messages import printable_json
+
 _FIELDS = "ebb_fields"
 LOG_INTERVAL_SECONDS: Final = 60.0
 """Minimum interval between two log lines about events that others can cause at any rate."""
@@ -68,4 +70,4 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["err"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        return printable_json(orjson.dumps(line, default=str).decode())

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from core.config.settings import Config
 from core.model.errors import EbbError
 from runtime import files, logs
 from runtime.file_changes import FileChanges
+from runtime.messages import tell
 
 FAULT = 2
 
@@ -71,7 +71,7 @@ def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -
 def _report(name: str, faults: Iterable[Exception]) -> int:
     lines = [line for fault in faults for line in str(fault).splitlines()]
     for line in dict.fromkeys(lines):  # several tasks may report the same fault
-        print(f"{name}: {line}", file=sys.stderr)
+        tell(f"{name}: {line}")
     return FAULT
 
 

@@ -1,34 +1,32 @@
 """Tests of the figure `below` of the live loop (tests/e2e/below_desired.py)."""
 
-from core.moves.objects import HPA_MANAGER, MANAGER
+from core.model.pod import DETACHED_LABEL
 from tests.e2e.api import Json
 from tests.e2e.below_desired import WATCHED_SECONDS, BelowDesired
 
 
-def deployment(replicas: int, writer: str) -> Json:
-    written = {"manager": writer, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
-    return {
-        "metadata": {"name": "web", "managedFields": [written]},
-        "spec": {"replicas": replicas},
-    }
+def deployment(replicas: int) -> Json:
+    return {"metadata": {"name": "web"}, "spec": {"replicas": replicas}}
 
 
-def pod(name: str, *, ready: bool = True) -> Json:
+def pod(name: str, *, ready: bool = True, detached: bool = False) -> Json:
     condition = {"type": "Ready", "status": "True" if ready else "False"}
+    labels = {"app": "web"} | ({DETACHED_LABEL: "hash"} if detached else {})
     return {
-        "metadata": {"name": name, "labels": {"app": "web"}},
+        "metadata": {"name": name, "labels": labels},
         "status": {"conditions": [condition]},
     }
 
 
 def after_move() -> BelowDesired:
-    """Return the figure at second 0, when Ebb has lowered 3 replicas to 2, and 3 are Ready."""
+    """Return the figure at second 0, when Ebb has given a pod back, and 3 pods of 2 are Ready."""
     below = BelowDesired()
-    below.deployment_seen(deployment(2, HPA_MANAGER), -20)
-    for name in ("a", "b", "c"):
-        below.pod_seen(pod(name), -10, deleted=False)
-    below.deployment_seen(deployment(3, MANAGER), -10)
-    below.deployment_seen(deployment(2, MANAGER), 0)
+    below.deployment_seen(deployment(2), -20)
+    for name in ("a", "b"):
+        below.pod_seen(pod(name), -20, deleted=False)
+    below.pod_seen(pod("a", detached=True), -10, deleted=False)
+    below.pod_seen(pod("c"), -5, deleted=False)
+    below.pod_seen(pod("a"), 0, deleted=False)
     return below
 
 
@@ -55,10 +53,10 @@ def test_below_desired_stops_counting_when_watched_time_ends() -> None:
     assert below.pod_seconds == WATCHED_SECONDS - 10
 
 
-def test_below_desired_counts_nothing_when_hpa_wrote_scale_last() -> None:
+def test_below_desired_counts_nothing_after_somebody_set_the_replicas() -> None:
     below = after_move()
-    below.deployment_seen(deployment(5, HPA_MANAGER), 2)
-    below.deployment_seen(deployment(4, HPA_MANAGER), 3)
+    below.deployment_seen(deployment(5), 2)
+    below.deployment_seen(deployment(4), 3)
     below.end(60)
     assert below.pod_seconds == 0
 

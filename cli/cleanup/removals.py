@@ -1,18 +1,17 @@
 """Make removals one after another, print each, and count the rejected ones."""
 
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from cli.terminal import printable
 from core.model.errors import UnavailableError
 from core.model.humanize import plural
 from kube.stores.objects import Failures
+from runtime.messages import printable, tell
 
 
 def warn(message: str) -> None:
     """Print a message on standard error."""
-    print(f"ebb: {printable(message)}", file=sys.stderr, flush=True)
+    tell(f"ebb: {message}")
 
 
 class Removals:
@@ -52,7 +51,7 @@ class Removals:
 
     def report(self, kind: str, name: str, what: str) -> None:
         """Print and count a removal that has been made, or would be made in a dry run."""
-        print(f"{kind} {name}  {self._done}: {what}", flush=True)
+        print(printable(f"{kind} {name}  {self._done}: {what}"), flush=True)
         self.counts[kind] += 1
 
     def reject(self, message: str) -> None:

@@ -9,11 +9,11 @@ import click
 
 from cli.input import source
 from cli.input.cluster_options import Environment, kubeconfig_of
-from cli.terminal import printable
 from core.config.settings import Config
 from core.model.errors import InvalidInputError
 from kube.target import Overrides
 from runtime import files
+from runtime.messages import printable
 
 if TYPE_CHECKING:  # the packages of the client are slow to import
     from cli.cleanup.cluster import Request

@@ -13,6 +13,7 @@ from cli.input import source
 from controller.names import CONFIG_KEY
 from core.model.errors import ConfigError, EbbError, InvalidInputError
 from runtime import files, yaml_text
+from runtime.messages import printable
 
 _YAML_LINE: Final = re.compile(r"line (\d+): ")
 _END_OF_PATH: Final = re.compile(r"[:.\[]")
@@ -56,7 +57,7 @@ def _faults(paths: Sequence[str]) -> Iterator[str]:
         except ConfigError as fault:
             yield from (f"{name}: {problem}" for problem in _with_lines(fault.faults, config))
         else:
-            click.echo(f"{name}: ok")
+            click.echo(printable(f"{name}: ok"))
 
 
 def _with_lines(faults: Sequence[str], config: yaml_text.Embedded) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from core.config.settings import Config, PodDeletionCost, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.eligibility.node_eligibility import CONTROL_PLANE, VIRTUAL_NODE, node_blockers
 from core.eligibility.scalability import Autoscalers
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -55,6 +56,7 @@ def caveats(
         *_empty_pools(cluster, config),
         *missing,
         *_no_autoscaler(cluster, config, in_dump=kinds is not None),
+        *_unknown_groups(cluster, config),
         *_without_requests(cluster),
         *_nodes_without_capacity(cluster),
         *_overcommitted(cluster),
@@ -119,6 +121,28 @@ def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterat
         "nodepools,nodeclaims -o json` with another --from-file"
     )
     yield Caveat("no-autoscaler", message + (dump if in_dump else ""))
+
+
+def _unknown_groups(cluster: Cluster, config: Config) -> Iterator[Caveat]:
+    key = config.cluster_autoscaler.status_key
+    autoscalers = Autoscalers.of(cluster, key)
+    names = autoscalers.unpromised(autoscalers.verdicts(cluster.nodes))
+    # Nobody expects an autoscaler to remove these nodes.
+    others = (VIRTUAL_NODE, CONTROL_PLANE)
+    found = [
+        node.name
+        for node in cluster.nodes
+        if node.name in names and not any(one.reason in others for one in node_blockers(node))
+    ]
+    if not found:
+        return
+    are, their = ("is", "its") if len(found) == 1 else ("are", "their")
+    message = (
+        f"{len(found):,} node{'' if len(found) == 1 else 's'} {are} in no known node group of the "
+        f"ConfigMap {key}, so it is unknown whether an autoscaler removes them, and {their} "
+        f"removal counts as no savings: {_first(found)}"
+    )
+    yield Caveat("unknown-groups", message, len(found))
 
 
 def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:

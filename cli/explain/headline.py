@@ -9,7 +9,7 @@ from cli.explain.emptying import Emptying
 from cli.explain.marking import Marking, marking
 from cli.nodes import NodeRow
 from core.config.prices import HOURS_A_MONTH
-from core.config.settings import Config, Mode
+from core.config.settings import Mode
 from core.engine.plan import Plan
 from core.engine.snapshot import ClusterSnapshot
 from core.model.reason import Blocker
@@ -25,7 +25,7 @@ class Cost(NamedTuple):
     before: Fraction
     """Cost of all nodes."""
     removed: Fraction
-    """Cost of the removable nodes."""
+    """Cost of the removable nodes, without those that may be in no node group."""
     unpriced: tuple[str, ...]
     """Nodes that no entry of `prices` selects, removable ones first; each counts as 0."""
 
@@ -119,7 +119,7 @@ def headline(
         nodes=len(rows),
         removable=len(removable),
         capacity=Resources.total(row.node.allocatable for row in removable),
-        cost=_cost(snapshot.config, rows),
+        cost=_cost(snapshot, rows),
         marked=len(removable) - len(unmarked),
         marking=marking(snapshot, plan, markable, unmarked, facts, now_seconds),
         leader_asked=facts is not None,
@@ -132,13 +132,14 @@ def headline(
     )
 
 
-def _cost(config: Config, rows: Sequence[NodeRow]) -> Cost | None:
-    if not config.prices:
+def _cost(snapshot: ClusterSnapshot, rows: Sequence[NodeRow]) -> Cost | None:
+    if not snapshot.config.prices:
         return None
-    nothing = Fraction()
+    nothing, unpromised = Fraction(), snapshot.unpromised_nodes
+    removed = (row for row in rows if row.order is not None and row.name not in unpromised)
     return Cost(
         before=sum((row.price or nothing for row in rows), nothing),
-        removed=sum((row.price or nothing for row in rows if row.order is not None), nothing),
+        removed=sum((row.price or nothing for row in removed), nothing),
         unpriced=tuple(row.name for row in rows if row.price is None),
     )
 

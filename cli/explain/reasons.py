@@ -18,6 +18,7 @@ from core.policies.all import POLICIES
 NOT_REMOVABLE: Final = (
     *node_eligibility.REASONS,
     *unplaceable.REASONS,
+    drainability.KEPT,
     planner.DELAY,
     planner.NO_ROOM,
     cluster_threshold.THRESHOLD,
@@ -39,7 +40,9 @@ SCALE_DOWN_NOT_ALLOWED: Final = (reserve.RESERVE,)
 """Reasons why Ebb does not allow scale-down of an empty node."""
 NOT_SET_TO_NO_SCHEDULE: Final = no_schedule.REASONS
 """Reasons why a mark stays PreferNoSchedule."""
-LIFETIME: Final = drainability.REASONS
+LIFETIME: Final = tuple(
+    reason for reason in drainability.REASONS if reason is not drainability.KEPT
+)
 """Remarks on the lifetime of a pod."""
 EVICTION: Final = eviction_reasons.REASONS
 """Reasons why a pod is not evicted, if eviction is enabled."""

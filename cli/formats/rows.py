@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from cli.answers import ClusterPart, Planned, RowOptions
 from cli.nodes import SORT_KEYS, NodeRow
-from cli.terminal import Table, fitting, printable, render, say
+from cli.terminal import Table, fitting, render, say
 from core.model.humanize import age
+from runtime.messages import printable
 
 HEADINGS: Final = (
     "node", "order", "mark", "pods", "requested", "price", "age", "pool", "zone", "type",

@@ -11,6 +11,7 @@ from core.moves.objects import SurgeObjects
 from kube.dump_time import DumpTime
 from kube.target import NAMESPACE, Target
 from runtime.clock import Clock
+from runtime.messages import tell
 
 if TYPE_CHECKING:  # only a live cluster has a leader
     from controller.leader_report import LeaderFacts, Report
@@ -149,9 +150,7 @@ def report_unreadable(unreadable: Sequence[str], out: TextIO) -> None:
     *unreadable*: each object with the reason why it cannot be read. The nodes of these objects are
     not removable.
     """
-    out.writelines(
-        f"ebb: cannot read: {reason[:UNREADABLE_CHARS_MAX]}\n"
-        for reason in unreadable[:UNREADABLE_SHOWN_MAX]
-    )
+    for reason in unreadable[:UNREADABLE_SHOWN_MAX]:
+        tell(f"ebb: cannot read: {reason[:UNREADABLE_CHARS_MAX]}", out)
     if len(unreadable) > UNREADABLE_SHOWN_MAX:
-        out.write(f"ebb: cannot read {len(unreadable) - UNREADABLE_SHOWN_MAX} more objects\n")
+        tell(f"ebb: cannot read {len(unreadable) - UNREADABLE_SHOWN_MAX} more objects", out)

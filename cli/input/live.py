@@ -10,7 +10,6 @@ from cli.input import setup_live
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
 from cli.input.running import read_running
 from cli.input.setup import Setup
-from cli.terminal import printable
 from core.config.settings import Config
 from core.model.cluster import Cluster
 from core.model.errors import EbbError
@@ -35,6 +34,7 @@ from kube.inventory import Inventory
 from kube.listing import ABSENT, Listed, Part
 from kube.target import Overrides
 from runtime.clock import Clock, SystemClock
+from runtime.messages import printable, tell
 
 LIST_TRIES_MAX: Final = 3
 """Attempts to read a list that expires or is throttled."""
@@ -137,7 +137,8 @@ async def read_lists(
             namespace = installation.namespace
             around = await setup_live.read(client, cluster, used, namespace, SystemClock())
     not_read = (*running.problems, *_not_read(lists))
-    progress.writelines(f"Warning: {printable(problem)}\n" for problem in not_read)
+    for problem in not_read:
+        tell(f"Warning: {problem}", progress)
     report_unreadable(list(_refused(lists)), progress)
     if surge is not None:
         cluster = with_moves(cluster, surge, installation.namespace)

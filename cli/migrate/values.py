@@ -7,7 +7,6 @@ from reprlib import Repr
 from typing import Final, NamedTuple
 
 from cli.input import go_values
-from cli.terminal import printable
 from core.config.budgets import NODES_MAX
 from core.model.errors import InvalidInputError
 from core.setting_types.value_types import (
@@ -17,6 +16,7 @@ from core.setting_types.value_types import (
     percent,
     read_share,
 )
+from runtime.messages import printable
 
 SHOWN_MAX: Final = 80
 """Characters of a key or value that a message shows."""

@@ -15,6 +15,7 @@ from cli.page.hub import Hub
 from cli.page.server import PageServer
 from cli.page.worker import Worker
 from core.model.errors import InvalidInputError
+from runtime.messages import tell
 
 Open = Callable[[str], object]
 """Opens a URL in the browser of the user."""
@@ -69,8 +70,8 @@ async def serve(source: Source, port: int, open_url: Open | None) -> None:
         hub = Hub()
         async with PageServer(hub, worker, port) as server:
             sys.stdout.write(f"{server.url}\n")
-            sys.stderr.write("Serving the page; Ctrl-C ends it.\n")
             sys.stdout.flush()
+            tell("Serving the page; Ctrl-C ends it.")
             if open_url is None:
                 await publish(source, hub, worker)
                 return

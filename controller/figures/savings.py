@@ -150,6 +150,7 @@ def _removable(result: ReconcileResult) -> tuple[Fraction, ...]:
     return tuple(
         snapshot.config.price_of(nodes[ids[removal.node]].labels)
         for removal in result.plan.removals
+        if removal.node not in snapshot.unpromised_nodes
     )
 
 

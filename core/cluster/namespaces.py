@@ -1,4 +1,6 @@
-"""Replace namespaceSelectors in pod affinity terms by the names of the namespaces they match.
+"""Add to pods what follows from their Namespaces: the names that selectors match, and `keep`.
+
+The annotation `kube-ebb.io/keep` of a Namespace counts as one of each of its pods.
 
 A term with a namespaceSelector selects the pods of all namespaces until the selector is looked up
 here. Without Namespaces the term remains unchanged, and its pod is not movable. Source:
@@ -11,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from core.eligibility.drainability import OF_NAMESPACE
+from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.cluster_pods import ClusterPods, chooses_namespaces
 from core.model.constraints import (
+    DisruptionFacts,
     NamespaceChoice,
     PodAffinityTerm,
     PodConstraints,
@@ -34,6 +39,46 @@ class Namespace:
     name: str
     labels: Mapping[str, str] | None = field(default_factory=dict, hash=False)
     """Labels; None if they exceed the limits of Ebb, so that they are unknown."""
+    kept: bool = False
+    """The annotation KEEP_ANNOTATION excludes its pods and their nodes."""
+
+
+Kept = Mapping[int, tuple[Pod, Pod]]
+"""Pods as decoded and with the note of their Namespace, by the `id` of the decoded pod."""
+
+
+def with_kept(
+    namespaces: Iterable[Namespace], pods: ClusterPods, before: Kept
+) -> tuple[ClusterPods, Kept]:
+    """Return the pods of kept namespaces with a note that says so, and the next *before*.
+
+    *before*: the second value of the previous call, so that unchanged pods remain the same
+    objects; empty in the first call.
+    """
+    names = {namespace.name for namespace in namespaces if namespace.kept}
+    if not names:
+        return pods, {}
+    # Return the same objects as before: callers compare pods by identity from one reconciliation
+    # to the next.
+    shared: dict[DisruptionFacts, DisruptionFacts] = {}
+    converted = {
+        id(pod): known
+        if (known := before.get(id(pod))) is not None and known[0] is pod
+        else (pod, _kept(pod, shared))
+        for pod in pods.all
+        if pod.namespace in names and not (pod.stays_with_node or pod.unreadable)
+    }
+    return pods.replacing({key: pod for key, (_, pod) in converted.items()}), converted
+
+
+def _kept(pod: Pod, shared: dict[DisruptionFacts, DisruptionFacts]) -> Pod:
+    facts = pod.disruption_facts
+    if (KEEP_ANNOTATION, "true") in facts.notes:
+        return pod
+    if facts not in shared:
+        notes = sorted({**dict(facts.notes), KEEP_ANNOTATION: OF_NAMESPACE}.items())
+        shared[facts] = replace(facts, notes=tuple(notes))
+    return replace(pod, disruption_facts=shared[facts])
 
 
 class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has computed

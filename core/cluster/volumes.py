@@ -5,6 +5,10 @@ once and stores the result in the pod, where the filters find it: NodeConstraint
 (VolumeBinding and VolumeZone), PodConstraints.sole and PodConstraints.disks (VolumeRestrictions
 and NodeVolumeLimits). If a claim cannot be looked up, the pod is not movable, with the reason.
 
+The claim of a generic ephemeral volume is deleted with its pod, and the replacement of the pod
+gets a new claim. So a running pod may use each node on which its StorageClass provides volumes,
+wherever its present volume is. Source: kubernetes.io, generic ephemeral volumes.
+
 Source: the filters of these four plugins of kube-scheduler. Two rules are stricter than there,
 because the pod would be bound and never start: a node without the driver in its CSINode attaches
 none of its volumes, and pods that share a ReadWriteOnce claim are not moved.
@@ -33,6 +37,8 @@ from core.model.pod import CLAIMS_FIELD, VOLUMES_FIELD, Pod
 
 SOLE_MODE: Final = "ReadWriteOncePod"
 ONE_NODE_MODES: Final = frozenset({"ReadWriteOnce", SOLE_MODE})
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+"""Provisioner of classes whose volumes people create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,8 @@ class Claim:
     modes: tuple[str, ...] = ()
     """Access modes of the spec."""
     deleting: bool = False
+    storage_class: str = ""
+    """Name of its StorageClass; empty if the claim names none."""
     owner_uid: str = ""
     """UID of the controlling owner, which is the pod for an ephemeral volume."""
 
@@ -65,6 +73,17 @@ class Volume:
     reach: VolumeTopology = EVERYWHERE
     fault: str = ""
     """Reason why the volume cannot be evaluated; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageClass:
+    """A StorageClass: where it provides new volumes."""
+
+    name: str
+    reach: VolumeTopology = EVERYWHERE
+    """The nodes that allowedTopologies admit."""
+    provides: bool = True
+    """A driver creates volumes; False if people do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +154,8 @@ class VolumeLookup:
     """True if at least one CSINode was read."""
     unlimited: frozenset[str]
     """CSI drivers that have no attach limit on any node, so that nothing counts their volumes."""
+    classes: Mapping[str, StorageClass] = field(default_factory=dict)
+    """StorageClasses by name."""
     node_constraints_of: dict[
         tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints
     ] = field(default_factory=dict)
@@ -147,6 +168,7 @@ class VolumeLookup:
         claims: Iterable[Claim],
         volumes: Iterable[Volume],
         csi_nodes: Iterable[CsiNode],
+        classes: Iterable[StorageClass] = (),
     ) -> "VolumeLookup":
         """Return the lookup for these objects; count the pods that use each claim and disk."""
         drivers = {csi_node.name: csi_node.limits for csi_node in csi_nodes}
@@ -169,6 +191,7 @@ class VolumeLookup:
             attach_limits=limits,
             limits_known=bool(drivers),
             unlimited=_unlimited(nodes, limits),
+            classes={one.name: one for one in classes},
         )
 
     def attached(self, attachments: Iterable[Attachment]) -> Mapping[str, frozenset[Disk]]:
@@ -201,6 +224,8 @@ class VolumeLookup:
             if isinstance(volume, str):
                 faults.append(f"claim {key}: {volume}")
                 unknown.add(Disk(ANY_DRIVER, key))
+            elif use.ephemeral and pod.node is not None:
+                volumes.append(self._anew(self.claims[key], volume))
             else:
                 volumes.append(volume)
             if key in self.claims and SOLE_MODE in self.claims[key].modes:
@@ -237,8 +262,24 @@ class VolumeLookup:
             ),
         )
 
+    def _anew(self, claim: Claim, volume: Volume) -> Volume:
+        """Return the volume that a new claim like this one would get.
+
+        Its disk stands for the new one. If people create the volumes, another one may not exist:
+        then it is the present volume.
+        """
+        found = self.classes.get(claim.storage_class)
+        if volume.disk is None or (found is not None and not found.provides):
+            return volume
+        return replace(volume, reach=EVERYWHERE if found is None else found.reach)
+
     def _one_node_volumes(self, pod: Pod) -> tuple[str, ...]:
-        keys = ((use.name, f"{pod.namespace}/{use.name}") for use in pod.disruption_facts.claims)
+        # The replacement of a pod has ephemeral volumes of its own.
+        keys = (
+            (use.name, f"{pod.namespace}/{use.name}")
+            for use in pod.disruption_facts.claims
+            if not use.ephemeral
+        )
         claims = ((name, self.claims.get(key)) for name, key in keys)
         names = [
             name

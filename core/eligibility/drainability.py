@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.marks.wellknown import DO_NOT_DISRUPT_ANNOTATION, REMOVAL_DISABLED
+from core.marks.wellknown import DO_NOT_DISRUPT_ANNOTATION, KEEP_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.now import Now
 from core.model.pod import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET, Pod, goes_by_cost
@@ -22,21 +22,35 @@ from core.model.reason import Blocker, Reason, Timed
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 DO_NOT_DISRUPT: Final = DO_NOT_DISRUPT_ANNOTATION
+DO_NOT_DISRUPT_KEYS: Final = (
+    DO_NOT_DISRUPT,
+    "node-autoscaling.kubernetes.io/do-not-disrupt",  # kubernetes/autoscaler#10071
+)
+"""Annotations that forbid disruption of a pod. Only that of Karpenter keeps an autoscaler from
+removing the node of a DaemonSet pod; no autoscaler reads the other one yet."""
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
 """Annotation with the cost of evicting the pod, a 32-bit number (Karpenter, from 1.15)."""
+DISRUPTION_COST_KEYS: Final = (
+    "node-autoscaling.kubernetes.io/disruption-cost",  # kubernetes/autoscaler#9850
+    DISRUPTION_COST,
+)
+"""Annotations with the cost of evicting the pod; the first with a valid number counts."""
 NOTES: Final = frozenset(
     {
         SAFE_TO_EVICT,
         SAFE_VOLUMES,
-        DO_NOT_DISRUPT,
         PREFER_NO_EVICTION,
         REMOVAL_DISABLED,
-        DISRUPTION_COST,
+        KEEP_ANNOTATION,
+        *DO_NOT_DISRUPT_KEYS,
+        *DISRUPTION_COST_KEYS,
     }
 )
 """Annotations that the rules read; they are in DisruptionFacts.notes."""
 _COST: Final = re.compile(r"-?[0-9]{1,10}")
+OF_NAMESPACE: Final = "true, of the Namespace"
+"""Value of KEEP_ANNOTATION in DisruptionFacts.notes if the pod's Namespace has the annotation."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
 """Lowest priority of the classes system-cluster-critical and system-node-critical."""
@@ -80,6 +94,15 @@ DAEMON: Final = Reason(
     "none needed",
     "the DaemonSet does not select the node any more",
 )
+KEPT: Final = Reason(
+    "pod-kept",
+    f"The annotation {KEEP_ANNOTATION} of the Pod, or of its Namespace, excludes the Pod: Ebb "
+    "neither moves nor evicts it, and does not mark its node. Pods of DaemonSets, static Pods and "
+    "Pods that are being deleted do not count.",
+    f"none needed; to let Ebb mark the node, remove the annotation {KEEP_ANNOTATION} from the Pod "
+    "and its template, or from the Namespace",
+    "the Pod runs on another node or has finished, or the annotation is removed",
+)
 LONG_TERMINATING: Final = Reason(
     "pod-long-terminating",
     "The pod has been terminating for much longer than its grace period, so Ebb ignores it. "
@@ -109,8 +132,10 @@ ON_COMPLETION: Final = Reason(
 )
 NOT_TO_DISRUPT: Final = Reason(
     "pod-do-not-disrupt",
-    "Karpenter's annotation forbids disruption of the pod, permanently or for some time.",
-    f"{_LEAVE_IT}; to allow it, remove the annotation {DO_NOT_DISRUPT} from the pod template",
+    "An annotation forbids disruption of the pod, permanently or for some time: Karpenter's, or "
+    f"{DO_NOT_DISRUPT_KEYS[-1]}.",
+    f"{_LEAVE_IT}; to allow it, remove the annotation that the message names from the pod "
+    "template",
     "the annotation is removed, or its duration is over",
 )
 NOT_TO_REMOVE: Final = Reason(
@@ -202,6 +227,16 @@ def _note(pod: Pod, key: str) -> str | None:
     return dict(pod.disruption_facts.notes).get(key)
 
 
+def why_kept(pod: Pod) -> str | None:
+    """Return a message why the pod's node must not be marked, or None if it may be."""
+    if pod.disruption_facts is NO_DISRUPTION_FACTS or pod.stays_with_node or pod.terminating:
+        return None
+    note = _note(pod, KEEP_ANNOTATION)
+    if note == OF_NAMESPACE:
+        return f"is in the Namespace {pod.namespace}, which has the annotation {KEEP_ANNOTATION}"
+    return f"has the annotation {KEEP_ANNOTATION}: 'true'" if note == "true" else None
+
+
 def _long_terminating(pod: Pod, now: Now | None) -> str | None:
     return (
         "has been terminating for much longer than its grace period" if pod.overdue(now) else None
@@ -212,17 +247,17 @@ def _expendable(pod: Pod, _: Now | None) -> str | None:
     return f"has the expendable priority {pod.priority}" if pod.expendable else None
 
 
-def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
-    """Return a message why Karpenter would not disrupt the pod, or None if it would.
+def do_not_disrupt(pod: Pod, now: Now | None, key: str = DO_NOT_DISRUPT) -> str | Timed | None:
+    """Return a message why the annotation *key* forbids disruption of the pod, or None.
 
     The message is Timed if the annotation forbids disruption for some time only. The value of the
     annotation is "true", or a duration that starts with the pod. Karpenter ignores other values.
     Without *now*, no duration is over.
     """
-    note = _note(pod, DO_NOT_DISRUPT)
+    note = _note(pod, key)
     if note is None:
         return None
-    message = f"has the annotation {DO_NOT_DISRUPT}: {note!r}"
+    message = f"has the annotation {key}: {note!r}"
     if note == "true":
         return message
     nanos = _duration_nanos(note)
@@ -235,18 +270,24 @@ def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
     return Timed(message, until) if now.before(until) else None
 
 
+def _not_to_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
+    answers = (do_not_disrupt(pod, now, key) for key in DO_NOT_DISRUPT_KEYS)
+    return next((answer for answer in answers if answer is not None), None)
+
+
 def _removal_disabled(pod: Pod, _: Now | None) -> str | None:
     disabled = _note(pod, REMOVAL_DISABLED) == "true"
     return f"has {REMOVAL_DISABLED}: 'true'" if disabled else None
 
 
 def disruption_cost(pod: Pod) -> int:
-    """Return the cost of evicting the pod, from Karpenter's annotation DISRUPTION_COST.
+    """Return the cost of evicting the pod, from an annotation of DISRUPTION_COST_KEYS.
 
-    The cost has no unit. 0 if the annotation is missing or not a valid number.
+    The cost has no unit. 0 if no annotation is a valid number.
     """
-    written = _note(pod, DISRUPTION_COST) or ""
-    return int(written) if _COST.fullmatch(written) else 0
+    notes = dict(pod.disruption_facts.notes)
+    written = (notes.get(key, "") for key in DISRUPTION_COST_KEYS)
+    return next((int(cost) for cost in written if _COST.fullmatch(cost)), 0)
 
 
 def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
@@ -324,6 +365,7 @@ RULES: Final = (
     DrainabilityRule(
         DAEMON, lambda pod, _: "belongs to a DaemonSet" if pod.daemon else None, Consequence.LAST
     ),
+    DrainabilityRule(KEPT, lambda pod, _: why_kept(pod), Consequence.INFO),
     DrainabilityRule(LONG_TERMINATING, _long_terminating, Consequence.LAST),
     DrainabilityRule(EXPENDABLE, _expendable, Consequence.LAST),
     DrainabilityRule(
@@ -336,7 +378,7 @@ RULES: Final = (
         _safe_to_evict("on-completion"),
         Consequence.LAST,
     ),
-    DrainabilityRule(NOT_TO_DISRUPT, do_not_disrupt, Consequence.LONG_LIVED),
+    DrainabilityRule(NOT_TO_DISRUPT, _not_to_disrupt, Consequence.LONG_LIVED),
     DrainabilityRule(NOT_TO_REMOVE, _removal_disabled, Consequence.LONG_LIVED),
     DrainabilityRule(PREFERS_NO_EVICTION, _prefer_no_eviction, Consequence.INFO),
     DrainabilityRule(FOREIGN_COST, _foreign_cost, Consequence.INFO),

@@ -4,12 +4,14 @@ Of these verdicts only *not scalable* keeps Ebb from marking a node. Whether a n
 minimum depends on the other nodes of the group. So core.engine.limits decides that, while a plan
 is made.
 
-Sources: the labels and node group names of EKS, GKE and AKS; ParseMigUrl of Cluster Autoscaler's
-gce provider; Emptiness.ShouldDisrupt of Karpenter.
+Sources: the labels, annotations and node group names of the providers of NODE_GROUPS; NodeGroup.Id
+of their packages in cluster-autoscaler/cloudprovider, such as ParseMigUrl of gce;
+Emptiness.ShouldDisrupt of Karpenter.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -31,21 +33,67 @@ NOT_SCALABLE: Final = Reason(
 
 SYSTEM_LABEL: Final = ("kubernetes.azure.com/mode", "system")
 """Label of AKS nodes in a system pool, which AKS needs for its own pods."""
-EMBEDDED_PROVIDER: Final = "k3s"
-"""Provider of nodes that k3s itself manages; nothing creates or removes their machines."""
+UNMANAGED_PROVIDERS: Final = (
+    "k3s",
+    "rke2",
+    "eks-hybrid",  # machines on premises in a cluster of EKS
+    "hrobot",  # dedicated servers of Hetzner
+)
+"""Providers of nodes whose machines no autoscaler creates or removes."""
 ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _EKS_ID: Final = r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]*[0-9][0-9a-f]*)"
-GROUP_LABELS: Final[Mapping[str, str]] = {
-    "eks.amazonaws.com/nodegroup": rf"eks-VALUE-{_EKS_ID}",
-    "cloud.google.com/gke-nodepool": r"gke-.+-VALUE-[0-9a-f]+-grp",
-    "kubernetes.azure.com/agentpool": r"aks-VALUE-[0-9]+-vmss|aksVALUE",
-}
-"""Labels that name the managed node group of a node, and the name of that group in the cloud.
 
-The label's value replaces VALUE. It must be the whole name of the pool, so that `web` is not taken
-for the pool of `eks-web-large-1234`. Scale sets of Windows pools have short names, as `akswin`."""
-_LABELS_READ: Final = (SYSTEM_LABEL[0], KARPENTER_LABEL, *GROUP_LABELS, *ZONE_LABELS)
+
+class NodeGroupKey(NamedTuple):
+    """A label or annotation of a node that names its node group."""
+
+    key: str
+    group: str = "VALUE"
+    """Pattern of the name of the group, with the value in place of VALUE.
+
+    It must contain the whole value, so that `web` is not taken for the pool of
+    `eks-web-large-1234`."""
+    annotation: bool = False
+    of_set: bool = False
+    """The value may be that of a set of machines, with one more part after a dash."""
+    of_machine: bool = False
+    """The value is namespace/name of a machine, whose name has one more part after a dash."""
+
+
+NODE_GROUPS: Final = (
+    NodeGroupKey("eks.amazonaws.com/nodegroup", rf"eks-VALUE-{_EKS_ID}"),
+    NodeGroupKey("cloud.google.com/gke-nodepool", r"gke-.+-VALUE-[0-9a-f]+-grp"),
+    # Scale sets of Windows pools have short names, as `akswin`.
+    NodeGroupKey("kubernetes.azure.com/agentpool", r"aks-VALUE-[0-9]+-vmss|aksVALUE"),
+    NodeGroupKey("cluster.x-k8s.io/owner-name", annotation=True, of_set=True),  # Cluster API
+    NodeGroupKey("machine.openshift.io/machine", annotation=True, of_machine=True),
+    NodeGroupKey("kops.k8s.io/instancegroup", r"VALUE\..+"),
+    NodeGroupKey("doks.digitalocean.com/node-pool-id"),
+    NodeGroupKey("lke.linode.com/pool-id"),
+    NodeGroupKey("k8s.scaleway.com/pool"),
+    NodeGroupKey("kubernetes.civo.com/civo-node-pool"),
+    NodeGroupKey("hcloud/node-group"),
+    NodeGroupKey("magnum.openstack.org/nodegroup", r"VALUE-[0-9a-f]+"),
+    NodeGroupKey("oci.oraclecloud.com/node-pool-id", annotation=True),
+    NodeGroupKey("compute.coreweave.com/node-pool-uid"),
+    NodeGroupKey("cluster-autoscaler.kwok.nodegroup/name", annotation=True),
+    NodeGroupKey("nodepool"),  # OVHcloud
+)
+"""How the node group of a node is found, in the order of the search.
+
+A name that equals the value is always the node's. Annotations are read if NodeAnnotations
+(kube/decode/node.py) has them."""
+MANAGED: Final = NODE_GROUPS[:3]
+"""Keys of groups that a cloud manages, and that have a fixed size without Cluster Autoscaler."""
+_LABELS_READ: Final = (
+    SYSTEM_LABEL[0],
+    KARPENTER_LABEL,
+    *ZONE_LABELS,
+    *(one.key for one in NODE_GROUPS if not one.annotation),
+)
 """Labels on which the verdict on a node depends."""
+_BY_ANNOTATION: Final = tuple(one for one in NODE_GROUPS if one.annotation)
+"""Annotations on which the verdict on a node depends."""
 
 
 class Scalability(StrEnum):
@@ -90,15 +138,43 @@ class Autoscalers:
         return self.status is not None or bool(self.node_pools)
 
     def verdicts(self, nodes: Iterable[Node]) -> Mapping[str, NodeScalability]:
-        """Return for each node whether an autoscaler removes it when it is empty, by node name."""
+        """Return for each node whether an autoscaler removes it when it is empty, by node name.
+
+        The status of Cluster Autoscaler has the number of nodes of each group. If it differs much
+        from the number of nodes that seem to be in the group, their group is unknown.
+        """
         known: dict[tuple[str | None, ...], NodeScalability] = {}
         verdicts = {}
+        counts = Counter[NodeGroup]()
         for node in nodes:
-            traits = (node.provider, *map(node.labels.get, _LABELS_READ))
+            traits = (
+                node.provider,
+                *map(node.labels.get, _LABELS_READ),
+                *((_value(node, one) for one in _BY_ANNOTATION) if node.annotations else ()),
+            )
             if traits not in known:
                 known[traits] = self.verdict(node)
-            verdicts[node.name] = known[traits]
-        return verdicts
+            verdicts[node.name] = found = known[traits]
+            if found.group is not None and found.group.nodes is not None:
+                counts[found.group] += 1
+        doubtful = {group for group, count in counts.items() if not _confirms(group, count)}
+        if not doubtful:
+            return verdicts
+        return {
+            name: _doubt(verdict, counts) if verdict.group in doubtful else verdict
+            for name, verdict in verdicts.items()
+        }
+
+    def unpromised(self, verdicts: Mapping[str, NodeScalability]) -> frozenset[str]:
+        """Return the names of nodes whose removal must not be promised as savings.
+
+        They are the nodes of unknown scalability, if Cluster Autoscaler publishes node groups that
+        Ebb can read. *verdicts*: of the nodes, by name.
+        """
+        if self.status is None or not self.status.groups:
+            return frozenset()
+        unknown = Scalability.UNKNOWN
+        return frozenset(name for name, verdict in verdicts.items() if verdict.state is unknown)
 
     def verdict(self, node: Node) -> NodeScalability:
         """Return whether an autoscaler removes the node when it is empty, and why."""
@@ -116,26 +192,27 @@ class Autoscalers:
         return NodeScalability(Scalability.SCALABLE, f"Karpenter manages it (NodePool {name})")
 
     def _of_group(self, node: Node) -> NodeScalability:
-        label = next((key for key in GROUP_LABELS if key in node.labels), None)
-        if label is None:
-            return _unknown("no label names its node group")
+        named = [(one, value) for one in NODE_GROUPS if (value := _value(node, one))]
+        if not named:
+            return _unknown("no label or annotation names its node group")
         if self.status is not None:
-            return _in_group(node, label, self.status)
-        named = f"{label}={node.labels[label]}"
-        if self.node_pools:
+            return _in_group(node, named, self.status)
+        key, value = named[0]
+        text = f"{key.key}={value}"
+        if self.node_pools and key in MANAGED:
             return _not(
-                f"its node group ({named}) is fixed: Karpenter manages other nodes, and there is "
+                f"its node group ({text}) is fixed: Karpenter manages other nodes, and there is "
                 "no Cluster Autoscaler"
             )
-        return _unknown(f"no autoscaler was found for its node group ({named})")
+        return _unknown(f"no autoscaler was found for its node group ({text})")
 
 
 def _of_platform(node: Node) -> NodeScalability | None:
     key, value = SYSTEM_LABEL
     if node.labels.get(key) == value:
         return _not(f"label {key}={value} says that it is in a system pool")
-    if node.provider == EMBEDDED_PROVIDER:
-        return _not(f"no autoscaler manages machines with a providerID {EMBEDDED_PROVIDER}://")
+    if node.provider in UNMANAGED_PROVIDERS:
+        return _not(f"no autoscaler manages machines with a providerID {node.provider}://")
     return None
 
 
@@ -147,14 +224,23 @@ def _unknown(evidence: str) -> NodeScalability:
     return NodeScalability(Scalability.UNKNOWN, evidence)
 
 
-def _in_group(node: Node, label: str, status: AutoscalerStatus) -> NodeScalability:
+def _in_group(
+    node: Node, named: Sequence[tuple[NodeGroupKey, str]], status: AutoscalerStatus
+) -> NodeScalability:
     if status.fault:
         return _unknown(f"ConfigMap {status.key}: {status.fault}")
-    candidates = _groups_of(node, label, status.groups)
-    named = f"{label}={node.labels[label]}"
+    key, value, candidates = next(
+        (
+            (key, value, found)
+            for key, value in named
+            if (found := _groups_of(node, key, value, status.groups))
+        ),
+        (*named[0], []),
+    )
     if len(candidates) != 1:
         many = f"{len(candidates)} node groups" if candidates else "no node group"
-        return _unknown(f"{many} in ConfigMap {status.key} may be the node's ({named})")
+        text = f"{key.key}={value}"
+        return _unknown(f"{many} in ConfigMap {status.key} may be the node's ({text})")
     (group,) = candidates
     return NodeScalability(
         Scalability.SCALABLE,
@@ -163,17 +249,44 @@ def _in_group(node: Node, label: str, status: AutoscalerStatus) -> NodeScalabili
     )
 
 
-def _groups_of(node: Node, label: str, groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+def _value(node: Node, key: NodeGroupKey) -> str:
+    if not key.annotation:
+        return node.labels.get(key.key, "")
+    value = node.annotations.get(key.key, "")
+    return value.rpartition("/")[2].rpartition("-")[0] if key.of_machine else value
+
+
+def _groups_of(
+    node: Node, key: NodeGroupKey, value: str, groups: Iterable[NodeGroup]
+) -> list[NodeGroup]:
     """Return the node groups that may be the node's, by their names and zones.
 
-    *label*: the label of the node that names its managed node group, a key of GROUP_LABELS.
+    *value*: what the label or annotation *key* of the node says.
     """
-    value = node.labels[label]
-    form = re.compile(GROUP_LABELS[label].replace("VALUE", re.escape(value)))
+    values = {value, value.rpartition("-")[0]} if key.of_set else {value}
+    form = None
+    if key.group != NodeGroupKey(key.key).group:
+        form = re.compile(key.group.replace("VALUE", re.escape(value)))
     zones = {node.labels[key] for key in ZONE_LABELS if key in node.labels}
     return [
         group
         for group in groups
         if (not group.zone or group.zone in zones)
-        and (group.name == value or form.fullmatch(group.name))
+        and (group.name in values or (form is not None and form.fullmatch(group.name)))
     ]
+
+
+def _confirms(group: NodeGroup, count: int) -> bool:
+    """Return whether the group may have *count* nodes, although nodes come and go."""
+    said = group.nodes
+    return said is None or 2 * min(said, count) >= max(said, count)
+
+
+def _doubt(verdict: NodeScalability, counts: Mapping[NodeGroup, int]) -> NodeScalability:
+    group = verdict.group
+    if group is None:
+        return verdict
+    return _unknown(
+        f"{counts[group]} nodes seem to be in its node group {group.name}, for which Cluster "
+        f"Autoscaler reports {group.nodes}"
+    )

@@ -27,6 +27,7 @@ NEVER: Final = frozenset(
     {
         drainability.MIRROR,
         drainability.DAEMON,
+        drainability.KEPT,
         drainability.LONG_TERMINATING,
         drainability.EXPENDABLE,
         drainability.TERMINATING,

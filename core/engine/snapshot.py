@@ -1,14 +1,23 @@
 """Derive from one state of a cluster the data that all steps of a reconciliation read."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.eligibility.drainability import KEPT, why_kept
 from core.eligibility.drift import unprotectable
 from core.eligibility.node_eligibility import node_blockers
 from core.eligibility.pod_classes import count_long_lived_pods, occupied_nodes
@@ -169,6 +178,8 @@ class ClusterSnapshot:
         for pod in self._unevaluable_pods:
             if pod.node is not None:
                 by_node[pod.node] += pod_blockers(pod)
+        for name, kept in self._kept_pods():
+            by_node[name].append(kept)
         for pod in self._pods_beyond_reaches:
             if pod.node is not None:
                 by_node[pod.node] += self.pod_blockers(pod)
@@ -190,6 +201,11 @@ class ClusterSnapshot:
     def scalability(self) -> Mapping[str, NodeScalability]:
         """Return by node whether an autoscaler can remove it, if its group is large enough."""
         return self.autoscalers.verdicts(self.cluster.nodes)
+
+    @cached_property
+    def unpromised_nodes(self) -> frozenset[str]:
+        """Return the names of nodes whose removal must not be promised as savings."""
+        return self.autoscalers.unpromised(self.scalability)
 
     @cached_property
     def unprotectable_nodes(self) -> frozenset[str]:
@@ -430,6 +446,15 @@ class ClusterSnapshot:
             and not (node.ready and started(node) is node)
             and is_young(node, now)
         }
+
+    def _kept_pods(self) -> Iterator[tuple[str, Blocker]]:
+        """Yield the nodes with pods that keep them from being marked, each with the reason."""
+        # Few clusters have such pods, and each reconciliation would ask all pods.
+        kept = (one for one in self.pod_index.classes.values() if why_kept(one.example))
+        nodes = frozenset(chain.from_iterable(one.by_node for one in kept))
+        for pod in self.cluster.pods if nodes else ():
+            if pod.node in nodes and (why := why_kept(pod)) is not None:
+                yield pod.node, Blocker(KEPT, why, pod.key)
 
     def reaches_node(self, node: str) -> bool:
         """Report whether some movable pod can use the node with this name."""

@@ -200,6 +200,12 @@ class EvictionContext:
             if removal.node in self.marked
         }
 
+    @cached_property
+    def targets(self) -> dict[str, str]:
+        """Return the node on which the plan finally places each pod (namespace/name)."""
+        removals = sorted(self.eviction_input.plan.removals, key=lambda removal: removal.order)
+        return {pod: node for removal in removals for pod, node in removal.placements}
+
     def in_order(self, name: str) -> Sequence[Pod]:
         """Return the pods of the node in the order of evictions: the lowest disruption cost first.
 

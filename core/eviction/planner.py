@@ -11,11 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from core.eligibility.node_share import NodeShares
 from core.engine.maintenance_gate import MayBegin, Refusal
 from core.engine.unschedulable import is_unschedulable
 from core.eviction.context import EvictionContext, EvictionInput
 from core.eviction.pods import Owner, leaves, owner_of, why_waited_for
-from core.eviction.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
+from core.eviction.reasons import (
+    INTERRUPTED,
+    NO_PLACE,
+    NODE_SHARE,
+    NOT_REPLACED,
+    REFUSED,
+    TURN,
+)
 from core.eviction.state import (
     MISSED_MAX,
     OBSERVE_SECONDS,
@@ -82,7 +90,8 @@ def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> Evict
     seconds = context.now.seconds - decision.state.progress
     late = seconds >= eviction_input.config.drain.timeout_seconds
     new = any(eviction.pod.uid not in decision.state.refused for eviction in decision.evict)
-    return _failed(decision) if late and not new else decision
+    waits = any(blocker.reason is NODE_SHARE for blocker in decision.waits)
+    return _failed(decision) if late and not new and not waits else decision
 
 
 # Earlier evictions
@@ -310,6 +319,7 @@ def _chosen(
     on_node, in_namespace, in_cluster = context.terminating_pods()
     room = min(limits.max_on_node - on_node[state.node], limits.max_in_cluster - in_cluster)
     stateful_sets: Counter[Owner] = Counter()
+    shares = NodeShares(context.eviction_input.cluster, context.now)
     evict: list[PlannedEviction] = []
     waits: list[Blocker] = []
     for pod in pods:
@@ -321,6 +331,8 @@ def _chosen(
             or (owner.kind == STATEFUL_SET and stateful_sets[owner])
         ):
             why = Blocker(TURN, "other pods are evicted first", pod.key)
+        if why is None and (full_node := shares.why_not(context.targets[pod.key])) is not None:
+            why = Blocker(NODE_SHARE, full_node, pod.key)
         if why is not None:
             waits.append(why)
             continue
@@ -329,6 +341,7 @@ def _chosen(
         context.budgets.take(pod)
         in_namespace[pod.namespace] += 1
         stateful_sets[owner] += 1
+        shares.take(context.targets[pod.key])
     return evict, waits
 
 

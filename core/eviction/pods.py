@@ -12,6 +12,7 @@ NEVER: Final = frozenset(
     {
         drainability.MIRROR,
         drainability.DAEMON,
+        drainability.KEPT,
         drainability.LONG_TERMINATING,
         drainability.EXPENDABLE,
         drainability.NOT_TO_DISRUPT,

@@ -17,6 +17,8 @@ class NodeGroup:
     min_size: int
     zone: str = ""
     """Zone in the group's id, as GKE has it; empty if the id names none."""
+    nodes: int | None = None
+    """Number of its nodes that have registered; None if the status does not say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

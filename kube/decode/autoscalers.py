@@ -41,7 +41,7 @@ INSTANCE_TERMINATING: Final = "InstanceTerminating"
 """Condition of a NodeClaim whose machine Karpenter has asked the cloud to terminate."""
 
 _UNUSED: Final = re.compile(
-    r"^ +(?:lastProbeTime|lastTransitionTime|status|total|ready|notStarted|beingDeleted"
+    r"^ +(?:lastProbeTime|lastTransitionTime|status|ready|notStarted|beingDeleted"
     r"|resourceUnready|longUnregistered|unregistered|candidates|cloudProviderTarget|maxSize"
     r"|errorCode|errorMessage):[^\n]*\n|^(?:time|message):[^\n]*\n",
     re.MULTILINE,
@@ -250,4 +250,14 @@ def _group(entry: Any) -> NodeGroup:  # noqa: ANN401 YAML holds anything
             "nodeGroups.health.minSize", f"{least!r:.{SHOWN_MAX}} is not a number of nodes"
         )
     zone = _ZONE.search(name)
-    return NodeGroup(name.rpartition("/")[2], least, intern(zone[1]) if zone else "")
+    counts = health.get("nodeCounts") if isinstance(health, dict) else None
+    registered = counts.get("registered") if isinstance(counts, dict) else None
+    nodes = registered.get("total") if isinstance(registered, dict) else None
+    # The number only confirms what is known otherwise.
+    known = isinstance(nodes, int) and not isinstance(nodes, bool) and 0 <= nodes <= SIZE_MAX
+    return NodeGroup(
+        name.rpartition("/")[2],
+        least,
+        intern(zone[1]) if zone else "",
+        nodes if known else None,
+    )

@@ -11,8 +11,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from core.cluster.devices import DeviceClass
 from core.cluster.namespaces import Namespace
-from core.cluster.volumes import Attachment, Claim, CsiNode, Volume
+from core.cluster.volumes import Attachment, Claim, CsiNode, StorageClass, Volume
 from core.config.settings import Config
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DaemonSet, DisruptionBudget
@@ -27,6 +28,7 @@ from kube.decode import (
     autoscalers,
     budget,
     buffers,
+    devices,
     namespaces,
     node,
     placeholders,
@@ -50,6 +52,7 @@ from kube.decode.placeholders import Outline
 Object = (
     Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | Namespace | Attachment
     | PodTemplate | Buffer | NodePool | NodeClaim | AutoscalerStatus | DaemonSet
+    | StorageClass | DeviceClass
     | ListedDeployment | ListedReplicaSet | HorizontalAutoscaler | ResourceQuota
 )  # fmt: skip
 Wire_ = TypeVar("Wire_")
@@ -345,6 +348,25 @@ DAEMON_SETS: Final[Kind[workloads.DaemonSetObject, DaemonSet | None]] = Kind(
     optional=True,
     in_dumps=False,
 )
+STORAGE_CLASSES: Final = Kind(
+    name="StorageClass",
+    path="/apis/storage.k8s.io/v1/storageclasses",
+    nickname="sc",
+    wire=storage.StorageClassObject,
+    make=storage.storage_class,
+    field="storage_classes",
+    optional=True,
+    in_dumps=False,
+)
+DEVICE_CLASSES: Final = Kind(
+    name="DeviceClass",
+    path="/apis/resource.k8s.io/v1/deviceclasses",
+    wire=devices.DeviceClassObject,
+    make=devices.device_class,
+    field="device_classes",
+    optional=True,
+    in_dumps=False,
+)
 DEPLOYMENTS: Final[Kind[workloads.DeploymentObject, ListedDeployment | None]] = Kind(
     name="Deployment",
     path="/apis/apps/v1/deployments",
@@ -394,6 +416,7 @@ QUOTAS: Final = Kind(
 CLUSTER_KINDS: Final[tuple[AnyKind, ...]] = (
     NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, NAMESPACES, ATTACHMENTS,
     TEMPLATES, BUFFERS, NODE_POOLS, NODE_CLAIMS, STATUSES, DAEMON_SETS,
+    STORAGE_CLASSES, DEVICE_CLASSES,
 )  # fmt: skip
 """The kinds of a Cluster in the order of listing, nodes first; without them there is no plan.
 

@@ -5,13 +5,19 @@ from typing import Annotated
 import msgspec
 
 from core.cluster.namespaces import Namespace
+from core.marks.wellknown import KEEP_ANNOTATION
 from kube.decode import templates
 from kube.decode.field_decoding import NULL, shared_name
-from kube.decode.objects import TEXTS, Name, Struct
+from kube.decode.objects import TEXTS, Name, Struct, keyed
+
+
+class NamespaceAnnotations(Struct):
+    keep: str | None = keyed(KEEP_ANNOTATION)
 
 
 class NamespaceMeta(Name):
     labels: Annotated[msgspec.Raw, TEXTS] = NULL
+    annotations: NamespaceAnnotations | None = None
 
 
 class NamespaceObject(Struct):
@@ -23,8 +29,9 @@ def namespace(obj: NamespaceObject) -> Namespace:
 
     Raises: InvalidInputError with the invalid field.
     """
-    labels = templates.labels(bytes(obj.metadata.labels))
+    labels, annotations = templates.labels(bytes(obj.metadata.labels)), obj.metadata.annotations
     return Namespace(
         name=shared_name(obj.metadata.name, "metadata.name"),
         labels=None if labels is templates.TOO_MANY_LABELS else labels,
+        kept=annotations is not None and annotations.keep == "true",
     )

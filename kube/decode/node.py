@@ -131,6 +131,10 @@ class NodeAnnotations(Struct):
     old_protection: str | None = keyed(OLD_PROTECTION_ANNOTATION)
     do_not_disrupt: str | None = keyed(DO_NOT_DISRUPT_ANNOTATION)
     removal_disabled: str | None = keyed(REMOVAL_DISABLED)
+    owner_name: str | None = keyed("cluster.x-k8s.io/owner-name")
+    openshift_machine: str | None = keyed("machine.openshift.io/machine")
+    oci_pool: str | None = keyed("oci.oraclecloud.com/node-pool-id")
+    kwok_group: str | None = keyed("cluster-autoscaler.kwok.nodegroup/name")
 
 
 class NodeMeta(Meta):

@@ -23,6 +23,7 @@ from core.eligibility.drainability import (
 from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
+    KEEP_ANNOTATION,
     MOVE_ANNOTATION,
     REMOVAL_DISABLED,
 )
@@ -110,6 +111,9 @@ class PodAnnotations(Struct):
     prefer_no_eviction: str | None = keyed(PREFER_NO_EVICTION)
     removal_disabled: str | None = keyed(REMOVAL_DISABLED)
     disruption_cost: str | None = keyed(DISRUPTION_COST)
+    do_not_disrupt_common: str | None = keyed("node-autoscaling.kubernetes.io/do-not-disrupt")
+    disruption_cost_common: str | None = keyed("node-autoscaling.kubernetes.io/disruption-cost")
+    keep: str | None = keyed(KEEP_ANNOTATION)
     daemon: str | None = keyed(DAEMON_ANNOTATION)
     mirror: str | None = keyed(MIRROR_ANNOTATION)
     cost: str | None = keyed(COST_ANNOTATION)

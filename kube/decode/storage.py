@@ -1,4 +1,4 @@
-"""Decode PersistentVolumes, claims, CSINodes and VolumeAttachments into core.cluster.volumes.
+"""Decode PersistentVolumes, claims, StorageClasses, CSINodes and VolumeAttachments.
 
 Errors name the field; the caller adds the object.
 """
@@ -9,8 +9,22 @@ from typing import Annotated, Final
 
 import msgspec
 
-from core.cluster.volumes import Attachment, Claim, CsiNode, Volume
-from core.model.constraints import EVERYWHERE, Disk, InlineDisk, VolumeTopology
+from core.cluster.volumes import (
+    NO_PROVISIONER,
+    Attachment,
+    Claim,
+    CsiNode,
+    StorageClass,
+    Volume,
+)
+from core.model.constraints import (
+    EVERYWHERE,
+    Disk,
+    InlineDisk,
+    Requirement,
+    SelectorTerm,
+    VolumeTopology,
+)
 from core.placement.filters import ZONE_LABELS
 from kube.decode.byte_lru import ByteBoundedCache
 from kube.decode.field_decoding import (
@@ -71,6 +85,7 @@ class ClaimMeta(Meta):
 class ClaimSpec(Struct):
     access_modes: Annotated[msgspec.Raw, MODES] = NULL
     volume_name: ApiName | None = None
+    storage_class_name: ApiName | None = None
 
 
 class ClaimStatus(Struct):
@@ -124,6 +139,24 @@ class VolumeMeta(Meta):
 class VolumeObject(Struct):
     metadata: VolumeMeta
     spec: VolumeSpec = msgspec.field(default_factory=VolumeSpec)
+
+
+class TopologyExpression(Struct):
+    key: str = ""
+    values: list[str] | None = None
+
+
+class TopologyTerm(Struct):
+    match_label_expressions: list[TopologyExpression] | None = None
+
+
+TOPOLOGIES: Final = BoundedField[list[TopologyTerm]](list[TopologyTerm], bytes_max=BLOCK_BYTES_MAX)
+
+
+class StorageClassObject(Struct):
+    metadata: Name
+    provisioner: ApiName = ""
+    allowed_topologies: Annotated[msgspec.Raw, TOPOLOGIES] = NULL
 
 
 class Allocatable(Struct):
@@ -190,6 +223,7 @@ def claim(obj: ClaimObject) -> Claim:
         volume=(spec.volume_name or "") if bound else "",
         modes=tuple(sorted(map(intern, set(modes)))),
         deleting=meta.deletion_timestamp is not None,
+        storage_class=spec.storage_class_name or "",
         owner_uid=owner.uid if owner else "",
     )
 
@@ -249,6 +283,30 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
         if key in labels
     )
     return tuple((key, zones) for key, zones in zones_by_key if all(zones))
+
+
+def storage_class(obj: StorageClassObject) -> StorageClass:
+    """Convert a StorageClass: the nodes for which it provides new volumes.
+
+    Raises: InvalidInputError with the invalid field.
+    """
+    terms = TOPOLOGIES.decode(obj.allowed_topologies, "allowedTopologies")
+    reach = EVERYWHERE if not terms else VolumeTopology(affinity=tuple(map(_term, terms)))
+    if len(obj.allowed_topologies) > SMALL_BYTES:
+        check_memory(reach, KEPT_BYTES_MAX)
+    return StorageClass(
+        name=checked_name(obj.metadata.name, "metadata.name"),
+        reach=reach,
+        provides=obj.provisioner != NO_PROVISIONER,
+    )
+
+
+def _term(term: TopologyTerm) -> SelectorTerm:
+    expressions = term.match_label_expressions or ()
+    requirements = (
+        Requirement(one.key, "In", tuple(sorted(set(one.values or ())))) for one in expressions
+    )
+    return SelectorTerm(tuple(sorted(requirements, key=repr)))
 
 
 def csi_node(obj: CsiNodeObject) -> CsiNode:

@@ -12,7 +12,7 @@ from core.config.settings import Config
 from core.model.cluster import Cluster
 from core.model.constraints import ClaimUse, DisruptionFacts
 from core.model.node import Node, Taint
-from core.model.node_groups import AutoscalerStatus, NodePool
+from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
 from core.model.pod import Pod
 from core.policies.all import POLICIES
 from tests.support.builders import node, pod
@@ -248,3 +248,23 @@ def test_pool_without_nodes_is_reported() -> None:
     assert [(one.code, one.message) for one in found] == [
         ("empty-pools", "configured pools select no node: none")
     ]
+
+
+def test_nodes_without_known_group_are_named_when_a_status_has_groups() -> None:
+    groups = (NodeGroup("akspool", 1),)
+    status = AutoscalerStatus(
+        namespace="kube-system", name="cluster-autoscaler-status", groups=groups
+    )
+    nodes = [
+        node("known", labels={"kubernetes.azure.com/agentpool": "pool"}),
+        node("lost"),
+        node("master", labels={"node-role.kubernetes.io/control-plane": ""}),
+    ]
+    cluster = replace(Cluster.of(nodes, WHOLE), autoscaler_statuses=(status,))
+    (found,) = (one for one in caveats(cluster, ALL, Config()) if one.code == "unknown-groups")
+    assert found.message.startswith(
+        "1 node is in no known node group of the ConfigMap kube-system/"
+    )
+    assert found.message.endswith("counts as no savings: lost")
+    empty = replace(cluster, autoscaler_statuses=(replace(status, groups=()),))
+    assert "unknown-groups" not in {one.code for one in caveats(empty, ALL, Config())}

@@ -12,7 +12,7 @@ import yaml
 
 from cli import output
 from cli.__main__ import main
-from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, plan_of, without_warnings
+from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, node, plan_of, without_warnings
 
 HEAVY = {
     "aiohttp",
@@ -355,3 +355,17 @@ def test_every_answer_has_text_and_json(formats: output.Formats[Any]) -> None:
     names = [form.name for form in formats]
     assert {"table", "json", "yaml"} <= set(names)
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "doctor"])
+def test_names_of_files_are_escaped_on_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Whoever may name a file could change the title of the terminal, or hide a line."""
+    path = tmp_path / "a\x1b]0;title\x07\u202egnp\x9b31m.json"
+    for content in (dump(*ITEMS, node("bad", spec={"taints": 7})), b"{"):
+        path.write_bytes(content)
+        main([command, "--from-file", str(path)])
+        told = capsys.readouterr().err
+        assert "title" in told
+        assert told.replace("\n", "").isprintable()

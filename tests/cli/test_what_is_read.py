@@ -11,7 +11,7 @@ import pytest
 from tests.cli.test_right_answers import codes, configured, explained, owned, removals, written
 from tests.support.plan_cli import Json, node, plan_of, pod
 
-OS = "kubernetes.io/os"
+OS, ZONE = "kubernetes.io/os", "topology.kubernetes.io/zone"
 BUILD = "node.kubernetes.io/windows-build"
 AZURE: Json = {"type": "VMEventScheduled", "status": "True"}
 
@@ -243,3 +243,249 @@ class TestLeavingNodes:
         plan = plan_of(capsys, *written(tmp_path, *self.items(), claim))
         assert (removals(plan) == []) is deleted
         assert ("being-deleted" in codes(plan, "n2")) if deleted else "n1" in removals(plan)
+
+
+class TestKept:
+    """A pod on n1, or its Namespace, has the annotation that excludes it."""
+
+    def items(self, *, pod_value: str, space_value: str, kind: str = "ReplicaSet") -> list[Json]:
+        kept = owned(pod("a", "n1"), kind)
+        kept["metadata"]["annotations"] = {"kube-ebb.io/keep": pod_value}
+        metadata = {"name": "shop", "annotations": {"kube-ebb.io/keep": space_value}}
+        elsewhere = owned(pod("b", "n2"))
+        elsewhere["metadata"]["namespace"] = "bank"
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        return [node("n1"), node("n2"), kept, elsewhere, space]
+
+    @pytest.mark.parametrize("kind", ["ReplicaSet", "Job", "StatefulSet"])
+    @pytest.mark.parametrize(("pod_value", "space_value"), [("true", ""), ("", "true")])
+    def test_node_stays_and_pod_is_not_evicted_when_it_is_kept(
+        self,
+        pod_value: str,
+        space_value: str,
+        kind: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        items = self.items(pod_value=pod_value, space_value=space_value, kind=kind)
+        dumped = written(tmp_path, *items)
+        plan = plan_of(capsys, *dumped)
+        assert removals(plan) == ["n2"]
+        assert "pod-kept" in codes(plan, "n1")
+        remarks = explained(capsys, "pod", "shop/a", *dumped)["remarks"]
+        assert "pod-kept" in {one["code"] for one in remarks}
+
+    @pytest.mark.parametrize(
+        ("values", "kind"), [(("false", ""), "ReplicaSet"), (("true", "true"), "DaemonSet")]
+    )
+    def test_node_goes_when_its_pod_is_not_kept(
+        self,
+        values: tuple[str, str],
+        kind: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        items = self.items(pod_value=values[0], space_value=values[1], kind=kind)
+        assert removals(plan_of(capsys, *written(tmp_path, *items))) == ["n1"]
+
+
+class TestEphemeralVolumes:
+    """Each of three pods has an ephemeral volume in the zone of its node."""
+
+    def items(self, source: Json) -> list[Json]:
+        found: list[Json] = []
+        for number, zone in enumerate("abc"):
+            name = f"w{number}"
+            one = owned(pod(name, f"n{zone}", volumes=[{"name": "scratch", **source}]))
+            one["metadata"]["uid"] = f"u-{name}"
+            terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
+            owner = [{"kind": "Pod", "name": name, "uid": f"u-{name}", "controller": True}]
+            found += [
+                labeled(f"n{zone}", {ZONE: zone}),
+                one,
+                {
+                    "kind": "CSINode",
+                    "metadata": {"name": f"n{zone}"},
+                    "spec": {"drivers": [{"name": "ebs", "allocatable": {"count": 25}}]},
+                },
+                {
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {
+                        "name": f"{name}-scratch",
+                        "namespace": "shop",
+                        "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+                        "ownerReferences": owner,
+                    },
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "volumeName": f"v{number}",
+                        "storageClassName": "fast",
+                    },
+                    "status": {"phase": "Bound"},
+                },
+                {
+                    "kind": "PersistentVolume",
+                    "metadata": {"name": f"v{number}"},
+                    "spec": {
+                        "csi": {"driver": "ebs", "volumeHandle": f"h{number}"},
+                        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+                    },
+                },
+            ]
+        return found
+
+    @pytest.mark.parametrize(
+        ("source", "zones", "feasible"),
+        [
+            ({"ephemeral": {"volumeClaimTemplate": {}}}, None, ["nb", "nc"]),
+            ({"ephemeral": {"volumeClaimTemplate": {}}}, ["a", "c"], ["nc"]),
+            ({"persistentVolumeClaim": {"claimName": "w0-scratch"}}, None, []),
+        ],
+    )
+    def test_replacement_gets_volume_where_its_class_provides_one(
+        self,
+        source: Json,
+        zones: list[str] | None,
+        feasible: list[str],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        items = self.items(source)
+        if zones is not None:
+            allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}]
+            items.append(
+                {
+                    "apiVersion": "storage.k8s.io/v1",
+                    "kind": "StorageClass",
+                    "metadata": {"name": "fast"},
+                    "provisioner": "ebs",
+                    "allowedTopologies": allowed,
+                }
+            )
+        found = explained(capsys, "pod", "shop/w0", *written(tmp_path, *items))
+        assert found["couldRunOn"] == feasible
+
+
+class TestDevicesByPluginAndByDra:
+    """n1 offers a GPU by a plugin, which is taken; n3 may offer one by DRA; a pod waits."""
+
+    @pytest.mark.parametrize(("resource", "stays"), [("x.com/gpu", True), ("y.com/gpu", False)])
+    def test_node_stays_when_a_device_class_maps_the_device(
+        self, resource: str, stays: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with_gpu = node("n1")
+        with_gpu["status"]["allocatable"]["x.com/gpu"] = "1"
+        training, waiting = owned(pod("g0", "n1", "800m")), owned(pod("wait", None, "3"))
+        for one in (training, waiting):
+            one["spec"]["containers"][0]["resources"]["requests"]["x.com/gpu"] = "1"
+        waiting["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        ]
+        others = [owned(pod(f"w{number}", f"n{1 + number % 2}", "800m")) for number in range(5)]
+        device_class = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": "gpu"},
+            "spec": {"extendedResourceName": resource},
+        }
+        plan = plan_of(
+            capsys,
+            *written(
+                tmp_path,
+                with_gpu,
+                node("n2"),
+                node("n3"),
+                training,
+                waiting,
+                *others,
+                device_class,
+            ),
+        )
+        assert ("n3" not in removals(plan)) is stays
+
+
+def autoscaler_status(*groups: tuple[str, int]) -> Json:
+    """Return the status of Cluster Autoscaler; *groups*: id and minimum size of each."""
+    entries = "".join(
+        f"- name: {name}\n  health:\n    minSize: {least}\n" for name, least in groups
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cluster-autoscaler-status", "namespace": "kube-system"},
+        "data": {"status": f"autoscalerStatus: Running\nnodeGroups:\n{entries}"},
+    }
+
+
+class TestNodeGroups:
+    """Three nodes of a group, of which Cluster Autoscaler publishes the minimum."""
+
+    def items(self, annotations: dict[str, str], group: str, least: int) -> list[Json]:
+        names = ("n1", "n2", "n3")
+        nodes = [labeled(name, {"pool": "a"}) for name in names]
+        for one in nodes:
+            one["metadata"]["annotations"] = annotations
+        pods = [owned(pod(f"p{name}", name)) for name in names]
+        return [*nodes, *pods, autoscaler_status((group, least))]
+
+    @pytest.mark.parametrize(
+        ("annotations", "group", "least", "goes"),
+        [
+            ({"cluster.x-k8s.io/owner-name": "md-0-x"}, "MachineDeployment/capi/md-0", 3, False),
+            ({"cluster.x-k8s.io/owner-name": "md-0-x"}, "MachineDeployment/capi/md-0", 2, True),
+            ({"cluster.x-k8s.io/owner-name": "md-0-x"}, "MachineDeployment/capi/other", 3, True),
+            ({"machine.openshift.io/machine": "o/w-a-x"}, "MachineSet/o/w-a", 3, False),
+            ({"oci.oraclecloud.com/node-pool-id": "ocid1.p"}, "ocid1.p", 3, False),
+            ({}, "MachineDeployment/capi/md-0", 3, True),
+        ],
+    )
+    def test_group_keeps_its_minimum(
+        self,
+        annotations: dict[str, str],
+        group: str,
+        least: int,
+        goes: bool,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        plan = plan_of(capsys, *written(tmp_path, *self.items(annotations, group, least)))
+        assert bool(removals(plan)) is goes
+        if not goes:
+            assert codes(plan, "n1") == {"not-scalable"}
+
+    def test_unknown_group_is_a_warning_and_no_savings(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = configured(tmp_path, "prices: [{nodeSelector: {pool: a}, price: '1'}]")
+        known = {"cluster.x-k8s.io/owner-name": "md-0-x"}
+        for annotations, warned in (({}, True), (known, False)):
+            dumped = written(tmp_path, *self.items(annotations, "x/md-0", 0))
+            plan = plan_of(capsys, *dumped, *config)
+            assert removals(plan)
+            assert ("unknown-groups" in {one["code"] for one in plan["warnings"]}) is warned
+            assert (float(plan["headline"]["savings"]["perMonth"]) == 0) is warned
+
+
+@pytest.mark.parametrize(
+    ("provider", "goes"), [("eks-hybrid:///eu-west-1/c/mi-1", False), ("aws:///a/i-1", True)]
+)
+def test_machine_of_no_autoscaler_stays_beside_others(
+    provider: str, goes: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "general"},
+        "spec": {"disruption": {"consolidateAfter": "30s"}},
+    }
+    items = [
+        node("mine", spec={"providerID": provider}),
+        *(labeled(name, {"karpenter.sh/nodepool": "general"}) for name in ("a", "b")),
+        *(owned(pod(f"p{number}", "ab"[number % 2])) for number in range(6)),
+        owned(pod("on-mine", "mine", "100m")),
+        pool,
+    ]
+    plan = plan_of(capsys, *written(tmp_path, *items))
+    assert ("mine" in removals(plan)) is goes
+    if not goes:
+        assert "not-scalable" in codes(plan, "mine")

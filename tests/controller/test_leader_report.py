@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -19,10 +20,11 @@ from core.config.settings import API_VERSION, KIND, Config
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import ReconcileResult, reconcile
 from core.model.cluster import Cluster
-from core.moves.records import MoveRecord
+from core.moves.note import MoveNote
 from serving import http
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
+from tests.support.surge import make_move
 
 NOW = 1_767_225_600
 DOCUMENT = {
@@ -126,14 +128,19 @@ class TestFacts:
         found = with_figures(LeaderFacts(), figures)
         assert [(one.pods, one.pod_seconds) for one in found.pending] == [(0, 0), (2, 90), (0, 0)]
 
-    def test_moves_name_deployment_and_step(self) -> None:
-        record = MoveRecord(
-            namespace="shop", deployment="web", uid="u", original=2, raised=3, pod="web-1",
-            pod_uid="pu", node="a", leader="me", begun=NOW - 5, deadline=NOW + 600,
-        )  # fmt: skip
-        (move,) = facts(reconciled(), moves=[record]).moves
-        assert (move.deployment, move.pod, move.node) == ("shop/web", "web-1", "a")
-        assert (move.step, move.deadline_seconds) == ("recorded", NOW + 600)
+    def test_moves_name_deployment_pod_and_deadline(self) -> None:
+        own = make_move(note=MoveNote(NOW - 5, NOW + 600))
+        found = replace(own, pod="another", deployment="", others=None)
+        moves = facts(reconciled(), moves=[own, found]).moves
+        assert [(one.pod, one.deployment, one.node) for one in moves] == [
+            ("d/another", "", "m"),
+            ("d/old", "d/web", "m"),
+        ]
+        assert (moves[1].begun_seconds, moves[1].deadline_seconds) == (NOW - 5, NOW + 600)
+
+    def test_refused_moves_are_counted_by_reason(self) -> None:
+        found = facts(None, refused_moves={"surge-owner-references": 3})
+        assert found.refused_moves == {"surge-owner-references": 3}
 
 
 class TestDecisions:

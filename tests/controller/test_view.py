@@ -28,9 +28,9 @@ from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, Disk, Disrupti
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
-from core.model.pod import CLAIMS_FIELD, DAEMON_SET, Pod
+from core.model.pod import CLAIMS_FIELD, DAEMON_SET, REPLICA_SET, Pod
 from core.model.resources import Resources
-from core.moves.listed import ListedDeployment, ListedReplicaSet
+from core.moves.listed import ListedDeployment
 from kube.decode.kinds import (
     BUDGETS,
     CLAIMS,
@@ -39,14 +39,15 @@ from kube.decode.kinds import (
     DEPLOYMENTS,
     NODES,
     PODS,
-    REPLICA_SETS,
+    SURGE_KINDS,
     VOLUMES,
+    AnyKind,
     Kind,
 )
 from kube.freshness import WatchSink
 from runtime.clock import Clock
 from tests.support.builders import marked, node
-from tests.support.surge import deployment
+from tests.support.surge import deployment, detached
 from tests.support.surge import make_pod as owned_pod
 
 pytestmark = pytest.mark.mutate
@@ -448,36 +449,118 @@ def test_unreadable_volume_does_not_make_view_stale() -> None:
     assert watched.view.of(VOLUMES) == {}
 
 
-REPLICA_SET_NAMES = st.sampled_from(["web-1", "web-2", "db-1", "job"])
+OWNERS = st.sampled_from(
+    [("ReplicaSet", "web-1"), ("ReplicaSet", "db-1"), ("StatefulSet", "web-1"), ("", "")]
+)
 POD_EVENTS = st.one_of(
-    st.tuples(st.just("add"), st.sampled_from("abcd"), REPLICA_SET_NAMES),
-    st.tuples(st.just("delete"), st.sampled_from("abcd"), st.none()),
-    st.tuples(st.just("relist"), st.just(""), st.none()),
-    st.tuples(st.just("move"), st.sampled_from(["", "web", "db"]), st.none()),
+    st.tuples(st.just("add"), st.sampled_from("abcd"), OWNERS, st.booleans()),
+    st.tuples(st.just("delete"), st.sampled_from("abcd"), st.none(), st.none()),
+    st.tuples(st.just("relist"), st.just(""), st.none(), st.none()),
 )
 
 
+def stored_pod(name: str, owner: tuple[str, str], *, away: bool) -> Pod:
+    found = replace(owned_pod(name), owner_kind=owner[0], owner_name=owner[1])
+    return detached(found) if away else found
+
+
 @given(st.lists(POD_EVENTS, max_size=20))
-def test_moving_pods_are_those_of_a_search_of_all_pods(
-    events: list[tuple[str, str, str | None]],
+def test_pods_beside_detached_ones_are_those_of_a_search_of_all_pods(
+    events: list[tuple[str, str, Any, Any]],
 ) -> None:
+    """The mover is woken whenever they change."""
     view = ClusterView()
-    for name in ("web", "db"):
-        observed = deployment(name)
-        view.changed(DEPLOYMENTS, ListedDeployment(observed=observed))
-    for name, of in (("web-1", "web"), ("web-2", "web"), ("db-1", "db")):
-        one = ListedReplicaSet(namespace="d", name=name, deployment=of, deployment_uid=f"uid-{of}")
-        view.changed(REPLICA_SETS, one)
-    moving = ""
-    for event, name, owner in events:
+    before: dict[str, list[Pod]] = {}
+    for event, name, owner, away in events:
+        view.surge_changed.clear()
         if event == "add":
-            view.changed(PODS, owned_pod(name, of=owner or ""))
+            view.changed(PODS, stored_pod(name, owner, away=away))
         elif event == "delete":
             view.deleted(PODS, f"d/{name}")
-        elif event == "relist":
-            view.replaced(PODS, list(view.pods.values()))
         else:
-            moving = name
-            view.surge_objects_of(frozenset({("d", moving)}) if moving else frozenset())
-        expected = {pod.key for pod in view.pods.values() if pod.owner_name[:-2] == moving}
-        assert {pod.key for pod in view.moving_pods} == (expected if moving else set())
+            view.replaced(PODS, list(view.pods.values()))
+        expected = {
+            key: sorted(
+                (
+                    one
+                    for one in view.pods.values()
+                    if one.owner_kind == pod.owner_kind == REPLICA_SET
+                    and one.owner_name == pod.owner_name
+                ),
+                key=lambda one: one.name,
+            )
+            for key, pod in view.pods.items()
+            if pod.detached
+        }
+        assert view.detached.keys() == expected.keys()
+        for key, pod in view.detached.items():
+            beside = sorted(view.pods_beside(pod), key=lambda one: one.name)
+            assert beside == expected[key]
+        assert view.surge_changed.is_set() or expected == before
+        before = expected
+
+
+AWAY = detached(owned_pod("old"))
+
+
+@pytest.mark.parametrize(
+    ("change", "wakes"),
+    [
+        pytest.param(owned_pod("new", "n"), True, id="new pod"),
+        pytest.param(owned_pod("new", "n", of="db-1"), False, id="pod of another ReplicaSet"),
+        pytest.param(owned_pod("old"), True, id="given back"),
+        pytest.param(replace(AWAY, ready_seconds=7), True, id="detached pod changes"),
+    ],
+)
+def test_mover_is_woken_by_changes_of_pods_of_a_move(change: Pod, *, wakes: bool) -> None:
+    view = ClusterView()
+    view.changed(PODS, AWAY)
+    view.pods_beside(AWAY)
+    view.surge_changed.clear()
+    view.changed(PODS, change)
+    assert view.surge_changed.is_set() is wakes
+
+
+def test_mover_is_woken_when_new_pod_becomes_ready() -> None:
+    """Readiness is not compared, and the time of it matters too."""
+    view = ClusterView()
+    new = owned_pod("new", "n", ready=False)
+    for pod in (AWAY, new):
+        view.changed(PODS, pod)
+    for seconds in (5, 6):
+        view.pods_beside(AWAY)
+        view.surge_changed.clear()
+        view.changed(PODS, replace(new, ready=True, ready_seconds=seconds))
+        assert view.surge_changed.is_set()
+        beside = {pod.name: pod.ready_seconds for pod in view.pods_beside(AWAY)}
+        assert beside["new"] == seconds
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wakes"),
+    [
+        (DEPLOYMENTS, "web", True),
+        (DEPLOYMENTS, "db", False),
+        (NODES, "m", True),
+        (NODES, "n", False),
+    ],
+)
+def test_mover_is_woken_by_deployment_and_node_of_a_move(
+    kind: AnyKind, name: str, *, wakes: bool
+) -> None:
+    view = ClusterView()
+    view.changed(PODS, AWAY)
+    view.moving_deployments = frozenset({"d/web"})
+    view.surge_changed.clear()
+    if kind is NODES:
+        view.changed(NODES, node(name))
+    else:
+        view.changed(DEPLOYMENTS, ListedDeployment(observed=deployment(name)))
+    assert view.surge_changed.is_set() is wakes
+
+
+@pytest.mark.parametrize("kind", [PODS, *SURGE_KINDS], ids=lambda kind: kind.name)
+def test_mover_is_woken_by_a_new_list(kind: AnyKind) -> None:
+    view = ClusterView()
+    view.replaced(kind, [])
+    assert view.surge_changed.is_set()

@@ -54,6 +54,7 @@ from tests.e2e.objects import (
 )
 from tests.e2e.objects import ready as node_ready
 from tests.e2e.plane import LOOPBACK, Ebb, Plane, start_ebb, until
+from tests.e2e.pod_metrics import ready as is_ready
 
 OLD, NEW = "a", "b"
 """The node that Ebb marks, and the node to which pods move."""
@@ -76,7 +77,10 @@ KINDS: Final = (
     NETWORK_POLICIES,
 )
 """Paths of what tests of moves create besides Deployments and Services."""
-POLICIES: Final = "validatingadmissionpolicy,validatingadmissionpolicybinding"
+CLUSTER_KINDS: Final = (
+    "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding"
+)
+"""Kinds without a namespace that the base and the components of moves have."""
 _NUMBERS: Final = itertools.count()
 """Numbers for the names of controllers."""
 SKIPPED: Final = 'ebb_reconcile_total{result="skipped"}'
@@ -262,8 +266,7 @@ def installed_for_moves(plane: Plane) -> Iterator[None]:
             yield
     finally:
         plane.end(scheduler, signal.SIGKILL)
-        kinds = f"clusterrole,clusterrolebinding,{POLICIES}"
-        plane.kubectl("delete", kinds, "-l", "app.kubernetes.io/name=ebb")
+        plane.kubectl("delete", CLUSTER_KINDS, "-l", "app.kubernetes.io/name=ebb")
         remove(plane)
 
 
@@ -315,14 +318,6 @@ def app_of(pod: Json) -> str:
 def is_detached(pod: Json) -> bool:
     """Return whether a pod is taken out of its ReplicaSet."""
     return DETACHED_LABEL in pod["metadata"].get("labels", {})
-
-
-def is_ready(pod: Json) -> bool:
-    """Return whether a pod is Ready and not terminating."""
-    conditions = pod["status"].get("conditions") or ()
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        (one["type"], one["status"]) == ("Ready", "True") for one in conditions
-    )
 
 
 def detached(api: Api, *names: str) -> dict[str, Json]:
@@ -392,12 +387,12 @@ def settled(api: Api, counts: Mapping[str, int], on: str = "") -> list[Json]:
     try:
         found = api.wait(PODS, reached, MOVED_SECONDS)
     except AssertionError as fault:
-        left = "\n".join(map(_line, api.get(PODS)["items"]))
+        left = "\n".join(map(_summary, api.get(PODS)["items"]))
         raise AssertionError(f"not settled: {counts} on {on or 'any node'}\n{left}") from fault
     return [one for one in found.values() if app_of(one) in counts]
 
 
-def _line(pod: Json) -> str:
+def _summary(pod: Json) -> str:
     """Return what matters of a pod, for error messages."""
     meta = pod["metadata"]
     owners = [(one["name"], one.get("controller")) for one in meta.get("ownerReferences", ())]
@@ -413,9 +408,9 @@ def without_traces(pods: Collection[Json]) -> None:
     """
     for one in pods:
         annotations = one["metadata"].get("annotations") or {}
-        assert note(one) == {}, _line(one)
+        assert note(one) == {}, _summary(one)
         costs = annotations.get(COST_ANNOTATION), annotations.get(COST_OURS_ANNOTATION)
-        assert int(costs[0] or 0) > int(MOVE_COST), f"{costs}: {_line(one)}"
+        assert int(costs[0] or 0) > int(MOVE_COST), f"{costs}: {_summary(one)}"
         assert costs[0] == costs[1]
 
 

@@ -1,5 +1,6 @@
 """Surge moves that are interrupted, on a real control plane: no pod stays detached."""
 
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -39,13 +40,14 @@ from tests.e2e.moves import (
     write_of,
 )
 from tests.e2e.objects import NODES, PODS
-from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.plane import ROOT, Ebb, Plane, until
 from tests.e2e.test_install_doc import TRACES, block, said
 from tests.support.plan_cli import ebb
 
 STARTING = App(name="starting", replicas=2)
 READY = App(name="ready", replicas=2, spec={"minReadySeconds": 60})
 """A Deployment whose new pod is Ready for a minute before it is available."""
+SURGE_PAGE = (ROOT / "docs" / "surge.md").read_text("utf-8")
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SURGE = SETTINGS["surge"]
 DETACHED_PODS = ("get", "pods", "-A", "-l", DETACHED_LABEL)
@@ -135,6 +137,26 @@ def test_uninstalling_in_the_documented_order_leaves_nothing(
         settled(cluster, {"starting": 2, "ready": 2}, OLD)
     assert said(plane, block(TRACES)) == ""
     assert cleaned_up(plane)[0].endswith("0 nodes and 0 pods cleaned up\n")
+
+
+def test_documented_command_ends_a_move_when_no_controller_runs(
+    plane: Plane, cluster: Api, start: Start
+) -> None:
+    (command,) = re.findall(r"^kubectl label pod NAME .*$", SURGE_PAGE, re.MULTILINE)
+    deploy(cluster, STARTING)
+    leader = start()
+    with untouched(cluster, "starting"), never_below(plane, {"starting": 2}):
+        begin(cluster)
+        metadata = detached(cluster, "starting")["starting"]["metadata"]
+        leader.stop(signal.SIGKILL)
+        for place, value in {
+            "NAMESPACE": "default",
+            "NAME": metadata["name"],
+            "HASH": metadata["labels"][DETACHED_LABEL],
+        }.items():
+            command = command.replace(place, value)
+        said(plane, command)
+        settled(cluster, {"starting": 2}, OLD)
 
 
 def test_moves_wait_while_controller_manager_is_stopped_before_and_after_detach(

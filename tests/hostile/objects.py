@@ -116,6 +116,8 @@ TAME: Final[tuple[Json, ...]] = (
         "va",
         spec={"attacher": "d", "nodeName": "n2", "source": {"persistentVolumeName": "pv"}},
     ),
+    of("StorageClass", "fast", provisioner="ebs.csi.aws.com"),
+    of("DeviceClass", "gpu", spec={"extendedResourceName": "example.com/gpu"}),
     of("NodePool", "general", spec={"disruption": {"consolidateAfter": "1m"}}),
     of(
         "NodeClaim",
@@ -338,6 +340,8 @@ def _others() -> Iterator[tuple[str, str, bytes]]:
         "Namespace": (None, ("spec", "status")),
         "VolumeAttachment": (None, ("spec", "status")),
         "NodePool": (None, ("spec",)),
+        "StorageClass": (None, ("allowedTopologies", "provisioner")),
+        "DeviceClass": (None, ("spec",)),
         "NodeClaim": (None, ("status",)),
         "ConfigMap": ("evil", ("data",)),
     }

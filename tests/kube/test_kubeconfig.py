@@ -374,3 +374,56 @@ async def test_unreadable_kubeconfig_is_reported_with_its_path(tmp_path: Path) -
 async def test_missing_in_cluster_config_is_reported_with_option() -> None:
     with pytest.raises(InvalidInputError, match=r"^in-cluster .* give --kubeconfig FILE$"):
         await Client.connect(None)
+
+
+ODD = [7, True, ["a"], {"a": 1}, "\x1b", "a b", "a..b", ".a", "a\nb"]
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize("field", ["server", "proxy-url", "tls-server-name"])
+async def test_connection_to_server_is_rejected_when_it_is_no_host(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    """aiohttp would end the command with a traceback."""
+    document = yaml.safe_load(config("a", "https://a", current="a"))
+    if isinstance(value, str) and field != "tls-server-name":
+        value = f"http://{value}"
+    document["clusters"][0]["cluster"][field] = value
+    with pytest.raises(InvalidInputError, match=rf"cluster\.{field}: .*; allowed: "):
+        await load(files(tmp_path, yaml.safe_dump(document)), None)
+
+
+@pytest.mark.parametrize("url", ["https://u:secret@a", "http://u:secret@", "https://u:secret@a:x"])
+@pytest.mark.parametrize("field", ["server", "proxy-url"])
+async def test_password_in_url_is_not_shown(tmp_path: Path, field: str, url: str) -> None:
+    document = yaml.safe_load(config("a", "https://a", current="a"))
+    document["clusters"][0]["cluster"][field] = url
+    path = files(tmp_path, yaml.safe_dump(document))
+    if field == "proxy-url" and url == "https://u:secret@a":
+        assert (await load(path, None)).target.server == "https://a", "as kubectl allows"
+        return
+    with pytest.raises(InvalidInputError, match=rf"cluster\.{field}: 'a URL with @'") as raised:
+        await load(path, None)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("server", "https://[fe80::1]:6443/k8s/clusters/c-1"),
+        ("server", "http://ä.example"),
+        ("proxy-url", "socks5://127.0.0.1:1080"),
+        ("proxy-url", ""),
+        ("proxy-url", None),
+        ("tls-server-name", "kubernetes.default"),
+        ("tls-server-name", "10.0.0.1"),
+        ("tls-server-name", ""),
+    ],
+)
+async def test_connection_to_server_is_accepted(
+    tmp_path: Path, field: str, value: str | None
+) -> None:
+    document = yaml.safe_load(config("a", "https://a", current="a"))
+    document["clusters"][0]["cluster"][field] = value
+    access = await load(files(tmp_path, yaml.safe_dump(document)), None)
+    assert access.document["clusters"][0]["cluster"][field] == value

@@ -3,6 +3,7 @@
 tests/e2e/test_helm.py renders and installs it with Helm.
 """
 
+import re
 from typing import Any
 
 import pytest
@@ -53,8 +54,61 @@ def test_schema_accepts_values_of_chart_and_names_all_of_them() -> None:
         ({"admission": "none"}, "admission"),
         ({"controller": {"replicas": 0}}, "controller.replicas"),
         ({"image": {"digest": "sha256:1"}}, "image.digest"),
+        ({"image": {"tag": "x\n        securityContext: {privileged: true}"}}, "image.tag"),
+        ({"image": {"tag": "v1 # comment"}}, "image.tag"),
+        ({"image": {"tag": "-v1"}}, "image.tag"),
+        ({"image": {"tag": "v" * 129}}, "image.tag"),
+        ({"image": {"repository": ""}}, "image.repository"),
+        ({"image": {"repository": "evil\n        hostPID: true #"}}, "image.repository"),
+        ({"image": {"repository": "{a: b}"}}, "image.repository"),
+        ({"image": {"repository": "ebb@sha256"}}, "image.repository"),
+        ({"extender": {"clusterIP": "1.2.3.4 #"}}, "extender.clusterIP"),
     ],
 )
 def test_schema_rejects_wrong_value(change: dict[str, Any], path: str) -> None:
     (fault,) = VALIDATOR.iter_errors({**VALUES, **change})
     assert ".".join(map(str, fault.absolute_path)) == path
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        {"repository": "localhost:5000/team_a/ebb--x", "tag": "v1.2.3-rc.1_b"},
+        {"repository": "registry.example.com/a/b/c.d"},
+        {"repository": "ebb", "tag": "", "digest": f"sha256:{'0' * 64}"},
+    ],
+)
+def test_schema_accepts_image(image: dict[str, Any]) -> None:
+    VALIDATOR.validate({**VALUES, "image": image})
+
+
+CONTROL = ("if ", "with ", "define ", "$", "include ", "/*", "end", "else", "fail ")
+IN_A_NAME = ("  - ebb-webhook.", "    cert-manager.io/inject-ca-from: ")
+"""Lines with the namespace, a name of DNS, inside of a longer name."""
+
+
+def test_values_are_quoted_in_templates() -> None:
+    """A text with a line break would otherwise add fields, and `123` would be a number."""
+    found = [
+        (line.partition("{{")[0], action)
+        for path in CHART.glob("templates/**/*.yaml")
+        for line in path.read_text("utf-8").splitlines()
+        for action in re.findall(r"\{\{-? *(.*?) *-?\}\}", line)
+        if re.search(r"\.(Values|Release\.Namespace)\b", action)
+    ]
+    assert len(found) > 100
+    unquoted = [
+        (before, action)
+        for before, action in found
+        if not action.startswith((*CONTROL, "toYaml "))
+        and not action.endswith(("| quote", ".replicas"))
+        and before not in IN_A_NAME
+    ]
+    assert unquoted == []
+
+
+def test_image_is_quoted() -> None:
+    texts = [path.read_text("utf-8") for path in CHART.glob("templates/**/*.yaml")]
+    images = [line for text in texts for line in text.splitlines() if "ebb.image" in line]
+    assert len(images) == 4
+    assert all(line.endswith('{{ include "ebb.image" . | quote }}') for line in images)

@@ -205,7 +205,7 @@ async def test_bytes_of_body_are_counted_while_handler_waits(
 async def test_body_leaves_memory_when_connection_is_lost(
     echo: Echo, make: Callable[[bytes], bytes], *, complete: bool
 ) -> None:
-    """A lost connection is a cycle of references, which the garbage collector may keep for long."""
+    """A lost connection is a cycle of references, which Python may keep for long."""
     body = WAIT + b"a" * 900_000
     echo.go_on.clear()
     gc.collect()
@@ -215,7 +215,7 @@ async def test_body_leaves_memory_when_connection_is_lost(
         request = make(body)
         echo.writer.write(request if complete else request[:-1])
         async with asyncio.timeout(10):
-            while echo.held_bytes() < len(body) - 1:  # noqa: ASYNC110 the server has no event for this
+            while echo.held_bytes() < len(body) - 1:  # noqa: ASYNC110 there is no event
                 await asyncio.sleep(0)
             if complete:
                 await echo.handling.wait()

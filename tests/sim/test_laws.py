@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
-from core.cluster.build import offered, without_claimed
+from core.cluster.devices import Devices
 from core.cluster.read_options import READ_DEFAULTS
 from core.config.budgets import BackoffConfig, Budget, Budgets, Limit, Pool
 from core.config.programs import SCORE_NAMES, ExtenderConfig
@@ -395,9 +395,9 @@ async def test_reconciliations_do_not_depend_on_order_of_events(
     cluster: Cluster, config: Config, chance: random.Random
 ) -> None:
     """The plan, the remembered state, the limits and the writes are the same."""
-    there = offered(cluster.nodes)
+    there = Devices(cluster.nodes, ())
     pods = (replace(one, unschedulable=one.node is None) for one in cluster.pods)
-    cluster = replace(cluster, pods=tuple(without_claimed(one, there) for one in pods))
+    cluster = replace(cluster, pods=tuple(map(there.without_claimed, pods)))
     both = Standing(cluster), Standing(cluster)
     leaders = [leader(config, standing) for standing in both]
     for now in range(10, 1000, 150):

@@ -48,6 +48,14 @@ _LABELS: Final = re.compile(
 )
 
 
+_HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
+_PATH: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+REPOSITORY: Final = rf"^(?:{_HOST}/)?{_PATH}(?:/{_PATH})*$"
+"""The name of an image without tag, as in the grammar of container images."""
+TAG: Final = r"^(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"
+ADDRESS: Final = r"^[0-9A-Fa-f.:]*$"
+
+
 class Change(NamedTuple):
     """A replacement in the text of a manifest; `{program}` is the name of its folder."""
 
@@ -56,11 +64,14 @@ class Change(NamedTuple):
     new: str
 
 
-EVERYWHERE: Final = (Change(r"\bebb-system\b", "{{ .Release.Namespace }}"),)
+EVERYWHERE: Final = (
+    Change(r"(?<=namespace: )ebb-system\b", "{{ .Release.Namespace | quote }}"),
+    Change(r"\bebb-system\b", "{{ .Release.Namespace }}"),
+)
 IN_FILES: Final = {
     "deployment.yaml": (
         Change(r"(?<=\n  replicas: )2", "{{ .Values.{program}.replicas }}"),
-        Change(r"(?<= image: )ghcr.io/kube-ebb/ebb", '{{ include "ebb.image" . }}'),
+        Change(r"(?<= image: )ghcr.io/kube-ebb/ebb", '{{ include "ebb.image" . | quote }}'),
         Change(
             r"(?<=\n        resources:\n)(          .*\n)+",
             "          {{- toYaml .Values.{program}.resources | nindent 10 }}\n",
@@ -130,11 +141,11 @@ IN_FILES: Final = {
     "rbac-autoscaler.yaml": (
         Change(
             r"(?<=namespace: )kube-system",
-            '{{ dig "clusterAutoscaler" "statusNamespace" "kube-system" .Values.config }}',
+            '{{ dig "clusterAutoscaler" "statusNamespace" "kube-system" .Values.config | quote }}',
         ),
         Change(
             r"(?<=\[)(cluster-autoscaler-status)(?=\])",
-            r'{{ dig "clusterAutoscaler" "statusName" "\1" .Values.config }}',
+            r'{{ dig "clusterAutoscaler" "statusName" "\1" .Values.config | quote }}',
         ),
     ),
     "mutatingadmissionpolicy.yaml": (
@@ -205,8 +216,8 @@ def values_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_section(
             image=_section(
-                repository={**text, "minLength": 1},
-                tag=text,
+                repository={**text, "maxLength": 255, "pattern": REPOSITORY},
+                tag={**text, "pattern": TAG},
                 digest={**text, "pattern": "^(sha256:[0-9a-f]{64})?$"},
                 pullSecrets={"type": "array", "items": _section(name=text)},
             ),
@@ -215,7 +226,7 @@ def values_schema() -> dict[str, Any]:
             certManager=enabled,
             controller=_section(**program),
             webhook=_section(**program),
-            extender=_section(enabled=flag, clusterIP=text, **program),
+            extender=_section(enabled=flag, clusterIP={**text, "pattern": ADDRESS}, **program),
             permissions=_section(**dict.fromkeys(names, flag)),
             podMonitor=enabled,
             prometheusRule=enabled,

@@ -15,11 +15,22 @@ from aiohttp import web
 from kube.decode import kinds
 from kube.decode.kinds import KINDS
 from kube.stores.access_review import REVIEW_PATH
-from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
+from tests.support.fake_objects import (
+    Json,
+    event,
+    failure,
+    json,
+    key_of,
+    matches,
+    merged,
+    strategically_merged,
+)
 from tests.support.forwards import Forward
 
 NODES, PODS = kinds.NODES.resource, kinds.PODS.resource
-SWALLOW = web.Response()
+SWALLOW, LOSE = web.Response(), web.Response()
+"""Faults: never answer; do what is asked for, but lose the answer."""
+STRATEGIC = "application/strategic-merge-patch+json"
 
 
 @dataclass
@@ -33,6 +44,12 @@ class Call:
     path: str = ""
     user: str = ""
     """Common name of the client certificate; empty without one."""
+    body: bytes = b""
+
+    @property
+    def sent(self) -> Any:
+        """Return the JSON in the body."""
+        return orjson.loads(self.body)
 
 
 def _is_asked_for(one: Json, request: web.Request) -> bool:
@@ -95,7 +112,7 @@ class FakeApi:
         self.served = {path for kind in KINDS for path in kind.paths[:1]}
         """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
-        """Resources that are answered with 403, and paths of documents."""
+        """Resources that are answered with 403, and paths of objects."""
         self.unauthorized: set[str] = set()
         """Users that are answered with 401."""
         self.forwards: dict[str, Forward] = {}
@@ -129,6 +146,9 @@ class FakeApi:
                 app.router.add_get(within, partial(self._get, kind))
                 for route in (within, f"{within}/{{name}}"):
                     app.router.add_route("*", route, partial(self._object, kind))
+        for kind in (kinds.REPLICA_SETS, kinds.BUDGETS):
+            within = kinds.in_namespace(kind.path, "{namespace}")
+            app.router.add_get(within, partial(self._get, kind))
         pods = kinds.in_namespace(kinds.PODS.path, "{namespace}")
         app.router.add_get(f"{pods}/{{name}}/portforward", self._forward)
         app.router.add_get(pods, partial(self._get, kinds.PODS))
@@ -210,6 +230,13 @@ class FakeApi:
         """Accept the next call of *verb* and never answer it."""
         self._faults[verb].append(SWALLOW)
 
+    def lose_next(self, verb: str) -> None:
+        """Do what the next call of *verb* asks for, but close its connection without an answer.
+
+        For objects that are listed.
+        """
+        self._faults[verb].append(LOSE)
+
     def bookmark(self) -> None:
         """Send a bookmark on every open watch."""
         meta = {"resourceVersion": str(self.version)}
@@ -268,8 +295,9 @@ class FakeApi:
     ) -> web.Response | None:
         async with self._news:
             headers, user = dict(request.headers), _common_name(request)
+            body = await request.read()
             self.calls.append(
-                Call(verb, resource, dict(request.query), headers, request.path, user)
+                Call(verb, resource, dict(request.query), headers, request.path, user, body)
             )
             self._news.notify_all()
         if user in self.unauthorized:
@@ -306,18 +334,25 @@ class FakeApi:
         """Read, create, replace, merge-patch or delete a listed object."""
         verb, sent = request.method.lower(), orjson.loads(await request.read() or b"{}")
         fault = await self._note(verb, request, kind.resource)
-        if fault is not None:
+        if fault is not None and fault is not LOSE:
             return fault
-        if kind.resource in self.denied or self._whole(request) not in self.served:
-            return failure(403 if kind.resource in self.denied else 404)
+        denied = kind.resource in self.denied or request.path in self.denied
+        if denied or self._whole(request) not in self.served:
+            return failure(403 if denied else 404)
         name = request.match_info.get("name") or sent["metadata"]["name"]
         key = f"{request.match_info['namespace']}/{name}"
         found = self.objects[kind.resource].get(key)
         if (found is None) is not (verb == "post"):
             return failure(409 if verb == "post" else 404)
-        return self._answer(kind, verb, key, sent)
+        strategic = request.content_type == STRATEGIC
+        answer = self._answer(kind, verb, key, sent, strategic=strategic)
+        if fault is LOSE and request.transport is not None:
+            request.transport.abort()
+        return answer
 
-    def _answer(self, kind: kinds.Kind[Any, Any], verb: str, key: str, sent: Json) -> web.Response:
+    def _answer(
+        self, kind: kinds.Kind[Any, Any], verb: str, key: str, sent: Json, *, strategic: bool
+    ) -> web.Response:
         found = self.objects[kind.resource].get(key)
         if verb == "get" and found is not None:
             return json(found)
@@ -328,7 +363,9 @@ class FakeApi:
         if verb == "delete":
             self.remove(kind.resource, key)
             return json({"kind": "Status"})
-        return json(self.put(kind.resource, sent if verb == "put" else merged(found or {}, sent)))
+        if verb != "put":
+            sent = (strategically_merged if strategic else merged)(found or {}, sent)
+        return json(self.put(kind.resource, sent))
 
     async def _pod(self, request: web.Request) -> web.Response:
         """Answer for a Pod, which may be among the documents."""

@@ -30,6 +30,17 @@ def merged(document: Any, patch: Any) -> Any:
     return result
 
 
+def strategically_merged(document: Json, patch: Json) -> Json:
+    """Apply a strategic merge patch of a Pod, whose owner references are merged by UID."""
+    result: Json = merged(document, patch)
+    changes = {one["uid"]: one for one in patch["metadata"].get("ownerReferences", ())}
+    if changes:
+        before = document["metadata"].get("ownerReferences", ())
+        owners = [{**one, **changes.pop(one.get("uid"), {})} for one in before]
+        result["metadata"]["ownerReferences"] = [*owners, *changes.values()]
+    return result
+
+
 def key_of(obj: Json) -> str:
     meta = obj["metadata"]
     return f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else str(meta["name"])

@@ -3,6 +3,8 @@
 It follows docs/how-it-works.md, and shares only values with the product.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from core.model.cluster import Cluster
@@ -14,6 +16,20 @@ if TYPE_CHECKING:
 
 EKS, GKE = "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool"
 AKS = "kubernetes.azure.com/agentpool"
+EXACT = (
+    "doks.digitalocean.com/node-pool-id",
+    "lke.linode.com/pool-id",
+    "k8s.scaleway.com/pool",
+    "kubernetes.civo.com/civo-node-pool",
+    "hcloud/node-group",
+    "compute.coreweave.com/node-pool-uid",
+    "nodepool",
+)
+"""Labels whose value is the name of the group."""
+EXACT_ANNOTATIONS = (
+    "oci.oraclecloud.com/node-pool-id",
+    "cluster-autoscaler.kwok.nodegroup/name",
+)
 KARPENTER = "karpenter.sh/nodepool"
 ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
@@ -30,7 +46,12 @@ def status_of(cluster: Cluster, config: "Config") -> "AutoscalerStatus | None":
 def is_fixed(node: Node, cluster: Cluster, config: "Config") -> bool:
     """Return whether no autoscaler removes the node, however large its group is."""
     labels = node.labels
-    if labels.get("kubernetes.azure.com/mode") == "system" or node.provider == "k3s":
+    if labels.get("kubernetes.azure.com/mode") == "system" or node.provider in (
+        "k3s",
+        "rke2",
+        "eks-hybrid",
+        "hrobot",
+    ):
         return True
     if KARPENTER in labels:
         return any(p.fixed for p in cluster.node_pools if p.name == labels[KARPENTER])
@@ -43,16 +64,45 @@ def group_of(node: Node, cluster: Cluster, config: "Config") -> "NodeGroup | Non
     status = status_of(cluster, config)
     if status is None or KARPENTER in node.labels or is_fixed(node, cluster, config):
         return None
-    label = next((one for one in (EKS, GKE, AKS) if one in node.labels), "")
-    if not label:
-        return None
     here = {node.labels[key] for key in ZONES if key in node.labels}
-    found = [
-        one
-        for one in status.groups
-        if named(one.name, label, node.labels[label]) and (one.zone == "" or one.zone in here)
+    near = [one for one in status.groups if one.zone == "" or one.zone in here]
+    for names in possible(node):
+        found = [one for one in near if names(one.name)]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def possible(node: Node) -> "list[Callable[[str], bool]]":
+    """Return for each label and annotation of the node a test for the name of its group."""
+    labels, annotations = node.labels, node.annotations
+    tests: list[Callable[[str], bool]] = [
+        partial(named, label=label, pool=labels[label])
+        for label in (EKS, GKE, AKS)
+        if label in labels
     ]
-    return found[0] if len(found) == 1 else None
+    if owner := annotations.get("cluster.x-k8s.io/owner-name"):
+        tests.append(lambda name: name == owner or name == "-".join(owner.split("-")[:-1]))
+    if machine := annotations.get("machine.openshift.io/machine"):
+        tests.append(lambda name: name == "-".join(machine.split("/")[-1].split("-")[:-1]))
+    if kops := labels.get("kops.k8s.io/instancegroup"):
+        tests.append(
+            lambda name: name == kops or (name.startswith(f"{kops}.") and name != f"{kops}.")
+        )
+    if magnum := labels.get("magnum.openstack.org/nodegroup"):
+        tests.append(
+            lambda name: (
+                name == magnum
+                or (name.startswith(f"{magnum}-") and is_hex(name.removeprefix(f"{magnum}-")))
+            )
+        )
+    for written, keys in (
+        (labels, EXACT[:-1]),
+        (annotations, EXACT_ANNOTATIONS),
+        (labels, EXACT[-1:]),
+    ):
+        tests += (written[key].__eq__ for key in keys if key in written)
+    return tests
 
 
 def named(group: str, label: str, pool: str) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.terminal import printable
 from core.config.settings import API_VERSION
+from runtime.messages import printable
 
 if TYPE_CHECKING:  # slow to import
     from cli.answers import ClusterPart

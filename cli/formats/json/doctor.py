@@ -4,8 +4,8 @@ from typing import Any
 
 from cli.doctor.finding import CheckState, Diagnosis, Finding
 from cli.formats.json import leader
-from cli.terminal import printable
 from core.config.settings import API_VERSION
+from runtime.messages import printable
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:

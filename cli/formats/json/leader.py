@@ -5,9 +5,9 @@ from typing import Any, Final
 import msgspec
 
 from cli.input.cluster_input import ClusterInput, Leader
-from cli.terminal import printable
 from controller.leader_report import LeaderFacts
 from kube.target import Target
+from runtime.messages import printable
 
 UNITS: Final = {
     "cpu": "millicores",

@@ -10,13 +10,13 @@ from cli.explain.headline import Cost
 from cli.formats.json import DIGITS, leader
 from cli.formats.json.headline import devices, headline
 from cli.nodes import NodeRow
-from cli.terminal import printable
 from core.config.settings import API_VERSION
 from core.config.thresholds import Thresholds
 from core.engine.plan import DeviceSums, Plan, ReachSums
 from core.model.reason import Blocker
 from core.placement.usable_capacity import Amount, Share, Totals, Usability
 from core.policies.all import POLICIES
+from runtime.messages import printable
 
 if TYPE_CHECKING:  # slow to import
     from sim.fewest_nodes import NodesNeeded

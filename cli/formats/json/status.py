@@ -6,8 +6,8 @@ from cli.formats.json import explain, leader
 from cli.formats.json import plan as plan_json
 from cli.formats.json.headline import devices, headline
 from cli.input.overview import ClusterStatus
-from cli.terminal import printable
 from core.config.settings import API_VERSION
+from runtime.messages import printable
 
 
 def document(status: ClusterStatus) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from cli.explain.reasons import advice
 from cli.formats.text import headline, leader
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
 from cli.nodes import NodeRow
-from cli.terminal import printable
 from controller.leader_report import LeaderFacts
 from core.config.prices import HOURS_A_MONTH
 from core.marks.mark import Mark
@@ -19,6 +18,7 @@ from core.model.node_lifecycle import why_unready
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
+from runtime.messages import printable
 from runtime.version import ebb_version
 
 PENDING_MAX: Final = 200

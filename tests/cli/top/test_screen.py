@@ -41,14 +41,13 @@ def test_screen_shows_savings_cost_states_and_leader() -> None:
 def test_screen_shows_surge_moves() -> None:
     move = {
         "deployment": "shop/web",
-        "pod": "web-1",
+        "pod": "shop/web-1",
         "node": "n1",
-        "step": "raised",
         "deadline": 9,
     }
     state = {**STATE, "leader": {**STATE["leader"], "moves": [move]}}
     shown = render(state, (), ScreenState(), 80, 40).plain
-    assert "moving web-1 of shop/web from n1: raised" in shown
+    assert "moving shop/web-1 from n1" in shown
 
 
 def test_leaving_and_marked_nodes_are_first_by_default() -> None:

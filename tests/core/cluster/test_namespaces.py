@@ -15,7 +15,10 @@ from core.cluster.namespaces import (
     NamespaceNames,
 )
 from core.cluster.volumes import Attachment
+from core.eligibility.drainability import SAFE_TO_EVICT, why_kept
+from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.constraints import (
+    DisruptionFacts,
     NamespaceChoice,
     PodAffinityTerm,
     PodConstraints,
@@ -192,3 +195,31 @@ class TestDecoding:
         raw = {"metadata": {"name": "a"}, "spec": {field: "x" * 1_300_000}}
         with pytest.raises(InvalidInputError, match=rf"spec\.{field}"):
             ATTACHMENTS.decode(orjson.dumps(raw))
+
+
+@pytest.mark.parametrize("value", ["true", "false", None])
+def test_namespace_is_kept_when_its_annotation_says_so(value: str | None) -> None:
+    annotations = {"kube-ebb.io/keep": value, "other": "x"}
+    raw = orjson.dumps({"metadata": {"name": "shop", "annotations": annotations}})
+    assert NAMESPACES.decode(raw).kept is (value == "true")
+
+
+def test_pods_of_a_kept_namespace_have_its_note() -> None:
+    noted = DisruptionFacts(notes=((SAFE_TO_EVICT, "true"),))
+    own = DisruptionFacts(notes=((KEEP_ANNOTATION, "true"),))
+    pods = (
+        Pod(namespace="bank", name="a", node="n"),
+        Pod(namespace="bank", name="b", node="n", daemon=True),
+        Pod(namespace="bank", name="c", node="n", disruption_facts=noted),
+        Pod(namespace="bank", name="d", node="n", disruption_facts=own),
+        Pod(namespace="shop", name="a", node="n"),
+    )
+    spaces = (replace(BANK, kept=True), SHOP)
+    found, before = namespaces.with_kept(spaces, cluster_pods(*pods), {})
+    assert [why_kept(pod) is not None for pod in found.all] == [True, False, True, True, False]
+    assert dict(found.all[2].disruption_facts.notes)[SAFE_TO_EVICT] == "true"
+    assert "Namespace bank" in (why_kept(found.all[0]) or "")
+    again, _ = namespaces.with_kept(spaces, cluster_pods(*pods), before)
+    assert all(one is other for one, other in zip(again.all, found.all, strict=True))
+    unchanged = cluster_pods(*pods)
+    assert namespaces.with_kept((BANK, SHOP), unchanged, before)[0] is unchanged

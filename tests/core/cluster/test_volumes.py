@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import pytest
 
-from core.cluster.volumes import Claim, CsiNode, Volume
+from core.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from core.config.settings import Config
 from core.eligibility.unplaceable import pod_blockers
 from core.engine import reconcile
@@ -34,6 +34,7 @@ from tests.support.cluster_pods import build_cluster
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 DISK = Disk("ebs", "vol-1")
 IN_A = VolumeTopology(affinity=(SelectorTerm((Requirement("zone", "In", ("a",)),)),))
+IN_B = VolumeTopology(affinity=(SelectorTerm((Requirement("zone", "In", ("b",)),)),))
 B_WITH_X = SelectorTerm((Requirement("zone", "In", ("b", "c")), Requirement("x", "Exists")))
 LIMITS = {name: CsiNode(name=name, limits={"ebs": 2}) for name in ("n1", "n2", "n3")}
 
@@ -135,6 +136,42 @@ class TestClaimLookUp:
         )
         found = resolved(claiming, stored(claim("p-tmp", owner_uid=owner), Volume(name="pv")))
         assert len(found.disruption_facts.faults) == faults
+
+    @pytest.mark.parametrize(
+        ("on", "ephemeral", "classes", "reach"),
+        [
+            ("n1", True, (), None),
+            ("n1", True, (StorageClass(name="fast"),), None),
+            ("n1", True, (StorageClass(name="fast", reach=IN_B),), IN_B),
+            ("n1", True, (StorageClass(name="other", reach=IN_B),), None),
+            ("n1", True, (StorageClass(name="fast", provides=False),), IN_A),
+            ("n1", False, (StorageClass(name="fast", reach=IN_B),), IN_A),
+            (None, True, (StorageClass(name="fast", reach=IN_B),), IN_A),
+        ],
+    )
+    def test_running_pod_gets_new_volume_when_its_claim_is_ephemeral(
+        self,
+        on: str | None,
+        ephemeral: bool,
+        classes: tuple[StorageClass, ...],
+        reach: VolumeTopology | None,
+    ) -> None:
+        facts = DisruptionFacts(claims=(ClaimUse("p-tmp", ephemeral=ephemeral),))
+        claiming = replace(using("p", on), uid="u1", disruption_facts=facts)
+        of = claim("p-tmp", owner_uid="u1", storage_class="fast")
+        volumes = stored(of, Volume(name="pv", disk=DISK, reach=IN_A))
+        (found,) = build_cluster([node("n1")], [claiming], **volumes, storage_classes=classes).pods
+        assert found.node_constraints.volumes == (() if reach is None else (reach,))
+        assert found.pod_constraints.disks == (DISK,)
+        assert found.disruption_facts.one_node_volumes == (() if ephemeral else ("p-tmp",))
+
+    def test_ephemeral_volume_without_disk_stays_where_it_is(self) -> None:
+        facts = DisruptionFacts(claims=(ClaimUse("p-tmp", ephemeral=True),))
+        claiming = replace(using("p", "n1"), uid="u1", disruption_facts=facts)
+        found = resolved(
+            claiming, stored(claim("p-tmp", owner_uid="u1"), Volume(name="pv", reach=IN_A))
+        )
+        assert found.node_constraints.volumes == (IN_A,)
 
     @pytest.mark.parametrize(
         ("modes", "faults"),

@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from core.eligibility.drainability import (
     DISRUPTION_COST,
+    DISRUPTION_COST_KEYS,
     DO_NOT_DISRUPT,
+    DO_NOT_DISRUPT_KEYS,
     NOTES,
+    OF_NAMESPACE,
     PREFER_NO_EVICTION,
     RULES,
     SAFE_TO_EVICT,
@@ -22,7 +25,7 @@ from core.eligibility.drainability import (
 from core.eligibility.emptiness import occupants
 from core.eligibility.pod_classes import classes_of, count_long_lived_pods
 from core.engine import reconcile
-from core.marks.wellknown import KARPENTER_LABEL, REMOVAL_DISABLED
+from core.marks.wellknown import KARPENTER_LABEL, KEEP_ANNOTATION, REMOVAL_DISABLED
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
 from core.model.now import Now
@@ -50,6 +53,9 @@ def noted(started: int | None = None, **notes: str) -> Pod:
         "prefer": PREFER_NO_EVICTION,
         "removal": REMOVAL_DISABLED,
         "cost": DISRUPTION_COST,
+        "keep": KEEP_ANNOTATION,
+        "common": "node-autoscaling.kubernetes.io/do-not-disrupt",
+        "common_cost": "node-autoscaling.kubernetes.io/disruption-cost",
     }
     found = tuple(sorted((keys[name], value) for name, value in notes.items()))
     return like(disruption_facts=DisruptionFacts(notes=found, started_seconds=started))
@@ -72,6 +78,12 @@ TABLE: list[tuple[Pod, list[tuple[str, Consequence]]]] = [
     (PLAIN, []),
     (like(owner_kind="Job"), []),
     (like(owner_kind="ReplicationController"), []),
+    (noted(keep="true"), [("pod-kept", INFO)]),
+    (noted(keep=OF_NAMESPACE), [("pod-kept", INFO)]),
+    (noted(keep="false"), []),
+    (replace(noted(keep="true"), daemon=True, owner_kind="DaemonSet"), [("pod-daemon", LAST)]),
+    (replace(noted(keep="true"), terminating=True), [("pod-terminating", LAST)]),
+    (replace(noted(keep="true"), priority=-20), [("pod-kept", INFO), ("pod-expendable", LAST)]),
     # Node-bound and expendable pods: no other rule applies.
     (like(mirror=True, owner_kind="Node", namespace="kube-system"), [("pod-mirror", LAST)]),
     (like(daemon=True, owner_kind="DaemonSet"), [("pod-daemon", LAST)]),
@@ -197,7 +209,22 @@ def test_any_annotation_value_is_tolerated(text: str) -> None:
 )
 def test_disruption_cost_is_read_from_annotation(written: str, cost: int) -> None:
     assert disruption_cost(noted(cost=written)) == cost
+    assert disruption_cost(noted(common_cost=written)) == cost
     assert disruption_cost(PLAIN) == 0
+
+
+@pytest.mark.parametrize(("common", "cost"), [("3", 3), ("", 7), ("x", 7)])
+def test_common_disruption_cost_counts_first(common: str, cost: int) -> None:
+    assert disruption_cost(noted(cost="7", common_cost=common)) == cost
+
+
+@pytest.mark.parametrize(("value", "holds"), [("true", True), ("1h", True), ("false", False)])
+def test_common_do_not_disrupt_forbids_disruption_by_ebb(value: str, holds: bool) -> None:
+    pod = noted(NOW, common=value)
+    assert codes(pod) == (["pod-do-not-disrupt"] if holds else [])
+    agent = replace(pod, owner_kind="DaemonSet", daemon=True)
+    there = Cluster.of([node("n", labels={KARPENTER_LABEL: "general"})], [agent])
+    assert not occupants(there, Now(NOW), {"n"})  # Karpenter does not read it
 
 
 def test_do_not_disrupt_holds_until_its_duration_ends() -> None:
@@ -282,8 +309,8 @@ def test_pod_occupies_karpenter_node(pod: Pod, occupies: bool) -> None:
 
 
 def test_all_used_annotations_are_retained() -> None:
-    read = {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION, REMOVAL_DISABLED}
-    assert {*read, DISRUPTION_COST} == NOTES
+    read = {SAFE_TO_EVICT, SAFE_VOLUMES, PREFER_NO_EVICTION, REMOVAL_DISABLED, KEEP_ANNOTATION}
+    assert {*read, *DO_NOT_DISRUPT_KEYS, *DISRUPTION_COST_KEYS} == NOTES
 
 
 @pytest.mark.parametrize(("now", "first"), [(None, "b"), (10 * HOUR - 1, "b"), (10 * HOUR, "a")])

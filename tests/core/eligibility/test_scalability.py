@@ -6,10 +6,17 @@ from dataclasses import replace
 import pytest
 
 from core.config.settings import Config
-from core.eligibility.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
+from core.eligibility.scalability import (
+    NODE_GROUPS,
+    NOT_SCALABLE,
+    Autoscalers,
+    NodeScalability,
+    Scalability,
+)
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
+from tests.support import kube_json
 from tests.support.builders import node
 from tests.support.reference_scalable import group_of, is_fixed
 
@@ -38,8 +45,10 @@ def verdict(
     found: AutoscalerStatus | None = None,
     pools: Mapping[str, NodePool] | None = None,
     provider: str = "",
+    annotations: Mapping[str, str] | None = None,
 ) -> NodeScalability:
-    one = replace(node("n", labels=dict(labels)), provider=provider)
+    made = node("n", labels=dict(labels), annotations=dict(annotations or {}))
+    one = replace(made, provider=provider)
     autoscalers = Autoscalers(found, pools or {})
     answer = autoscalers.verdict(one)
     assert autoscalers.verdicts([one]) == {"n": answer}
@@ -56,7 +65,7 @@ def verdict(
 @pytest.mark.parametrize(
     ("labels", "found", "pools", "state", "evidence"),
     [
-        ({}, None, {}, UNKNOWN, "no label names its node group"),
+        ({}, None, {}, UNKNOWN, "no label or annotation names its node group"),
         ({MODE: "system"}, None, {}, NO, f"label {MODE}=system"),
         ({MODE: "user"}, None, {}, UNKNOWN, "no label"),
         ({MODE: "system", AKS: "a"}, status(NodeGroup("aks-a-1-vmss", 0)), {}, NO, "system pool"),
@@ -88,9 +97,17 @@ def test_scalability_of_node(
     assert evidence in answer.evidence
 
 
-def test_machines_of_k3s_are_not_scaled() -> None:
-    assert verdict({}, provider="k3s").state is NO
-    assert verdict({}, provider="aws").state is UNKNOWN
+@pytest.mark.parametrize("provider", ["k3s", "rke2", "eks-hybrid", "hrobot"])
+def test_machines_of_nobody_are_not_scaled(provider: str) -> None:
+    answer = verdict({}, provider=provider)
+    assert answer.state is NO
+    assert f"{provider}://" in answer.evidence
+    assert verdict({}, None, POOLS, provider).state is NO
+
+
+@pytest.mark.parametrize("provider", ["", "aws", "hcloud", "gce", "kwok"])
+def test_machines_of_clouds_may_be_scaled(provider: str) -> None:
+    assert verdict({}, provider=provider).state is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -123,6 +140,64 @@ def test_which_group_a_node_is_of(label: str, value: str, group: str, own: bool)
     answer = verdict({label: value}, status(NodeGroup(group, 2)))
     assert answer.state is (YES if own else UNKNOWN)
     assert answer.group == (NodeGroup(group, 2) if own else None)
+
+
+CAPI, OPENSHIFT = "cluster.x-k8s.io/owner-name", "machine.openshift.io/machine"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "group", "own"),
+    [
+        ({}, {CAPI: "prod-md-0-x7k2p"}, "prod-md-0", True),
+        ({}, {CAPI: "prod-md-0"}, "prod-md-0", True),  # a MachinePool or a MachineSet
+        ({}, {CAPI: "prod-md-0-x7k2p"}, "prod-md", False),
+        ({}, {CAPI: "prod-md-0-x7k2p"}, "prod-md-0-x7k2p-1", False),
+        ({}, {OPENSHIFT: "openshift-machine-api/c-worker-a-9xkqz"}, "c-worker-a", True),
+        ({}, {OPENSHIFT: "openshift-machine-api/c-worker-a-9xkqz"}, "c-worker-a-9xkqz", False),
+        ({"kops.k8s.io/instancegroup": "nodes"}, {}, "nodes.k.example.com", True),
+        ({"kops.k8s.io/instancegroup": "nodes"}, {}, "nodes-2.k.example.com", False),
+        ({"doks.digitalocean.com/node-pool-id": UUID}, {}, UUID, True),
+        ({"lke.linode.com/pool-id": "123"}, {}, "123", True),
+        ({"lke.linode.com/pool-id": "123"}, {}, "1234", False),
+        ({"k8s.scaleway.com/pool": UUID}, {}, UUID, True),
+        ({"kubernetes.civo.com/civo-node-pool": UUID}, {}, UUID, True),
+        ({"hcloud/node-group": "pool1"}, {}, "pool1", True),
+        ({"magnum.openstack.org/nodegroup": "web"}, {}, "web-0a1b2c3d", True),
+        ({"magnum.openstack.org/nodegroup": "web"}, {}, "web-large-0a1b2c3d", False),
+        ({}, {"oci.oraclecloud.com/node-pool-id": "ocid1.nodepool.x"}, "ocid1.nodepool.x", True),
+        ({"oci.oraclecloud.com/node-pool-id": "ocid1.nodepool.x"}, {}, "ocid1.nodepool.x", False),
+        ({"compute.coreweave.com/node-pool-uid": UUID}, {}, UUID, True),
+        ({}, {"cluster-autoscaler.kwok.nodegroup/name": "kwok-1"}, "kwok-1", True),
+        ({"nodepool": "general"}, {}, "general", True),
+        ({"nodepool": "general"}, {CAPI: "prod-md-0-x7k2p"}, "general", True),
+    ],
+)
+def test_group_is_found_by_label_or_annotation(
+    labels: Mapping[str, str], annotations: Mapping[str, str], group: str, own: bool
+) -> None:
+    answer = verdict(labels, status(NodeGroup(group, 2)), annotations=annotations)
+    assert answer.state is (YES if own else UNKNOWN)
+    assert verdict(labels, None, POOLS, annotations=annotations).state is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("said", "nodes", "state"),
+    [(None, 3, YES), (3, 3, YES), (4, 3, YES), (6, 3, YES), (7, 3, UNKNOWN), (1, 3, UNKNOWN),
+     (0, 1, UNKNOWN), (1, 2, YES)],
+)  # fmt: skip
+def test_group_is_unknown_when_its_number_of_nodes_differs(
+    said: int | None, nodes: int, state: Scalability
+) -> None:
+    there = [node(f"n{number}", labels={EKS: "web"}) for number in range(nodes)]
+    found = Autoscalers(status(NodeGroup(f"eks-web-{UUID}", 1, "", said)), {}).verdicts(there)
+    assert {answer.state for answer in found.values()} == {state}
+    if state is UNKNOWN:
+        assert f"Autoscaler reports {said}" in found["n0"].evidence
+
+
+def test_each_annotation_that_names_a_group_is_decoded() -> None:
+    written = {key.key: "x" for key in NODE_GROUPS if key.annotation}
+    assert kube_json.node(metadata__annotations=written).annotations == written
 
 
 def test_zonal_group_matches_nodes_of_its_zone() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.cluster.devices import DeviceClass
 from core.config.settings import Config
 from core.eligibility.unplaceable import POD_UNSUPPORTED, pod_blockers
 from core.engine import reconcile
@@ -58,6 +59,40 @@ def test_pod_is_unevaluable_when_no_node_offers_its_device(
 )
 def test_pod_is_unchanged_when_its_devices_are_offered(one: Pod, there: Node) -> None:
     assert evaluate(one, there) is one
+
+
+@pytest.mark.parametrize(
+    ("on", "classes", "evaluable"),
+    [
+        (None, (GPU,), False),
+        (None, ("other.com/gpu",), True),
+        (None, ("",), True),
+        (None, (), True),
+        ("plugin", (GPU,), True),
+        ("dra", (GPU,), False),
+        ("gone", (GPU,), False),
+        ("dra", (), True),
+    ],
+)
+def test_pod_may_get_its_device_by_dra_when_a_device_class_maps_it(
+    on: str | None, classes: tuple[str, ...], evaluable: bool
+) -> None:
+    """One node offers the device by a plugin; another one may offer it by DRA."""
+    nodes = (node("dra"), node("plugin", extended=((GPU, 1),)))
+    known = [DeviceClass(name=f"c{number}", resource=one) for number, one in enumerate(classes)]
+    (found,) = build_cluster(nodes, (requesting(on, (GPU, 1)),), device_classes=known).pods
+    assert found.evaluable is evaluable
+    assert bool(found.requests.extended) is evaluable
+    if not evaluable:
+        (why,) = pod_blockers(found)
+        assert why.message.endswith(f"{GPU}, which some nodes may offer through a DeviceClass")
+
+
+def test_pod_is_evaluable_when_each_node_offers_its_device_by_a_plugin() -> None:
+    nodes = [node(name, extended=((GPU, 1),)) for name in "ab"]
+    one = requesting(None, (GPU, 1))
+    known = (DeviceClass(name="gpu", resource=GPU),)
+    assert build_cluster(nodes, (one,), device_classes=known).pods == (one,)
 
 
 def test_tainted_node_is_kept_for_pod_with_unknown_devices() -> None:

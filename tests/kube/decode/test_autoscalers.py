@@ -40,17 +40,19 @@ class TestStatus:
         found = STATUSES.decode(orjson.dumps(written))
         assert found.fault == ""
         assert found.groups == (
-            NodeGroup("aks-user-1-vmss", 4),
-            NodeGroup("gke-c-x-1-grp", 0, "eu-b"),
+            NodeGroup("aks-user-1-vmss", 4, "", 6),
+            NodeGroup("gke-c-x-1-grp", 0, "eu-b", 2),
         )
         assert found.key == "kube-system/cluster-autoscaler-status"
 
     def test_fields_that_change_with_every_scan_are_ignored(self) -> None:
         text = autoscaler_status({"a": (1, 2)})["data"]["status"]
-        again = text.replace("2026-", "2027-").replace("total: 2", "total: 3")
+        again = text.replace("2026-", "2027-").replace("ready: 2", "ready: 1")
+        again = again.replace("total: 0", "total: 1")  # of nodes that are not Ready
         assert again != text
         assert status(again) == status(text)
         assert status(text.replace("minSize: 1", "minSize: 2")) != status(text)
+        assert status(text.replace("total: 2", "total: 3")) != status(text)
 
     @pytest.mark.parametrize(
         ("text", "fault"),
@@ -83,6 +85,21 @@ class TestStatus:
         assert fault in found.fault
         assert found.fault.isprintable()
         assert len(found.fault) < 300
+
+    @pytest.mark.parametrize(
+        ("counts", "nodes"),
+        [
+            ("{registered: {total: 3, unready: {total: 1}}}", 3),
+            ("{registered: {total: 0}}", 0),
+            ("{registered: {total: -1}}", None),
+            ("{registered: {total: many}}", None),
+            ("{registered: 3}", None),
+            ("3", None),
+        ],
+    )
+    def test_number_of_nodes_is_decoded(self, counts: str, nodes: int | None) -> None:
+        text = f"nodeGroups:\n- name: a\n  health: {{minSize: 1, nodeCounts: {counts}}}\n"
+        assert status(text).groups == (NodeGroup("a", 1, "", nodes),)
 
     def test_no_group_is_a_status_too(self) -> None:
         found = status("autoscalerStatus: Initializing\n")

@@ -7,9 +7,10 @@ import orjson
 import pytest
 
 from cli.explain.caveats import STORAGE_KINDS
+from core.cluster.devices import DeviceClass
 from core.cluster.namespaces import Namespace
 from core.cluster.read_options import READ_DEFAULTS
-from core.cluster.volumes import Attachment, Claim, CsiNode, Volume
+from core.cluster.volumes import Attachment, Claim, CsiNode, StorageClass, Volume
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DaemonSet, DisruptionBudget
 from core.model.constraints import NodeConstraints
@@ -28,6 +29,7 @@ from kube.decode.kinds import (
     CSI_NODES,
     DAEMON_SETS,
     DEPLOYMENTS,
+    DEVICE_CLASSES,
     HORIZONTAL_AUTOSCALERS,
     KINDS,
     NAMESPACES,
@@ -38,6 +40,7 @@ from kube.decode.kinds import (
     QUOTAS,
     REPLICA_SETS,
     STATUSES,
+    STORAGE_CLASSES,
     TEMPLATES,
     VOLUMES,
     Kind,
@@ -63,6 +66,8 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
     ATTACHMENTS: (Attachment(name="a"), "a"),
     NODE_POOLS: (NodePool(name="a"), "a"),
     NODE_CLAIMS: (NodeClaim(name="a"), "a"),
+    STORAGE_CLASSES: (StorageClass(name="a"), "a"),
+    DEVICE_CLASSES: (DeviceClass(name="a"), "a"),
     STATUSES: (AutoscalerStatus(namespace="d", name="a"), "d/a"),
     TEMPLATES: (PodTemplate(namespace="d", name="a", pod=Pod(namespace="d", name="a")), "d/a"),
     BUFFERS: (Buffer(namespace="d", name="a"), "d/a"),

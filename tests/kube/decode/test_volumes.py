@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
-from core.cluster.volumes import Claim, CsiNode, Volume
+from core.cluster.devices import DeviceClass
+from core.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from core.engine import reconcile
 from core.model.cluster import DisruptionBudget
 from core.model.constraints import (
@@ -18,6 +20,7 @@ from core.model.constraints import (
     SelectorTerm,
     VolumeTopology,
 )
+from core.model.errors import InvalidInputError
 from core.model.pod import CLAIMS_FIELD, VOLUMES_FIELD
 from kube.decode import kinds
 from kube.decode.field_decoding import NAME_MAX
@@ -99,7 +102,11 @@ def volume(**changes: Any) -> Volume:
 class TestClaim:
     def test_claim_is_decoded(self) -> None:
         assert claim() == Claim(
-            namespace="shop", name="data-web-0", volume="pv-1", modes=("ReadWriteOnce",)
+            namespace="shop",
+            name="data-web-0",
+            volume="pv-1",
+            modes=("ReadWriteOnce",),
+            storage_class="fast",
         )
 
     @pytest.mark.parametrize(
@@ -516,3 +523,51 @@ class TestDump:
     )
     def test_fault_names_object_and_field(self, raw: bytes, message: str) -> None:
         assert message in fault_of(dump(NODE, POD, raw))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, StorageClass(name="fast")),
+        ({"provisioner": "ebs.csi.aws.com", "allowedTopologies": []}, StorageClass(name="fast")),
+        ({"allowedTopologies": None}, StorageClass(name="fast")),
+        (
+            {"provisioner": "kubernetes.io/no-provisioner"},
+            StorageClass(name="fast", provides=False),
+        ),
+        (
+            {
+                "allowedTopologies": [
+                    {"matchLabelExpressions": [{"key": "zone", "values": ["b", "a"]}]},
+                    {"matchLabelExpressions": [{"key": "rack", "values": ["1"]}]},
+                ]
+            },
+            StorageClass(
+                name="fast",
+                reach=VolumeTopology(
+                    affinity=(
+                        SelectorTerm((Requirement("zone", "In", ("a", "b")),)),
+                        SelectorTerm((Requirement("rack", "In", ("1",)),)),
+                    )
+                ),
+            ),
+        ),
+    ],
+)
+def test_storage_class_is_decoded(fields: Json, expected: StorageClass) -> None:
+    raw = orjson.dumps({"metadata": {"name": "fast"}, **fields})
+    assert kinds.STORAGE_CLASSES.decode(raw) == expected
+
+
+def test_storage_class_is_rejected_when_its_topologies_are_too_large() -> None:
+    terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["x" * 63] * 999}]}]
+    raw = orjson.dumps({"metadata": {"name": "fast"}, "allowedTopologies": terms})
+    with pytest.raises(InvalidInputError, match="allowedTopologies"):
+        kinds.STORAGE_CLASSES.decode(raw)
+
+
+@pytest.mark.parametrize(("name", "resource"), [("x.com/gpu", "x.com/gpu"), (None, ""), ("", "")])
+def test_device_class_is_decoded(name: str | None, resource: str) -> None:
+    spec = {"extendedResourceName": name, "selectors": [{"cel": {"expression": "true"}}]}
+    raw = orjson.dumps({"metadata": {"name": "gpu"}, "spec": spec})
+    assert kinds.DEVICE_CLASSES.decode(raw) == DeviceClass(name="gpu", resource=resource)
