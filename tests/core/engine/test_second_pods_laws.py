@@ -155,6 +155,7 @@ def looks_at_other_nodes(cluster: Cluster, asked: Pod) -> bool:
     return bool(own.near or own.spread or apart)
 
 
+@pytest.mark.law(seeds_max=2000, seeds_min=100)
 def test_crowded_pods_of_plan_are_those_for_which_no_node_that_stays_has_a_place(
     seeds: range,
 ) -> None:
@@ -172,6 +173,7 @@ def test_crowded_pods_of_plan_are_those_for_which_no_node_that_stays_has_a_place
     assert min(counts[True], counts[False]) > len(seeds) // 20
 
 
+@pytest.mark.law(seeds_max=2000, seeds_min=100)
 def test_pods_without_crowded_ones_have_a_place_on_other_unmarked_nodes(seeds: range) -> None:
     counts = Counter[bool]()
     for cluster, _ in clusters(seeds):
