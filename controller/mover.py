@@ -524,22 +524,26 @@ class Mover:
         by_namespace: dict[str, list[NewMove]] = {}
         for one in begin:
             by_namespace.setdefault(one.move.namespace, []).append(one)
-        left = []
-        for namespace, moves in by_namespace.items():
-            try:
-                objects = await self._stores.selecting(namespace)
-            except UnavailableError as fault:
-                if isinstance(fault, ApiError) and fault.forbidden:
-                    self._complain(FORBIDDEN_LISTS)
-                    return []
+        left: set[str] = set()
+        # At the same time: moves in progress end only after these lists.
+        await for_each([*by_namespace.values()], CALLS_MAX, partial(self._add_unselected, left))
+        return [one for one in begin if one.move.uid in left]
+
+    async def _add_unselected(self, left: set[str], moves: Sequence[NewMove]) -> None:
+        """Add the UIDs of the pods that no other object selects; *moves*: all of one namespace."""
+        try:
+            objects = await self._stores.selecting(moves[0].move.namespace)
+        except UnavailableError as fault:
+            if isinstance(fault, ApiError) and fault.forbidden:
+                self._complain(FORBIDDEN_LISTS)
+            else:
                 self._note_failure(fault, moves[0].move.key)
-                continue
-            for one in moves:
-                if blockers := tuple(selecting_blockers(one.pod, objects)):
-                    self._refuse(one.move, blockers)
-                else:
-                    left.append(one)
-        return left
+            return
+        for one in moves:
+            if blockers := tuple(selecting_blockers(one.pod, objects)):
+                self._refuse(one.move, blockers)
+            else:
+                left.add(one.move.uid)
 
     def _refuse(self, move: Move, blockers: Sequence[Blocker]) -> None:
         until = self._clock.unix_seconds() + REFUSED_SECONDS
