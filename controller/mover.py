@@ -29,6 +29,7 @@ from core.model.pod import Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.facts import AddMoves, ReplicaSetKey, with_moves
 from core.moves.move import Move, found_move
+from core.moves.note import OVERDUE_SECONDS
 from core.moves.outcomes import FAILED, SETTLE_SECONDS, MoveOutcome, note_after
 from core.moves.patches import PodMetadata, attach_patch, detach_patch
 from core.moves.planner import MoveMemory, MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
@@ -59,8 +60,6 @@ SEEN_SECONDS_MAX: Final = 30
 """Time after which the watch must have reported a patch of a pod; then the pod is read."""
 REFUSED_SECONDS: Final = 600
 """Time for which the pods of a ReplicaSet are not tried again after they could not be detached."""
-OVERDUE_SECONDS: Final = 60
-"""Time after its deadline from which a detached pod counts as a leftover."""
 HOUR_SECONDS: Final = 3600
 MOVED_NODES_MAX: Final = 1000
 """Maximum number of nodes for which moved pods are counted. Pods moved from further nodes are
