@@ -1,6 +1,7 @@
 """Surge moves on a real control plane: nobody's write is lost, and no endpoint is ever missing.
 
-One controller leads for all tests of this file. Each test has its own nodes and Deployments.
+One controller leads for all tests of this file. Each test has its own nodes and Deployments, with
+names of their own: no Deployment is moved twice within a minute.
 """
 
 import json
@@ -206,32 +207,32 @@ def autoscale(api: Api, app: App, least: int) -> None:
 def test_hpa_at_its_minimum_changes_nothing_during_a_move(
     plane: Plane, cluster: Api, leader: Ebb, metrics: PodMetrics
 ) -> None:
-    app, moved = App(replicas=2, start="4s"), ended(leader, "moved")
+    app, moved = App(name="hpa-minimum", replicas=2, start="4s"), ended(leader, "moved")
     deploy(cluster, app)
     metrics.load_millis = 2
     autoscale(cluster, app, 2)
-    with never_below(plane, {"web": 2}), untouched(cluster, "web"):
+    with never_below(plane, {"hpa-minimum": 2}), untouched(cluster, "hpa-minimum"):
         begin(cluster)
-        detached(cluster, "web")
+        detached(cluster, "hpa-minimum")
         until(lambda: ended(leader, "moved") == moved + 1, "the move succeeds")
-        settled(cluster, {"web": 2})
+        settled(cluster, {"hpa-minimum": 2})
 
 
 def test_move_ends_and_value_stays_when_hpa_scales_in_during_a_move(
     plane: Plane, cluster: Api, leader: Ebb, metrics: PodMetrics
 ) -> None:
-    app, changed = App(replicas=3), ended(leader, "changed")
+    app, changed = App(name="hpa-in", replicas=3), ended(leader, "changed")
     deploy(cluster, app)
     metrics.load_millis = 15
     autoscale(cluster, app, 1)
-    with never_below(plane, {"web": 2}, {"web": 4}):
-        with untouched(cluster, "web"):
+    with never_below(plane, {"hpa-in": 2}, {"hpa-in": 4}):
+        with untouched(cluster, "hpa-in"):
             begin(cluster)
-            detached(cluster, "web")
+            detached(cluster, "hpa-in")
         metrics.load_millis = 8
         until(lambda: cluster.get(app.path)["spec"]["replicas"] == 2, "the HPA scales in")
-        attached(cluster, "web")
-        without_traces(settled(cluster, {"web": 2}))
+        attached(cluster, "hpa-in")
+        without_traces(settled(cluster, {"hpa-in": 2}))
     assert cluster.get(app.path)["spec"]["replicas"] == 2
     assert ended(leader, "changed") == changed + 1
 
@@ -241,18 +242,18 @@ def test_move_is_undone_and_paused_when_quota_refuses_new_pod(
 ) -> None:
     """The quota is full after Ebb has looked: nothing is created before."""
     refused = ended(leader, "refused")
-    deploy(cluster, App(replicas=2))
+    deploy(cluster, App(name="quota", replicas=2))
     prepare(cluster)
-    with never_below(plane, {"web": 2}):
+    with never_below(plane, {"quota": 2}):
         with plane.controller_manager.paused():
             open_up(cluster)
-            (old,) = detached(cluster, "web").values()
+            (old,) = detached(cluster, "quota").values()
             full = {"pods": "2"}
             cluster.create(QUOTAS, {"metadata": {"name": "full"}, "spec": {"hard": full}})
             status = {"status": {"hard": full, "used": full}}
             cluster.merge(f"{QUOTAS}/full/status", status)
         until(lambda: ended(leader, "refused") == refused + 1, "it is refused")
-        pods = settled(cluster, {"web": 2}, OLD)
+        pods = settled(cluster, {"quota": 2}, OLD)
     (kept,) = (one for one in pods if one["metadata"]["uid"] == old["metadata"]["uid"])
     found = note(kept)
     assert (found["outcome"], found["failures"]) == ("refused", 1)
@@ -263,19 +264,19 @@ def test_failed_pod_gets_its_label_back_during_a_move(
     plane: Plane, cluster: Api, leader: Ebb
 ) -> None:
     """The ReplicaSet does not adopt it, but it is collected with it."""
-    deploy(cluster, App(replicas=2))
-    with never_below(plane, {"web": 1}, {"web": 3}):
+    deploy(cluster, App(name="failed", replicas=2))
+    with never_below(plane, {"failed": 1}, {"failed": 3}):
         begin(cluster)
-        (old,) = detached(cluster, "web").values()
+        (old,) = detached(cluster, "failed").values()
         outlast_reconciliations(leader)  # the controller has seen the pod detached
         path = f"{PODS}/{old['metadata']['name']}"
         unready = [{"type": "Ready", "status": "False"}]
         cluster.merge(f"{path}/status", {"status": {"phase": "Failed", "conditions": unready}})
-        attached(cluster, "web")
-        make_ready(cluster, {"web": 1})
+        attached(cluster, "failed")
+        make_ready(cluster, {"failed": 1})
         labels = cluster.get(path)["metadata"]["labels"]
     assert labels[TEMPLATE_LABEL] == old["metadata"]["labels"][DETACHED_LABEL]
-    cluster.delete(f"{DEPLOYMENTS}/web")
+    cluster.delete(f"{DEPLOYMENTS}/failed")
     cluster.wait(PODS, lambda found: not found)
 
 
@@ -320,18 +321,18 @@ def all_new(counts: Mapping[str, int]) -> Callable[[Mapping[str, Json]], bool]:
 
 
 def test_rollout_undo_after_a_move_restores_the_template_only(plane: Plane, cluster: Api) -> None:
-    deploy(cluster, App(start="0s"))
-    with never_below(plane, {"web": 1}):
+    deploy(cluster, App(name="undo", start="0s"))
+    with never_below(plane, {"undo": 1}):
         begin(cluster)
-        settled(cluster, {"web": 1}, NEW)
+        settled(cluster, {"undo": 1}, NEW)
         template = {"metadata": {"annotations": {"version": "2"}}}
-        cluster.merge(f"{DEPLOYMENTS}/web", {"spec": {"template": template}})
-        cluster.wait(PODS, all_new({"web": 1}))
-        plane.kubectl("rollout", "undo", "deployment/web")
-        cluster.wait(PODS, lambda found: not all_new({"web": 1})(found) and len(found) == 1)
-        (pod,) = settled(cluster, {"web": 1})
+        cluster.merge(f"{DEPLOYMENTS}/undo", {"spec": {"template": template}})
+        cluster.wait(PODS, all_new({"undo": 1}))
+        plane.kubectl("rollout", "undo", "deployment/undo")
+        cluster.wait(PODS, lambda found: not all_new({"undo": 1})(found) and len(found) == 1)
+        (pod,) = settled(cluster, {"undo": 1})
         assert pod["metadata"]["annotations"]["version"] == "1"
-    found = cluster.get(f"{DEPLOYMENTS}/web")
+    found = cluster.get(f"{DEPLOYMENTS}/undo")
     assert found["spec"]["replicas"] == 1
     assert "ebb" not in str(found["metadata"]["annotations"])
 
