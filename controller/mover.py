@@ -29,6 +29,7 @@ from core.model.pod import Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.facts import AddMoves, ReplicaSetKey, with_moves
 from core.moves.move import Move, found_move
+from core.moves.note import OVERDUE_SECONDS
 from core.moves.outcomes import FAILED, SETTLE_SECONDS, MoveOutcome, note_after
 from core.moves.patches import PodMetadata, attach_patch, detach_patch
 from core.moves.planner import MoveMemory, MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
@@ -59,8 +60,6 @@ SEEN_SECONDS_MAX: Final = 30
 """Time after which the watch must have reported a patch of a pod; then the pod is read."""
 REFUSED_SECONDS: Final = 600
 """Time for which the pods of a ReplicaSet are not tried again after they could not be detached."""
-OVERDUE_SECONDS: Final = 60
-"""Time after its deadline from which a detached pod counts as a leftover."""
 HOUR_SECONDS: Final = 3600
 MOVED_NODES_MAX: Final = 1000
 """Maximum number of nodes for which moved pods are counted. Pods moved from further nodes are
@@ -524,22 +523,26 @@ class Mover:
         by_namespace: dict[str, list[NewMove]] = {}
         for one in begin:
             by_namespace.setdefault(one.move.namespace, []).append(one)
-        left = []
-        for namespace, moves in by_namespace.items():
-            try:
-                objects = await self._stores.selecting(namespace)
-            except UnavailableError as fault:
-                if isinstance(fault, ApiError) and fault.forbidden:
-                    self._complain(FORBIDDEN_LISTS)
-                    return []
+        left: set[str] = set()
+        # At the same time: moves in progress end only after these lists.
+        await for_each([*by_namespace.values()], CALLS_MAX, partial(self._add_unselected, left))
+        return [one for one in begin if one.move.uid in left]
+
+    async def _add_unselected(self, left: set[str], moves: Sequence[NewMove]) -> None:
+        """Add the UIDs of the pods that no other object selects; *moves*: all of one namespace."""
+        try:
+            objects = await self._stores.selecting(moves[0].move.namespace)
+        except UnavailableError as fault:
+            if isinstance(fault, ApiError) and fault.forbidden:
+                self._complain(FORBIDDEN_LISTS)
+            else:
                 self._note_failure(fault, moves[0].move.key)
-                continue
-            for one in moves:
-                if blockers := tuple(selecting_blockers(one.pod, objects)):
-                    self._refuse(one.move, blockers)
-                else:
-                    left.append(one)
-        return left
+            return
+        for one in moves:
+            if blockers := tuple(selecting_blockers(one.pod, objects)):
+                self._refuse(one.move, blockers)
+            else:
+                left.add(one.move.uid)
 
     def _refuse(self, move: Move, blockers: Sequence[Blocker]) -> None:
         until = self._clock.unix_seconds() + REFUSED_SECONDS

@@ -62,7 +62,7 @@ class _Calls:
             self._metrics.last_prioritize.set(self._clock.unix_seconds())
             began = self._clock.monotonic_seconds()
             try:
-                call = _without_pause(wire.calling(body))
+                call = wire.call_at_once(body)
                 if call is None:
                     return None
                 answer, known = self._view.scored(call, began)
@@ -107,16 +107,6 @@ def make_app(
     app.router.add_post(PATH, calls.handle)
     answer_at_once(app, PATH, intake, calls.answer_now, calls.count_refused)
     return app
-
-
-def _without_pause(calling: Generator[None, None, wire.Call]) -> wire.Call | None:
-    """Return the decoded call; None if its body is nested too deeply."""
-    try:
-        next(calling)
-    except StopIteration as end:
-        return cast("wire.Call", end.value)
-    calling.close()
-    return None
 
 
 async def _in_pieces(calling: Generator[None, None, wire.Call]) -> wire.Call:

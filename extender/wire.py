@@ -123,19 +123,32 @@ def call(body: bytes) -> Call:
     return at_once(calling(body))
 
 
+def call_at_once(body: bytes) -> Call | None:
+    """Return what `call` returns; None if the body is nested too deeply."""
+    try:
+        return _call(*_args(body))
+    except RecursionError:
+        return None
+    except DECODE_ERRORS as fault:
+        raise InvalidInputError("ExtenderArgs", str(fault)) from fault
+
+
 def calling(body: bytes) -> Generator[None, None, Call]:
     """Do what `call` does; if the body is nested too deeply, pause (yield) every few milliseconds.
 
     Other bodies are decoded without a pause.
     """
+    found = call_at_once(body)
+    if found is not None:
+        return found
     try:
-        try:
-            args, names = _args(body)
-        except RecursionError:
-            pruned = yield from pruning(body, _steps_max(body))
-            args, names = _args(pruned)
+        pruned = yield from pruning(body, _steps_max(body))
+        return _call(*_args(pruned))
     except DECODE_ERRORS as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
+
+
+def _call(args: _Args | LargeArgs, names: list[str] | None) -> Call:
     if names is not None:
         return Call(names, bytes(args.Pod) or bytes(args.pod))
     for nodes in (args.Nodes, args.nodes):

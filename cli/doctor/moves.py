@@ -3,10 +3,10 @@
 from typing import Final
 
 from cli.doctor.finding import Check, CheckResult, Evidence, Facts, ok, problem, unknown
-from controller.mover import OVERDUE_SECONDS
 from core.model.humanize import plural, timestamp
 from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL, detached_pods
 from core.moves.move import NO_NOTE, Move, found_move
+from core.moves.note import OVERDUE_SECONDS
 from core.moves.reasons import OWNER_REFERENCES
 
 

@@ -29,7 +29,7 @@ from controller.names import LEASE
 from core.config.settings import PodDeletionCost
 from core.model.humanize import plural
 from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
-from kube.stores.selecting import CONTROLLERS, OBSERVERS
+from kube.decode.selecting import CONTROLLERS, OBSERVERS
 from webhook.names import REGISTRATION, SECRET
 
 CONTROLLER: Final = "ebb-controller"

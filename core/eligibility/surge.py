@@ -68,6 +68,7 @@ def count_not_replaceable(
     allowed: Collection[tuple[str, str]],
     now: Now | None,
     *,
+    crowded: Collection[str] = (),
     keep_local_storage: bool,
 ) -> Counter[str]:
     """Return the number of pods that no surge move can replace, by node name.
@@ -75,8 +76,8 @@ def count_not_replaceable(
     Only pods that keep their node from being empty count; terminating pods do not.
 
     *allowed*: namespace and name of the ReplicaSets whose Deployments allow surge moves. *now*:
-    None means that no deadline has passed. *keep_local_storage*: also count pods that store data
-    on the node itself.
+    None means that no deadline has passed. *crowded*: pods, as namespace/name, for which a second
+    pod has no place. *keep_local_storage*: also count pods that store data on the node itself.
     """
     return Counter(
         pod.node
@@ -86,6 +87,7 @@ def count_not_replaceable(
         and not pod.terminating
         and (
             (pod.namespace, pod.owner_name) not in allowed
+            or (crowded and pod.key in crowded)
             or why_not_replaced(pod, now, keep_local_storage=keep_local_storage) is not None
         )
     )

@@ -133,6 +133,9 @@ class Plan:
     """CapacityBuffers that Ebb did not create, by name."""
     protected: frozenset[str] = frozenset()
     """Unmarked nodes to protect from scale-down (core.engine.protection)."""
+    crowded: frozenset[str] = frozenset()
+    """Pods on removed nodes, as namespace/name, for which no node that stays has a place while
+    they still run. Empty if surge moves are disabled."""
     complete: bool = True
     """True if the reconciliation had time to try every node."""
 

@@ -22,6 +22,7 @@ from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from core.placement.packer import Attempt, Packer
 from core.placement.reach_utilization import Exceeded
+from core.placement.second_pods import SecondPods
 from core.placement.usable_capacity import Amount
 from core.placement.utilization_ledger import (
     NO_DEVICES,
@@ -125,6 +126,8 @@ class PlannerParts(NamedTuple):
     """Policy that nominates nodes; it reads the ledger."""
     limits: RemovalLimits
     """Limits on how many nodes may be removed, and how fast."""
+    second_pods: SecondPods | None
+    """Pods for which a second pod may have no place; None if surge moves are disabled."""
 
     @staticmethod
     def of(
@@ -140,8 +143,18 @@ class PlannerParts(NamedTuple):
         placeholders += (room.pod for room in snapshot.buffer_rooms for _ in range(room.kept))
         packer = snapshot.packer(placeholders)
         ledger = snapshot.new_ledger(limits.peak_excess if limits else None)
-        policy = snapshot.policy(ledger, lambda node: len(packer.on[node]), candidates)
-        return PlannerParts(packer, ledger, policy, RemovalLimits(snapshot, limits))
+        second_pods: SecondPods | None = None
+        crowded: frozenset[str] = frozenset()
+        if snapshot.config.surges:
+            second_pods = packer.second_pods([packer.node_ids[name] for name in snapshot.marks])
+            crowded = frozenset(packer.pods[pod].key for pod in second_pods.crowded)
+        policy = snapshot.policy(
+            ledger,
+            lambda node: len(packer.on[node]),
+            candidates,
+            snapshot.pods_not_replaceable(crowded),
+        )
+        return PlannerParts(packer, ledger, policy, RemovalLimits(snapshot, limits), second_pods)
 
 
 class Planner:
@@ -168,9 +181,8 @@ class Planner:
         self._unneeded = candidates if isinstance(candidates, UnneededNodes) else None
         self._delays: Delays | None = None if isinstance(candidates, UnneededNodes) else candidates
         names = None if self._delays is None else self._delays.keys()
-        self.packer, self.ledger, self._policy, self._limits = PlannerParts.of(
-            snapshot, limits, names
-        )
+        parts = PlannerParts.of(snapshot, limits, names)
+        self.packer, self.ledger, self._policy, self._limits, self._second_pods = parts
         self._due, self._in_time = due, in_time
         self.out_of_time = False
         packer = self.packer
@@ -473,6 +485,15 @@ class Planner:
         if self._unneeded is not None:
             self._unneeded.remember(removal.node, removal.placements)
         return removal
+
+    def crowded(self, removed: Collection[str]) -> frozenset[str]:
+        """Return the pods on removed nodes for which a second pod has no place on nodes that stay.
+
+        Pods are namespace/name. *removed*: names of all nodes that the plan removes. Empty if
+        surge moves are disabled.
+        """
+        found = self._second_pods.crowded_without(removed) if self._second_pods else ()
+        return frozenset(found)
 
     def unremovable(self, removed: Collection[str]) -> tuple[UnremovableNode, ...]:
         """Return every node not in *removed*, with the reasons that apply after all removals.

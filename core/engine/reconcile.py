@@ -282,6 +282,7 @@ def make_plan(
         figures=metrics,
         buffers=buffers,
         complete=not planner.out_of_time,
+        crowded=planner.crowded(removed),
     )
 
 

@@ -69,6 +69,7 @@ DEVICES_PER_REACH_MAX: Final = 16
 """Maximum number of devices with a threshold in one reach. A kubelet can name any number."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 """Labels that no pool selects, so that the settings of the cluster apply."""
+NO_COUNTS: Final[Mapping[str, int]] = {}
 Shapes = Counter[tuple[int, int]]
 """Number of pods by their requests (CPU millicores, memory bytes)."""
 NO_REQUESTS: Final = Resources()
@@ -408,19 +409,22 @@ class ClusterSnapshot:
         """
         return count_long_lived_pods(self.pod_index.classes, self.now)
 
-    @cached_property
-    def pods_not_replaceable(self) -> Mapping[str, int]:
+    def pods_not_replaceable(self, crowded: Collection[str] = ()) -> Mapping[str, int]:
         """Return by node the number of pods that no surge move can replace.
 
-        A surge move adds a replica to a Deployment for a while, so that a pod on a marked node can
-        be deleted. Nodes without pods to count are absent. The result is empty if surge moves are
-        disabled.
+        A surge move starts a second pod, so that a pod on a marked node can be deleted. Nodes
+        without pods to count are absent. The result is empty if surge moves are disabled.
+        *crowded*: pods, as namespace/name, for which a second pod has no place.
         """
         if not self.config.surges:
             return {}
-        keep = self.config.surge.keep_local_storage
-        allowed = self.cluster.surge.allowed
-        return count_not_replaceable(self.cluster.pods, allowed, self.now, keep_local_storage=keep)
+        return count_not_replaceable(
+            self.cluster.pods,
+            self.cluster.surge.allowed,
+            self.now,
+            crowded=crowded,
+            keep_local_storage=self.config.surge.keep_local_storage,
+        )
 
     @cached_property
     def non_empty_nodes(self) -> frozenset[str]:
@@ -572,12 +576,14 @@ class ClusterSnapshot:
         ledger: UtilizationLedger,
         count_to_move: Callable[[int], int] = lambda _: 0,
         candidates: Collection[str] | None = None,
+        pods_not_replaceable: Mapping[str, int] = NO_COUNTS,
     ) -> Policy:
         """Return a new object of the configured policy, which proposes nodes for removal.
 
         *ledger*: sums of the plan in progress. *count_to_move*: returns the number of pods that
         must move if the node with this id is removed. *candidates*: names of current candidates;
-        None if no unneeded time applies.
+        None if no unneeded time applies. *pods_not_replaceable*: number of pods by node that no
+        surge move can replace, which only ranks depend on.
         """
         ids, nodes = self.node_order.ids, self.node_order.nodes
         policy_input = PolicyInput(
@@ -592,7 +598,7 @@ class ClusterSnapshot:
             pods_on=lambda node: self._pods_by_node.get(nodes[node].name, ()),
             price=self.config.price_of,
             long_lived_pods=self.long_lived_pods,
-            pods_not_replaceable=self.pods_not_replaceable,
+            pods_not_replaceable=pods_not_replaceable,
             count_to_move=count_to_move,
             share=self.node_order.share,
         )

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from core.eligibility.node_share import NodeShares
 from core.engine.maintenance_gate import MayBegin, Refusal
 from core.engine.unschedulable import is_unschedulable
 from core.eviction.context import EvictionContext, EvictionInput
@@ -319,7 +318,6 @@ def _chosen(
     on_node, in_namespace, in_cluster = context.terminating_pods()
     room = min(limits.max_on_node - on_node[state.node], limits.max_in_cluster - in_cluster)
     stateful_sets: Counter[Owner] = Counter()
-    shares = NodeShares(context.eviction_input.cluster, context.now)
     evict: list[PlannedEviction] = []
     waits: list[Blocker] = []
     for pod in pods:
@@ -331,8 +329,9 @@ def _chosen(
             or (owner.kind == STATEFUL_SET and stateful_sets[owner])
         ):
             why = Blocker(TURN, "other pods are evicted first", pod.key)
-        if why is None and (full_node := shares.why_not(context.targets[pod.key])) is not None:
-            why = Blocker(NODE_SHARE, full_node, pod.key)
+        if why is None:
+            full_node = context.shares.why_not(context.targets[pod.key])
+            why = None if full_node is None else Blocker(NODE_SHARE, full_node, pod.key)
         if why is not None:
             waits.append(why)
             continue
@@ -341,7 +340,7 @@ def _chosen(
         context.budgets.take(pod)
         in_namespace[pod.namespace] += 1
         stateful_sets[owner] += 1
-        shares.take(context.targets[pod.key])
+        context.shares.take(context.targets[pod.key])
     return evict, waits
 
 

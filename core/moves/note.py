@@ -16,6 +16,8 @@ DEADLINE_SECONDS_MIN: Final = 30
 """A Deployment with a shorter progressDeadlineSeconds still gets this time for its new pod."""
 DEADLINE_SECONDS_MAX: Final = 600
 """Maximum time in which the new pod must become available."""
+OVERDUE_SECONDS: Final = 60
+"""Time after its deadline from which a detached pod counts as a leftover."""
 FAILURES_MAX: Final = 16
 CLOCKS_APART_SECONDS_MAX: Final = 300
 """Maximum clock skew between leaders. No leader wrote a time that is further in the future."""

@@ -30,6 +30,7 @@ from core.moves.note import MoveNote, note_of
 from core.moves.objects import ObservedDeployment, SurgeObjects
 from core.moves.outcomes import SETTLE_SECONDS
 from core.moves.reasons import (
+    BESIDE,
     CHEAPER,
     HASH_SELECTED,
     HOST_PORT,
@@ -64,6 +65,7 @@ LASTING: Final = NEVER | {
     HPA,
     VOLUME,
     NO_PLACE,
+    BESIDE,
     HOST_PORT,
     OTHER_CONTROLLER,
     HASH_SELECTED,
@@ -277,6 +279,9 @@ class SurgeContext:
             ports = pod.pod_constraints.host_ports
             reason = HOST_PORT if ports else NO_PLACE
             yield Blocker(reason, "no node that stays has room for it in Ebb's plan", pod.key)
+        elif pod.key in self.surge_input.plan.crowded:
+            message = "no node that stays has a place for the new pod while this one runs"
+            yield Blocker(BESIDE, message, pod.key)
 
 
 def plan_moves(context: SurgeContext) -> MovePlan:

@@ -151,6 +151,14 @@ NO_PLACE: Final = Reason(
     "see why: ebb explain pod {namespace}/{name}",
     "another node has room for the pod in Ebb's plan",
 )
+BESIDE: Final = Reason(
+    "surge-beside",
+    "No node that stays admits the new pod and has room for it while the old pod still runs: "
+    "its topology spread constraints or its pod affinity or anti-affinity count the old pod too.",
+    "add `matchLabelKeys: [pod-template-hash]` to its topology spread constraints; otherwise add "
+    "a node where the new pod could run beside the old one",
+    "a node that stays admits the new pod beside the old one",
+)
 HOST_PORT: Final = Reason(
     "surge-host-port",
     "The pod uses host ports, and no node that stays has room for it where they are free.",
@@ -199,6 +207,7 @@ REASONS: Final = (
     CHEAPER,
     VOLUME,
     NO_PLACE,
+    BESIDE,
     HOST_PORT,
     PENDING,
     TURN,

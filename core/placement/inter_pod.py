@@ -9,14 +9,17 @@ The pods on all nodes count, including cordoned nodes. Nodes that the plan remov
 without the pods that have moved but with DaemonSet pods: a marked node exists for a long time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from core.model.cluster import Cluster
 from core.model.constraints import NO_POD_CONSTRAINTS
 from core.model.node import Node
 from core.model.pod import Pod
 from core.placement.inter_pod_rules import InterPodRules
-from core.placement.tallies import Attachments, Group
+from core.placement.tallies import Attachments, DomainCount, Group
+
+Changes = tuple[tuple[DomainCount, int], ...]
+"""Counts of pods, and by how much they change."""
 
 
 class PodTopology:
@@ -43,6 +46,9 @@ class PodTopology:
         self._groups: dict[int, Group] = {}
         self._node_of: dict[int, int] = {}
         self._tried: list[tuple[Group, int, int]] = []
+        self._changes: dict[tuple[Group, str], Changes] = {}
+        """Counts that change when a pod of a group loses a label, by group and label."""
+        self._rules: InterPodRules | None = None
         asking = cluster.pods if constrained is None else constrained
         pod_constraints = {id(pod.pod_constraints): pod.pod_constraints for pod in asking}
         if all(
@@ -52,6 +58,7 @@ class PodTopology:
         limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
         attached = [cluster.attachments.get(node.name, ()) for node in nodes]
         rules = InterPodRules(nodes, pod_constraints.values(), Attachments(limits, attached))
+        self._rules = rules
         groups = [rules.group(pod) for pod in movable]
         rules.write_rules()
         node_ids = {node.name: number for number, node in enumerate(nodes)}
@@ -64,6 +71,31 @@ class PodTopology:
                 self._groups[number] = group
                 if pod.node is not None:
                     self._node_of[number] = node_ids[pod.node]
+
+    @property
+    def groups(self) -> Mapping[int, Group]:
+        """Return the group of each pod that an inter-pod rule concerns, by pod id."""
+        return self._groups
+
+    def changes_without_label(self, group: Group, label: str, node: int) -> Changes:
+        """Return the counts that change when a pod of the group loses a label, and by how much.
+
+        *node*: id of the node of the pod. The result is empty if no rule would then answer
+        otherwise for any other node.
+        """
+        changes = self._changes.get((group, label))
+        if changes is None:
+            changes = self._changes[group, label] = self._all_changes(group, label)
+        matter = any(by > 0 or tally.matters_elsewhere(node) for tally, by in changes)
+        return changes if matter else ()
+
+    def _all_changes(self, group: Group, label: str) -> Changes:
+        if self._rules is None:
+            return ()
+        other = self._rules.without(group, label)
+        before, after = self._rules.adds(group), self._rules.adds(other)
+        dropped = tuple((tally, -1) for tally in before if tally not in after)
+        return dropped + tuple((tally, 1) for tally in after if tally not in before)
 
     def group(self, pod: int) -> Group | None:
         """Return the group of pods that all inter-pod rules treat like this pod, with its rules.

@@ -98,13 +98,28 @@ class InterPodRules:
         # Most pods share these objects with others, so objects are compared first.
         group = self._by_object.get(objects)
         if group is None:
-            node_constraints = pod.node_constraints if pod.pod_constraints.spread else None
-            # Labels that no selector reads do not distinguish pods. Each pod of a StatefulSet has
-            # a label of its own.
-            labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
-            value = (labels, pod.pod_constraints, node_constraints, pod.namespace, pod.terminating)
-            group = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
+            group = self._by_object[objects] = self._group_of_equal(pod)
         return group
+
+    def without(self, group: Group, label: str) -> Group:
+        """Return the group of a pod like those of *group* that lacks a label.
+
+        The same group if no selector reads the label, or if the pods do not have it.
+        """
+        like = group.like
+        if label not in self._read or label not in like.labels:
+            return group
+        labels = {key: value for key, value in like.labels.items() if key != label}
+        # Not `group`: the object ids of this pod may soon belong to others.
+        return self._group_of_equal(replace(like, labels=labels))
+
+    def _group_of_equal(self, pod: Pod) -> Group:
+        node_constraints = pod.node_constraints if pod.pod_constraints.spread else None
+        # Labels that no selector reads do not distinguish pods. Each pod of a StatefulSet has a
+        # label of its own.
+        labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
+        value = (labels, pod.pod_constraints, node_constraints, pod.namespace, pod.terminating)
+        return self._by_value.setdefault(value, Group(pod))
 
     def write_rules(self) -> None:
         """Give each group of pods (Group) its rules about other pods: affinity, spread, volumes.

@@ -33,6 +33,7 @@ from core.placement.inter_pod import PodTopology
 from core.placement.node_order import NodeOrder
 from core.placement.node_search import NodeSearch, Searches
 from core.placement.reaches import Groups
+from core.placement.second_pods import KINDS_MAX, SecondPods
 from core.placement.tallies import Group
 from core.placement.usable_capacity import NOTHING, Amount
 from core.placement.vectors import Vectors
@@ -492,6 +493,22 @@ class Packer:
         """
         inter_pod_groups = map(self._topology.group, self.on[leaving])
         return all(inter_pod is None or inter_pod.by_node for inter_pod in inter_pod_groups)
+
+    def second_pods(self, leaving: Collection[int], kinds_max: int = KINDS_MAX) -> SecondPods:
+        """Return the pods for which a second pod like them may have no place now.
+
+        Call it before any pod is placed. *leaving*: ids of the marked nodes. *kinds_max*: number
+        of kinds of pods to look at.
+        """
+        return SecondPods(
+            self.pods,
+            self._group_of,
+            self._topology,
+            space=self.space.fork(),
+            node_ids=self.node_ids,
+            leaving=leaving,
+            kinds_max=kinds_max,
+        )
 
     def group_without_rules(self, pod: int) -> EquivalenceGroup | None:
         """Return the pod's equivalence group, or None if inter-pod rules concern the pod."""

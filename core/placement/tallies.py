@@ -87,6 +87,15 @@ class DomainCount:
             if not before or not count:
                 self.occupied ^= self.domains.beside(node)
 
+    def matters_elsewhere(self, node: int) -> bool:
+        """Report whether a rule may answer otherwise for another node without a pod on *node*."""
+        domain = self.domains.of[node]
+        # If the last counted pod goes, the first pod of a group with affinity to itself may run
+        # anywhere.
+        return domain is not None and (
+            self.domains.beside(node) != 1 << node or self.counts == {domain: 1}
+        )
+
 
 class SpreadCount(DomainCount):
     """The number of pods in each domain for a topology spread constraint.
@@ -115,6 +124,13 @@ class SpreadCount(DomainCount):
             if not having[before]:
                 del having[before]
             having[before + by] = having.get(before + by, 0) | nodes
+
+    def matters_elsewhere(self, node: int) -> bool:
+        """Report whether a rule may answer otherwise for another node without a pod on *node*."""
+        if super().matters_elsewhere(node):
+            return True
+        domain = self.domains.of[node]
+        return domain is not None and self.counts[domain] <= min(self._having)
 
     def least(self, min_domains: int) -> int:
         """Return the smallest number of pods in a domain.

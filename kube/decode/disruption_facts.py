@@ -66,6 +66,7 @@ def disruption_facts_of(
     obj: PodObject,
     containers: Containers,
     volumes: Sequence[Volume],
+    annotations: PodAnnotations,
     labels: Mapping[str, str],
     resizes: Sequence[Condition],
 ) -> DisruptionFacts:
@@ -73,7 +74,8 @@ def disruption_facts_of(
 
     The fields are its claims, disks, local volumes and annotations, its pod group, a deferred
     resize, and whether and when it ends. *volumes*: volumes of the pod; volumes beyond VOLUMES_MAX
-    are ignored. *resizes*: the pod's conditions PodResizePending.
+    are ignored. *annotations*: those of the pod, or NO_ANNOTATIONS itself if it has none that Ebb
+    reads. *resizes*: the pod's conditions PodResizePending.
     """
     claims: list[ClaimUse] = []
     local: list[str] = []
@@ -90,10 +92,7 @@ def disruption_facts_of(
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
         elif (disk := disk_of(volume) or mount_of(volume)) is not None:
             disks.append(disk)
-    annotations = obj.metadata.annotations
-    notes: Notes = ()
-    if annotations is not None or REMOVAL_DISABLED in labels:
-        notes = _notes(annotations or NO_ANNOTATIONS, labels)
+    notes = _notes(annotations, labels)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec, containers))
     # KEP-1287
     resized = bool(resizes) and any(
@@ -115,7 +114,7 @@ def disruption_facts_of(
     )
 
 
-def _gang(spec: PodSpec, annotations: PodAnnotations | None, labels: Mapping[str, str]) -> str:
+def _gang(spec: PodSpec, annotations: PodAnnotations, labels: Mapping[str, str]) -> str:
     """Return the name of the group of pods that are scheduled together; empty if there is none."""
     if spec.scheduling_group is not None:
         return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
@@ -123,13 +122,12 @@ def _gang(spec: PodSpec, annotations: PodAnnotations | None, labels: Mapping[str
     if ref is not None and ref.name:
         parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
         return "/".join(part[:NAME_MAX] for part in parts if part)
-    written = annotations or NO_ANNOTATIONS
-    if _GROUP_LABELS.isdisjoint(labels) and not any(written.gangs):
+    if annotations is NO_ANNOTATIONS and _GROUP_LABELS.isdisjoint(labels):
         return ""
     names = [labels[key] for key in sorted(GANG_LABELS.intersection(labels))]
-    if (index := labels.get(LEADER_WORKER_GROUP)) and written.leader_worker_size != ALONE:
+    if (index := labels.get(LEADER_WORKER_GROUP)) and annotations.leader_worker_size != ALONE:
         names.append(f"{labels.get(LEADER_WORKER_SET, '')}-{index}")
-    names += (name for name in written.gangs if name and not AUTOMATIC_GROUP.fullmatch(name))
+    names += (name for name in annotations.gangs if name and not AUTOMATIC_GROUP.fullmatch(name))
     return next((name[:NAME_MAX] for name in names if name), "")
 
 
@@ -159,7 +157,7 @@ def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFac
 
 
 def _notes(annotations: PodAnnotations, labels: Mapping[str, str]) -> Notes:
-    if annotations == NO_ANNOTATIONS and REMOVAL_DISABLED not in labels:
+    if annotations is NO_ANNOTATIONS and REMOVAL_DISABLED not in labels:
         return ()
     written: dict[str, str | None] = msgspec.to_builtins(annotations)
     if annotations.removal_disabled is None:

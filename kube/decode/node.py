@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from sys import intern
 from typing import Annotated, Final
@@ -73,11 +74,15 @@ CONDITIONS_MAX: Final = 64
 """Maximum number of conditions that are kept with the node, besides those of each kubelet."""
 CONDITION_TYPE_CHARS: Final = 316
 """Length to which the types of conditions are cut: that of a qualified name."""
+TIME_CHARS: Final = 64
+"""Length to which the times of conditions are cut; a longer one is invalid in any case."""
+TIMES_CACHED_MAX: Final = 16_384
+"""Maximum number of cached times of conditions."""
 _KUBELETS: Final = frozenset(
     (b"Ready", b"MemoryPressure", b"DiskPressure", b"PIDPressure", b"NetworkUnavailable")
 )
 """Types of the conditions that each node has; none announces a removal."""
-_READ: Final = _KUBELETS | {b"Suspended"}
+_READ: Final = frozenset(name.decode() for name in _KUBELETS) | {"Suspended"}
 _TYPE: Final = re.compile(rb'"type":"([^"\\]*)"')
 """The type of a condition as API servers write it; inside a JSON string its quotes would be
 escaped."""
@@ -259,7 +264,7 @@ def _ready_and_others(raw: msgspec.Raw) -> tuple[bool, bool, tuple[NodeCondition
         return sent[0], False, ()
     conditions = CONDITIONS.decode(raw, "status.conditions") or ()
     true = {condition.type for condition in conditions if condition.status == "True"}
-    others = (condition for condition in conditions if condition.type.encode() not in _READ)
+    others = (condition for condition in conditions if condition.type not in _READ)
     kept = tuple(map(_condition, islice(others, CONDITIONS_MAX)))
     return not conditions or "Ready" in true, "Suspended" in true, kept
 
@@ -270,8 +275,14 @@ def _condition(condition: ConditionObject) -> NodeCondition:
         intern(condition.type[:CONDITION_TYPE_CHARS]),
         intern(condition.status[:CONDITION_TYPE_CHARS]),
         intern((condition.message or "")[:CONDITION_MESSAGE_CHARS]),
-        unix_seconds(condition.last_transition_time),
+        _since((condition.last_transition_time or "")[:TIME_CHARS]),
     )
+
+
+@lru_cache(maxsize=TIMES_CACHED_MAX)
+def _since(time: str) -> int | None:
+    # Kubelets send their conditions every few minutes, and most have not changed since.
+    return unix_seconds(time)
 
 
 def annotations_of(annotations: Struct) -> dict[str, str]:

@@ -53,6 +53,7 @@ from kube.decode.objects import (
     VOLUMES,
     Condition,
     OwnerReference,
+    PodAnnotations,
     PodMeta,
     PodObject,
     PodSpec,
@@ -108,14 +109,16 @@ def pod(obj: PodObject) -> Pod | None:
     namespace = shared_name(meta.namespace or "default", "metadata.namespace")
     labels = templates.labels(bytes(meta.labels))
     owner_kind, owner_name = _owner(meta, labels)
-    annotations, containers = meta.annotations or NO_ANNOTATIONS, containers_of(spec)
+    annotations, containers = meta.annotations, containers_of(spec)
+    if annotations is None or annotations == NO_ANNOTATIONS:
+        annotations = NO_ANNOTATIONS  # most pods have no annotation that Ebb reads
     daemon = owner_kind == DAEMON_SET or annotations.daemon == "true"
     mirror = annotations.mirror is not None
     resident = (daemon or mirror) and bool(spec.node_name)
     nominated = None if spec.node_name else status.nominated_node_name
     ready, ready_seconds = _ready(conditions) if spec.node_name else (False, None)
     template, pod_constraints, unsupported, disruption_facts, too_much = _all_constraints(
-        obj, containers, namespace, labels, resizes, resident=resident
+        obj, containers, annotations, namespace, labels, resizes, resident=resident
     )
     requests, quota_facts = amounts_of(
         *(spec, containers, status, resizes), crosses_namespaces=template.crosses_namespaces
@@ -243,6 +246,7 @@ If a limit is exceeded, the pod constraints are empty, except for host ports and
 def _all_constraints(
     obj: PodObject,
     containers: Containers,
+    annotations: PodAnnotations,
     namespace: str,
     labels: Mapping[str, str],
     resizes: Sequence[Condition],
@@ -266,10 +270,9 @@ def _all_constraints(
         constraints = templates.ports_only(ports, too_much)
     else:
         constraints = _pod_constraints(obj, namespace, template, ports, resident=resident)
-    disruption_facts = disruption_facts_of(obj, containers, volumes, labels, resizes)
+    disruption_facts = disruption_facts_of(obj, containers, volumes, annotations, labels, resizes)
     unsupported = _unsupported(spec, constraints.unsupported, disruption_facts)
-    annotations = obj.metadata.annotations
-    if KUEUE_LABEL in labels or (annotations is not None and annotations.needs_topology):
+    if KUEUE_LABEL in labels or (annotations is not NO_ANNOTATIONS and annotations.needs_topology):
         unsupported = (*unsupported, TOPOLOGY_FIELD)
     return (
         template,

@@ -292,8 +292,8 @@ def storage_class(obj: StorageClassObject) -> StorageClass:
     """
     terms = TOPOLOGIES.decode(obj.allowed_topologies, "allowedTopologies")
     reach = EVERYWHERE if not terms else VolumeTopology(affinity=tuple(map(_term, terms)))
-    if len(obj.allowed_topologies) > SMALL_BYTES:
-        check_memory(reach, KEPT_BYTES_MAX)
+    if terms:
+        check_memory(reach, KEPT_BYTES_MAX)  # a cluster has few classes
     return StorageClass(
         name=checked_name(obj.metadata.name, "metadata.name"),
         reach=reach,

@@ -120,6 +120,141 @@ class TestMinReadySeconds:
         assert moves_and_turnover(by) == (moves, 1 - moves)
 
 
+ZONE = "topology.kubernetes.io/zone"
+
+
+def in_zone(name: str) -> Json:
+    """Return a node in the zone that the first letter of its name is."""
+    made = node(name)
+    made["metadata"]["labels"] = {ZONE: name[0], "kubernetes.io/hostname": name}
+    return made
+
+
+def anti_affinity(key: str = ZONE, **more: Any) -> Json:
+    """Return the required anti-affinity to other pods of the Deployment web."""
+    term = {"labelSelector": {"matchLabels": {"app": "web"}, **more}, "topologyKey": key}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def near(key: str = ZONE) -> Json:
+    terms = anti_affinity(key)["podAntiAffinity"]
+    return {"podAffinity": terms}
+
+
+def spread(**more: Any) -> Json:
+    return {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        **more,
+    }
+
+
+class TestBeside:
+    """Node a1 goes; the new pod needs a place while the old one still runs there."""
+
+    def by(
+        self,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        nodes: str,
+        on: str,
+        full: str = "",
+        **spec: Any,
+    ) -> tuple[int, int]:
+        """Return the numbers of moves and of turnover on node a1."""
+        names, places = nodes.split(), on.split()
+        items = [*map(in_zone, names)]
+        items += [web(f"w{n}", place, **spec) for n, place in enumerate(places)]
+        # The others cannot leave their nodes, so that a1 goes first.
+        items += [
+            pod(f"o-{name}", name, "3600m" if name in full.split() else "1500m",
+                nodeSelector={"kubernetes.io/hostname": name})
+            for name in names
+            if name != "a1"
+        ]  # fmt: skip
+        arguments = given(folder, *items, *deployment(len(places)))
+        found = emptied_by(capsys, "a1", *arguments, "--max-removals", "1")
+        return moves_and_turnover(found)
+
+    @pytest.mark.parametrize(
+        ("nodes", "affinity", "expected"),
+        [
+            ("a1 a2 b1 c1", anti_affinity(), (0, 1)),
+            ("a1 a2 b1 c1 d1", anti_affinity(), (1, 0)),
+            ("a1 a2 b1 c1", anti_affinity("kubernetes.io/hostname"), (1, 0)),
+            ("a1 a2 b1 c1", {}, (1, 0)),
+        ],
+        ids=["a pod in each zone", "a free zone", "a pod on each node", "no anti-affinity"],
+    )
+    def test_pod_is_moved_when_anti_affinity_admits_both(
+        self,
+        nodes: str,
+        affinity: Json,
+        expected: tuple[int, int],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        assert self.by(tmp_path, capsys, nodes, "a1 b1 c1", affinity=affinity) == expected
+
+    def test_hash_in_anti_affinity_does_not_help(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The anti-affinity of the old pod, which lost its hash, still selects the new pod."""
+        one = {"key": "pod-template-hash", "operator": "In", "values": ["1"]}
+        affinity = anti_affinity(matchExpressions=[one])
+        found = self.by(tmp_path, capsys, "a1 a2 b1 c1", "a1 b1 c1", affinity=affinity)
+        assert found == (0, 1)
+
+    @pytest.mark.parametrize(
+        ("constraint", "full", "expected"),
+        [
+            (spread(), "b1 c1", (0, 1)),
+            (spread(), "b1", (1, 0)),
+            (spread(maxSkew=2), "b1 c1", (1, 0)),
+            (spread(whenUnsatisfiable="ScheduleAnyway"), "b1 c1", (1, 0)),
+            (spread(matchLabelKeys=["pod-template-hash"]), "b1 c1", (1, 0)),
+            (spread(matchLabelKeys=["other"]), "b1 c1", (0, 1)),
+        ],
+        ids=["full zones", "room in zone c", "more skew", "soft", "hash", "another label"],
+    )
+    def test_pod_is_moved_when_topology_spread_admits_both(
+        self,
+        constraint: Json,
+        full: str,
+        expected: tuple[int, int],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        spec = {"topologySpreadConstraints": [constraint]}
+        found = self.by(tmp_path, capsys, "a1 a2 b1 c1", "a1 a2 b1 c1", full, **spec)
+        assert found == expected
+
+    @pytest.mark.parametrize(
+        ("full", "expected"), [("a2", (0, 1)), ("", (1, 0))], ids=["full zone", "room in zone"]
+    )
+    def test_pod_is_moved_when_its_own_zone_has_room_and_affinity_needs_it(
+        self,
+        full: str,
+        expected: tuple[int, int],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        found = self.by(tmp_path, capsys, "a1 a2 b1", "a1", full, affinity=near())
+        assert found == expected
+
+    def test_reason_is_explained(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        nodes = [marked("a1"), *map(in_zone, ("a2", "b1"))]
+        nodes[0]["metadata"]["labels"] |= in_zone("a1")["metadata"]["labels"]
+        pods = [web(f"w-{on}", on, affinity=anti_affinity()) for on in ("a1", "b1")]
+        arguments = given(tmp_path, *nodes, *pods, *deployment(2))
+        assert main(["explain", "node", "a1", "-o", "json", *arguments]) == 0
+        told = orjson.loads(capsys.readouterr().out)
+        assert told["surgeMoves"] == 0
+        assert [one["code"] for one in told["notMoved"]] == ["surge-beside"]
+
+
 def marked(name: str) -> Json:
     """Return a marked node whose heartbeat, a day after all pods were created, is the time now."""
     made = node(name)

@@ -20,7 +20,6 @@ from controller.mover import (
     FORBIDDEN,
     FOUND_MAX,
     MOVED,
-    OVERDUE_SECONDS,
     REFUSED_SECONDS,
     RETRY_SECONDS,
     SEEN_SECONDS_MAX,
@@ -36,7 +35,7 @@ from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.model.cluster import Cluster
 from core.moves.hourly import MOVES_BEGUN_ANNOTATION
-from core.moves.note import MoveNote
+from core.moves.note import OVERDUE_SECONDS, MoveNote
 from core.moves.outcomes import SETTLE_SECONDS, MoveOutcome
 from kube.client import Client
 from kube.decode.kinds import NODES, PODS, SURGE_KINDS

@@ -10,8 +10,9 @@ from core.model.constraints import NO_POD, PodSelector, Requirement
 from core.model.errors import UnavailableError
 from core.moves.selecting import SelectingObject
 from kube.client import ApiError, Client
+from kube.decode.selecting import CONTROLLERS, OBSERVERS
 from kube.stores import selecting
-from kube.stores.selecting import CONTROLLERS, OBSERVERS, selecting_objects
+from kube.stores.selecting import selecting_objects
 from tests.support.fake_objects import KUBECONFIG, Json, failure, json
 
 PATHS = {

@@ -9,7 +9,7 @@ import yaml
 from controller.names import CONFIG_MAP as CONFIGURATION
 from controller.names import LEASE
 from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
-from kube.stores.selecting import CONTROLLERS, OBSERVERS
+from kube.decode.selecting import CONTROLLERS, OBSERVERS
 from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING

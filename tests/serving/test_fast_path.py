@@ -205,7 +205,7 @@ async def test_bytes_of_body_are_counted_while_handler_waits(
 async def test_body_leaves_memory_when_connection_is_lost(
     echo: Echo, make: Callable[[bytes], bytes], *, complete: bool
 ) -> None:
-    """A lost connection is a cycle of references, which Python may keep for long."""
+    """A lost connection is a cycle of references until the next garbage collection."""
     body = WAIT + b"a" * 900_000
     echo.go_on.clear()
     gc.collect()

@@ -10,7 +10,7 @@ from core.config.budgets import CLOCKS_APART_SECONDS_MAX, BackoffConfig, Cooldow
 from core.config.schedule import Window
 from core.config.settings import Config
 from core.engine.planner import unlimited_time
-from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION
+from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
 from core.model.constraints import (
@@ -277,12 +277,6 @@ def _no_schedule_affinity(asked: Config, was: Cluster) -> Made:
     return _with(replace(asked, no_schedule_after_seconds=0), was, [marked_node], near, cache)
 
 
-def _kept(asked: Config, was: Cluster) -> Made:
-    facts = DisruptionFacts(notes=((KEEP_ANNOTATION, "true"),))
-    kept = replace(pod("rare", "rare", 10, 10), disruption_facts=facts)
-    return _with(asked, was, [node("rare")], kept)
-
-
 RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "pod-resource-claims": _unsupported(DEVICES_FIELD),
     "pod-volumes": _unsupported(CLAIMS_FIELD),
@@ -295,7 +289,6 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "no-schedule-affinity": _no_schedule_affinity,
     "no-schedule-kueue": _no_schedule_kueue,
     "pod-kueue-topology": _unsupported(TOPOLOGY_FIELD),
-    "pod-kept": _kept,
 }
 """By reason code: a function that creates a cluster with it. All other codes occur in random
 clusters."""

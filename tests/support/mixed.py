@@ -310,8 +310,10 @@ NOT_YET_OVERDUE = DisruptionFacts(overdue_seconds=NOW)
 
 
 def odd(chance: random.Random, made: Pod) -> Pod:
-    """Return the pod, sometimes changed so that it cannot be moved."""
+    """Return the pod, sometimes changed so that it cannot be moved, or keeps its node."""
     notes = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),)
+    if made.name.endswith(("3", "7")):
+        notes = (("kube-ebb.io/keep", "true"),)
     return weighed(
         chance,
         (

@@ -21,6 +21,7 @@ from tests.support.reference_rules import (
     guarded,
     is_marked,
     is_sticky,
+    keeps,
     leaving,
     limits,
     mark_rank,
@@ -126,7 +127,7 @@ class Reference(Packing):
         due = self.due is None or node.name in self.due or is_marked(node)
         if self.mutant == "virtual nodes count as nodes" and node.virtual:
             return due and not self.counts.hold(node)
-        if guarded(node) or self.is_fixed(node):
+        if guarded(node) or self.is_fixed(node) or keeps(node, self.cluster):
             return False
         return not stuck and due and not self.counts.hold(node)
 

@@ -13,7 +13,7 @@ from core.model.pod import Pod
 from tests.support.reference import Reference
 from tests.support.reference_fit import passing
 from tests.support.reference_packing import Moves
-from tests.support.reference_rules import guarded, is_marked, mark_rank
+from tests.support.reference_rules import guarded, is_marked, keeps, mark_rank
 from tests.support.reference_state import is_spare
 from tests.support.reference_sums import Pair, held, offered
 
@@ -66,7 +66,8 @@ class Excess(Reference):
         """Return whether the node is unremovable for reasons outside of the policy."""
         pods = [pod for pod in self.start[node.name] if not pod.stays_with_node]
         stuck = [pod for pod in pods if pod.key not in self.moves]
-        return guarded(node) or self.is_fixed(node) or bool(stuck) or self.is_guessed(node)
+        said = guarded(node) or self.is_fixed(node) or keeps(node, self.cluster)
+        return said or bool(stuck) or self.is_guessed(node)
 
     # Differences from the plan with thresholds.
 

@@ -24,6 +24,7 @@ from tests.support.reference_rules import (
     holds_pods,
     is_in,
     is_marked,
+    keeps,
     leaving,
     price_of,
 )
@@ -485,6 +486,7 @@ def is_unremovable(node: Node, cluster: Cluster, packing: Packing) -> bool:
     return (
         any(pod.node == node.name for pod in odd)
         or guarded(node)
+        or keeps(node, cluster)
         or is_fixed(node, cluster, packing.config)
         or (node.name not in packing.reached and bool(beyond))
     )

@@ -99,6 +99,17 @@ def guarded(node: Node) -> bool:
     )
 
 
+def keeps(node: Node, cluster: Cluster) -> bool:
+    """Return whether a pod on the node, or its Namespace, asks Ebb to leave the node alone."""
+    return any(
+        pod.node == node.name
+        and KEEP in dict(pod.disruption_facts.notes)
+        and dict(pod.disruption_facts.notes)[KEEP].startswith("true")
+        and not (pod.daemon or pod.mirror or pod.terminating)
+        for pod in cluster.pods
+    )
+
+
 def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
     """Return whether the node has pods that an autoscaler would have to move."""
     pods = [pod for pod in cluster.pods if pod.node == node.name]

@@ -217,7 +217,7 @@ def test_damaged_gzip_is_reported_with_its_name(tmp_path: Path, cut: Any, proble
 def test_dump_size_is_bounded_after_decompression(tmp_path: Path, pack: Any) -> None:
     path = dump(tmp_path, pack(b"x" * 1000))
     assert len(files.read_dump(path, 1000)) == 1000
-    with pytest.raises(InvalidInputError, match="larger than 999 bytes"):
+    with pytest.raises(InvalidInputError, match=r"(larger|more) than 999 bytes"):
         files.read_dump(path, 999)
 
 

@@ -27,7 +27,7 @@ from core.eviction.context import Allowances, EvictionContext, EvictionInput
 from core.eviction.planner import EvictionDecision, plan_evictions
 from core.eviction.pods import Owner, why_never
 from core.eviction.state import OBSERVE_SECONDS, EvictionState
-from core.marks.wellknown import KARPENTER_LABEL, KEEP_ANNOTATION, TAINT_KEY
+from core.marks.wellknown import KARPENTER_LABEL, TAINT_KEY
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import DisruptionFacts, NodeConstraints, Toleration
 from core.model.node import Node, Taint
@@ -139,7 +139,6 @@ def failed(found: EvictionDecision) -> dict[str, str]:
         ({"disruption_facts": noted(DO_NOT_DISRUPT, "true")}, "pod-do-not-disrupt"),
         ({"disruption_facts": noted(DO_NOT_DISRUPT, "1h")}, "pod-do-not-disrupt"),
         ({"disruption_facts": noted(DO_NOT_DISRUPT_KEYS[-1], "1h")}, "pod-do-not-disrupt"),
-        ({"disruption_facts": noted(KEEP_ANNOTATION, "true")}, "pod-kept"),
         ({"disruption_facts": noted(PREFER_NO_EVICTION, "")}, "pod-prefer-no-eviction"),
         ({"disruption_facts": DisruptionFacts(local_volumes=("data",))}, "pod-local-storage"),
         ({"namespace": OWN}, "evict-own"),

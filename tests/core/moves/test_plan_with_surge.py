@@ -22,7 +22,12 @@ from core.marks.wellknown import (
     TAINT_KEY,
 )
 from core.model.cluster import Cluster, SurgeFacts
-from core.model.constraints import ClaimUse, DisruptionFacts
+from core.model.constraints import (
+    ClaimUse,
+    DisruptionFacts,
+    PodAffinityTerm,
+    PodConstraints,
+)
 from core.model.errors import ConfigError
 from core.model.now import Now
 from core.model.pod import CLAIMS_FIELD, DETACHED_LABEL, Pod, workload_of
@@ -30,7 +35,7 @@ from core.model.resources import Resources
 from core.moves.facts import with_moves
 from core.moves.objects import SurgeObjects
 from core.writes.costs import COST_MIN, MOVE_COST, UNDO_COST, cost_of, cost_write, decide_costs
-from tests.support.builders import UNLIMITED, marked, node
+from tests.support.builders import UNLIMITED, marked, node, select
 from tests.support.cluster_pods import build_cluster
 from tests.support.configurations import HEAD
 from tests.support.surge import NOTE, NOW, cost, deployment, detached, make_pod
@@ -60,6 +65,23 @@ def test_nodes_whose_pods_can_all_be_moved_come_first_when_surge_is_enabled() ->
     pods += [make_pod(f"x{n}", "d") for n in range(9)]
     assert removed(OFF, pods)[:3] == ["a", "b", "c"]
     assert removed(ON, pods)[:3] == ["b", "d", "a"]
+
+
+def test_nodes_whose_pods_cannot_be_moved_beside_old_ones_come_later() -> None:
+    """Node a has a pod whose zone is full of its kind; b has a free pod with higher requests."""
+    zone = "topology.kubernetes.io/zone"
+    nodes = [node(name, labels={zone: z}) for name, z in zip("abcd", "xxyy", strict=True)]
+    apart = PodConstraints(apart=(PodAffinityTerm(select("web"), zone),))
+    pods = [
+        replace(make_pod(f"w{on}", on), labels={"app": "web"}, pod_constraints=apart)
+        for on in "ac"
+    ]
+    pods += [make_pod(f"v{n}", "b", of="web-1") for n in range(2)]
+    pods += [make_pod(f"x{n}", "d") for n in range(9)]
+    cluster = replace(Cluster.of(nodes, pods), surge=WEB)
+    plans = {one: reconcile.plan(cluster, one) for one in (OFF, ON)}
+    assert next(one.node for one in plans[OFF].removals) == "a"
+    assert next(one.node for one in plans[ON].removals) == "b"
 
 
 WEB_ONE = ("d", "web-1")

@@ -16,7 +16,13 @@ from core.engine.maintenance_gate import ALWAYS
 from core.engine.plan import Plan
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.cluster import Cluster
-from core.model.constraints import DisruptionFacts, HostPort, PodConstraints, QuotaFacts
+from core.model.constraints import (
+    DisruptionFacts,
+    HostPort,
+    PodAffinityTerm,
+    PodConstraints,
+    QuotaFacts,
+)
 from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
@@ -36,7 +42,7 @@ from core.moves.planner import (
 from core.moves.quotas import ResourceQuota
 from core.moves.reasons import OTHER_CONTROLLER, OWNER_REFERENCES
 from tests.support import builders
-from tests.support.builders import UNLIMITED, node
+from tests.support.builders import UNLIMITED, node, select
 from tests.support.surge import NOTE, NOW, deployment, detached, make_move, make_pod
 
 CONFIG = Config(
@@ -253,6 +259,33 @@ def test_pod_stays_when_another_would_be_deleted_first() -> None:
 def test_pod_stays_when_no_node_that_stays_has_room(changes: Any, code: str) -> None:
     full = make_pod("full", "n", of="other", requests=replace(POD.requests, cpu_millis=3800))
     assert codes(chosen((replace(POD, **changes), *OTHERS, full))) == {code}
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("zones", "on", "code"),
+    [("aab", ("m", "o"), {"surge-beside"}), ("aabc", ("m", "o"), set())],
+    ids=["a pod in each zone", "a free zone"],
+)
+def test_pod_stays_when_new_pod_has_no_place_beside_it(
+    zones: str, on: Sequence[str], code: set[str]
+) -> None:
+    nodes = [
+        replace(one, labels={**one.labels, ZONE: zone})
+        for one, zone in zip([marked_node("m"), *map(node, "nop")], zones, strict=False)
+    ]
+    labels = {"app": "web", "pod-template-hash": "1"}
+    apart = PodConstraints(apart=(PodAffinityTerm(select("web"), ZONE),))
+    pods = [
+        replace(make_pod(name, where), labels=labels, pod_constraints=apart)
+        for name, where in zip(("old", "a"), on, strict=True)
+    ]
+    of = objects(deployment(replicas=2, pods=2, updated=2, available=2))
+    found = chosen(pods, of, nodes=nodes)
+    assert {blocker.code for blocker in found.waits} == code
+    assert bool(found.begin) is not bool(code)
 
 
 FAILED = NOTE._replace(begun=NOW - 900, deadline=NOW - 300, failures=2, outcome="timed_out")
