@@ -47,8 +47,9 @@ class SecondPods:
     """The running pods of ReplicaSets for which a second pod may have no place.
 
     A pod that no inter-pod rule concerns is not among them, and neither is one whose rules look
-    only at the pods on a node, such as host ports: pods leave no node that stays. Pod ids and node
-    ids are those of the Packer.
+    only at the pods on a node, such as host ports: pods leave no node that stays. Nor is a
+    detached pod, whose second pod is created already. Pod ids and node ids are those of the
+    Packer.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class SecondPods:
             if not group.rules or group.by_node:
                 continue
             pod = pods[number]
-            if pod.node is None or pod.owner_kind != REPLICA_SET:
+            if pod.node is None or pod.owner_kind != REPLICA_SET or pod.detached:
                 continue
             node = node_ids[pod.node]
             kind = self._kind(group_of[number], group, node)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -18,7 +18,7 @@ from core.model.constraints import (
     SpreadConstraint,
 )
 from core.model.node import Node
-from core.model.pod import TEMPLATE_LABEL, Pod
+from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL, Pod
 from tests.support.builders import node, pod, select
 from tests.support.reference_fit import ZONE
 
@@ -116,8 +116,13 @@ def test_pod_is_crowded_when_old_and_new_pod_cannot_run_together(
     assert crowded(zoned(*zones), pods) == expected
 
 
-def test_only_pods_of_replica_sets_are_crowded() -> None:
-    pods = [replace(one, owner_kind="StatefulSet") for one in pods_on(apart(), 0, 2)]
+@pytest.mark.parametrize(
+    "changes", [{"owner_kind": "StatefulSet"}, {"labels": {"app": "a", DETACHED_LABEL: "h"}}]
+)
+def test_only_pods_that_may_be_detached_are_crowded(changes: dict[str, Any]) -> None:
+    pods = pods_on(apart(), 0, 2)
+    assert crowded(zoned(*"aab"), pods) == {"a0", "a2"}
+    pods = [replace(one, **changes) for one in pods]
     assert crowded(zoned(*"aab"), pods) == set()
 
 
