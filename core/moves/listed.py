@@ -60,7 +60,7 @@ def surge_objects(
     """Combine the listed objects, so that each Deployment has the name of its current ReplicaSet.
 
     The name is empty if no ReplicaSet has the revision of the Deployment. If several
-    HorizontalPodAutoscalers scale a Deployment, the longest stabilization window applies.
+    HorizontalPodAutoscalers scale a Deployment, the first one by name is returned.
     """
     by_key = {one.observed.key: one for one in deployments}
     owners: dict[tuple[str, str], str] = {}
@@ -82,16 +82,9 @@ def surge_objects(
             for key, one in by_key.items()
         },
         owners=owners,
-        autoscalers=_by_target(autoscalers),
+        autoscalers={
+            f"{one.namespace}/{one.target}": one
+            for one in sorted(autoscalers, key=lambda one: one.name, reverse=True)
+        },
         quotas=by_namespace,
     )
-
-
-def _by_target(autoscalers: Iterable[HorizontalAutoscaler]) -> dict[str, HorizontalAutoscaler]:
-    found: dict[str, HorizontalAutoscaler] = {}
-    for one in sorted(autoscalers, key=lambda one: (one.namespace, one.name)):
-        key = f"{one.namespace}/{one.target}"
-        other = found.get(key, one)
-        window_seconds = max(other.window_seconds, one.window_seconds)
-        found[key] = replace(other, window_seconds=window_seconds)
-    return found

@@ -12,8 +12,6 @@ from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN
 from core.moves.quotas import ResourceQuota
 
 ROLLING_UPDATE: Final = "RollingUpdate"
-HPA_WINDOW_SECONDS: Final = 300
-"""Default of `--horizontal-pod-autoscaler-downscale-stabilization`."""
 HPA_SYNC_SECONDS: Final = 15
 """Default of `--horizontal-pod-autoscaler-sync-period`."""
 
@@ -86,15 +84,12 @@ def resolved_surge(max_surge: int | str, replicas: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizontalAutoscaler:
-    """The Deployment, the minimum and the scale-in window of a HorizontalPodAutoscaler."""
+    """A HorizontalPodAutoscaler, and the Deployment that it scales."""
 
     namespace: str
     name: str
     target: str
     """Name of the Deployment that it scales."""
-    replicas_min: int = 1
-    window_seconds: int = HPA_WINDOW_SECONDS
-    """Its stabilization window for scale-ins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from core.model.cluster import DaemonSet
 from core.model.constraints import Toleration
 from core.moves.listed import ListedDeployment, ListedReplicaSet
 from core.moves.objects import (
-    HPA_WINDOW_SECONDS,
     ROLLING_UPDATE,
     HorizontalAutoscaler,
     ObservedDeployment,
@@ -178,18 +177,8 @@ class ScaleTarget(Struct):
     name: ApiName = ""
 
 
-class ScaleDownRules(Struct):
-    stabilization_window_seconds: int | None = None
-
-
-class Behavior(Struct):
-    scale_down: ScaleDownRules | None = None
-
-
 class AutoscalerSpec(Struct):
     scale_target_ref: ScaleTarget | None = None
-    min_replicas: int | None = None
-    behavior: Behavior | None = None
 
 
 class AutoscalerObject(Struct):
@@ -318,11 +307,8 @@ def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
     target = spec.scale_target_ref or ScaleTarget()
     if target.kind != DEPLOYMENT or not (target.api_version or APPS).startswith(APPS):
         return None
-    rules = (spec.behavior.scale_down if spec.behavior else None) or ScaleDownRules()
     return HorizontalAutoscaler(
         namespace=shared_name(obj.metadata.namespace or "default", "metadata.namespace"),
         name=checked_name(obj.metadata.name, "metadata.name"),
         target=checked_name(target.name, "spec.scaleTargetRef.name"),
-        replicas_min=number(spec.min_replicas, 1),
-        window_seconds=number(rules.stabilization_window_seconds, HPA_WINDOW_SECONDS),
     )

@@ -135,12 +135,7 @@ def autoscaler(**spec: Any) -> HorizontalAutoscaler | None:
 
 
 def test_autoscaler_is_decoded() -> None:
-    rules = {"scaleDown": {"stabilizationWindowSeconds": 60}, "scaleUp": {"policies": [{}]}}
-    usual = HorizontalAutoscaler(namespace="d", name="h", target="web")
-    assert autoscaler() == usual
-    found = autoscaler(minReplicas=2, behavior=rules)
-    assert found is not None
-    assert (found.replicas_min, found.window_seconds) == (2, 60)
+    assert autoscaler() == HorizontalAutoscaler(namespace="d", name="h", target="web")
 
 
 @pytest.mark.parametrize("target", [{"kind": "StatefulSet"}, {"apiVersion": "argoproj.io/v1"}])
@@ -148,10 +143,7 @@ def test_autoscaler_does_not_count_when_it_scales_no_deployment(target: Json) ->
     assert autoscaler(scaleTargetRef=target) is None
 
 
-def test_strictest_autoscaler_of_deployment_applies() -> None:
-    rules = {"scaleDown": {"stabilizationWindowSeconds": 900}}
-    one, other = autoscaler(), autoscaler(behavior=rules)
-    assert one is not None
-    assert other is not None
-    found = surge_objects([], [], [one, other]).autoscalers["d/web"]
-    assert found.window_seconds == 900
+def test_first_autoscaler_by_name_counts_when_several_scale_a_deployment() -> None:
+    one = HorizontalAutoscaler(namespace="d", name="a", target="web")
+    other = HorizontalAutoscaler(namespace="d", name="b", target="web")
+    assert surge_objects([], [], [other, one]).autoscalers == {"d/web": one}
