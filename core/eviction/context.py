@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from core.config.settings import Config
 from core.eligibility.drainability import disruption_cost
 from core.eligibility.emptiness import occupying
-from core.eligibility.node_share import NodeShares
 from core.engine.maintenance_gate import Beginning, may_begin
 from core.engine.no_schedule import NoScheduleBlockers
 from core.engine.plan import Plan
@@ -200,17 +199,6 @@ class EvictionContext:
             )
             if removal.node in self.marked
         }
-
-    @cached_property
-    def targets(self) -> dict[str, str]:
-        """Return the node on which the plan finally places each pod (namespace/name)."""
-        removals = sorted(self.eviction_input.plan.removals, key=lambda removal: removal.order)
-        return {pod: node for removal in removals for pod, node in removal.placements}
-
-    @cached_property
-    def shares(self) -> NodeShares:
-        """Return how many pods nodes have got lately."""
-        return NodeShares(self.eviction_input.cluster, self.now)
 
     def in_order(self, name: str) -> Sequence[Pod]:
         """Return the pods of the node in the order of evictions: the lowest disruption cost first.

@@ -15,14 +15,7 @@ from core.engine.maintenance_gate import MayBegin, Refusal
 from core.engine.unschedulable import is_unschedulable
 from core.eviction.context import EvictionContext, EvictionInput
 from core.eviction.pods import Owner, leaves, owner_of, why_waited_for
-from core.eviction.reasons import (
-    INTERRUPTED,
-    NO_PLACE,
-    NODE_SHARE,
-    NOT_REPLACED,
-    REFUSED,
-    TURN,
-)
+from core.eviction.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
 from core.eviction.state import (
     MISSED_MAX,
     OBSERVE_SECONDS,
@@ -89,8 +82,7 @@ def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> Evict
     seconds = context.now.seconds - decision.state.progress
     late = seconds >= eviction_input.config.drain.timeout_seconds
     new = any(eviction.pod.uid not in decision.state.refused for eviction in decision.evict)
-    waits = any(blocker.reason is NODE_SHARE for blocker in decision.waits)
-    return _failed(decision) if late and not new and not waits else decision
+    return _failed(decision) if late and not new else decision
 
 
 # Earlier evictions
@@ -329,9 +321,6 @@ def _chosen(
             or (owner.kind == STATEFUL_SET and stateful_sets[owner])
         ):
             why = Blocker(TURN, "other pods are evicted first", pod.key)
-        if why is None:
-            full_node = context.shares.why_not(context.targets[pod.key])
-            why = None if full_node is None else Blocker(NODE_SHARE, full_node, pod.key)
         if why is not None:
             waits.append(why)
             continue
@@ -340,7 +329,6 @@ def _chosen(
         context.budgets.take(pod)
         in_namespace[pod.namespace] += 1
         stateful_sets[owner] += 1
-        context.shares.take(context.targets[pod.key])
     return evict, waits
 
 

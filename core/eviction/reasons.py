@@ -108,13 +108,6 @@ TURN: Final = Reason(
     "none needed; to evict more pods at once, raise the limits in the setting `drain`",
     "pods that were evicted earlier have been replaced",
 )
-NODE_SHARE: Final = Reason(
-    "evict-node-share",
-    "A node has got as many pods within 10 minutes as it may: half of what the typical node has, "
-    "at least 4. So a node that claims too much capacity cannot draw the pods of all others.",
-    "wait; check the capacity of the node that the message names if you do not expect the pods",
-    "10 minutes are over",
-)
 REASONS: Final = (
     INTERRUPTED,
     OWN,
@@ -131,5 +124,4 @@ REASONS: Final = (
     UNSETTLED,
     NOT_REPLACED,
     TURN,
-    NODE_SHARE,
 )

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from core.config.settings import Config, Mode
 from core.eligibility.emptiness import occupying
-from core.eligibility.node_share import NodeShares
 from core.eligibility.surge import NEVER, VOLUME, why_not_replaced
 from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, may_begin
 from core.engine.plan import Plan
@@ -40,7 +39,6 @@ from core.moves.reasons import (
     MIN_READY,
     NO_DEPLOYMENT,
     NO_PLACE,
-    NODE_SHARE,
     NOT_READY,
     OTHER_CONTROLLER,
     OWN,
@@ -209,16 +207,6 @@ class SurgeContext:
         removals = sorted(self.surge_input.plan.removals, key=lambda one: one.order)
         return {pod: node for removal in removals for pod, node in removal.placements}
 
-    @cached_property
-    def shares(self) -> NodeShares:
-        """Return how many pods nodes have got lately, with the moves in progress."""
-        shares = NodeShares(self.surge_input.cluster, self.now)
-        for move in self.surge_input.memory.own.values():
-            place = self.places.get(f"{move.namespace}/{move.pod}")
-            if place is not None:
-                shares.take(place)
-        return shares
-
     def blockers(self, pod: Pod) -> list[Blocker]:
         """Return every reason why Ebb does not replace the pod by a surge move now; empty if none.
 
@@ -343,8 +331,7 @@ class _Choice:
         full = self._in_namespace[pod.namespace] >= self._limits.max_in_namespace
         if full or self._left <= 0:
             return [Blocker(TURN, "other pods are moved first", pod.key)]
-        full_node = self._context.shares.why_not(self._context.places[pod.key])
-        return [] if full_node is None else [Blocker(NODE_SHARE, full_node, pod.key)]
+        return []
 
     def _add(self, pod: Pod) -> None:
         surge_input = self._context.surge_input
@@ -374,7 +361,6 @@ class _Choice:
         self._begin.append(NewMove(move, pod, self._permit))
         self._busy.add(deployment.uid)
         self._left -= 1
-        self._context.shares.take(self._context.places[pod.key])
         self._in_namespace[pod.namespace] += 1
         if pod.namespace in self._with_quota:
             # The next reconciliation sees the quota with the new pod.

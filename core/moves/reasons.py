@@ -177,13 +177,6 @@ TURN: Final = Reason(
     "none needed; to move more pods, raise the limits in the setting `surge`",
     "earlier moves have ended",
 )
-NODE_SHARE: Final = Reason(
-    "surge-node-share",
-    "A node has got as many pods within 10 minutes as it may: half of what the typical node has, "
-    "at least 4. So a node that claims too much capacity cannot draw the pods of all others.",
-    "wait; check the capacity of the node that the message names if you do not expect the pods",
-    "10 minutes are over",
-)
 REASONS: Final = (
     NO_DEPLOYMENT,
     OWN,
@@ -211,5 +204,4 @@ REASONS: Final = (
     HOST_PORT,
     PENDING,
     TURN,
-    NODE_SHARE,
 )

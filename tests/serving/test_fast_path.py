@@ -215,7 +215,7 @@ async def test_body_leaves_memory_when_connection_is_lost(
         request = make(body)
         echo.writer.write(request if complete else request[:-1])
         async with asyncio.timeout(10):
-            while echo.held_bytes() < len(body) - 1:  # noqa: ASYNC110 there is no event
+            while echo.held_bytes() < len(body) - 1:  # noqa: ASYNC110 the server has no event for this
                 await asyncio.sleep(0)
             if complete:
                 await echo.handling.wait()

@@ -545,10 +545,6 @@ def test_only_budgets_of_own_namespace_are_checked() -> None:
     assert count_calls(partial(none.why_not, A)) == count_calls(partial(many.why_not, A))
 
 
-TYPICAL = [make_pod(f"t{number}", "typical", of="typical") for number in range(40)]
-"""Pods of a node with as many pods as usual; it has no room for others."""
-
-
 @pytest.mark.parametrize(
     ("changes", "names", "evicted_now"),
     [
@@ -570,36 +566,9 @@ def test_concurrent_evictions_are_limited(
         for number in range(n)
     ]
     pods = [replace(one, uid=one.key) for one in pods]
-    found = plan_evictions(
-        eviction_input(*pods, *TYPICAL, nodes=(M, OPEN, node("typical")), config=config),
-        EvictionState(),
-    )
+    found = plan_evictions(eviction_input(*pods, config=config), EvictionState())
     assert len(found.evict) == evicted_now
     assert codes(found) == {"evict-turn"}
-
-
-def test_node_gets_its_share_of_evicted_pods_whatever_it_claims() -> None:
-    """A kubelet reports 1,000 CPUs; all other nodes are full."""
-    liar = node("liar", 1_000_000, 4_000_000)
-    limits = replace(CONFIG.drain, max_on_node=9, max_in_namespace=9)
-    config = replace(CONFIG, drain=limits)
-    pods = [make_pod(f"p{number}") for number in range(9)]
-    found = plan_evictions(eviction_input(*pods, nodes=(M, liar), config=config), EvictionState())
-    assert len(found.evict) == 5
-    assert codes(found) == {"evict-node-share"}
-    arrived = [
-        make_pod(f"new{number}", "liar", of="other", created_seconds=NOW - 599)
-        for number in range(5)
-    ]
-    inputs = eviction_input(*pods, *arrived, nodes=(M, liar), config=config)
-    state = replace(BEGAN, initial_pods=frozenset(one.uid for one in pods))
-    waiting = plan_evictions(inputs, state)
-    assert (waiting.evict, codes(waiting)) == ((), {"evict-node-share"})
-    assert waiting.waits[0].message.startswith("node liar has got 5 pods within 10 minutes")
-    late = plan_evictions(replace(inputs, now_seconds=NOW + 300), state)
-    assert failed(late) == {}, "a wait is no failure"
-    again = plan_evictions(replace(inputs, now_seconds=NOW + 2), state)
-    assert len(again.evict) == 5
 
 
 @pytest.mark.parametrize("limit", ["max_on_node", "max_in_namespace", "max_in_cluster"])
