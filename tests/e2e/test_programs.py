@@ -62,8 +62,9 @@ def all_tainted(found: Mapping[str, Json], count: int) -> bool:
 def tainted(api: Api, count: int) -> list[str]:
     """Add nodes, one of them with a pod; return the names of the others when they are marked."""
     names = [f"n{number}" for number in range(count + 1)]
-    add_nodes(api, *names)
+    add_nodes(api, names[0])
     api.create(PODS, pod("first", node_name=names[0]))
+    add_nodes(api, *names[1:])  # after the pod: an empty node is marked at once
     found = api.wait(NODES, lambda found: all_tainted(found, count))
     return [name for name in names if is_marked(found[name])]
 

@@ -5,7 +5,7 @@ import io
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -450,15 +450,14 @@ def nested_call(size: int) -> bytes:
 def test_nested_call_is_decoded_in_pieces() -> None:
     """One of 60 MB held the event loop for two seconds."""
     body = nested_call(10 * PIECE_BYTES)
-    calling, pauses = wire.calling(body), 0
-    while True:
-        try:
-            next(calling)
-        except StopIteration as end:
-            assert end.value.names == ["n"]
-            break
-        pauses += 1
-    assert pauses >= 10
+    pauses: list[None] = []
+
+    def decoded() -> Generator[None, None, None]:
+        call = yield from wire.calling(body)
+        assert call.names == ["n"]
+
+    pauses += decoded()
+    assert len(pauses) >= 10
     assert not list(wire.calling(wire.names_body(["n"])))
 
 

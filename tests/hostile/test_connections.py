@@ -48,7 +48,7 @@ class Port:
     def __init__(self, *, secure: bool, at_once: bool = False, busy: bool = False) -> None:
         """Create a port.
 
-        *at_once*: POST requests are received, and answered unless *busy*, before aiohttp gets them.
+        *at_once*: POST requests are received, and answered unless *busy*, ahead of aiohttp.
         """
         self.secure, self.at_once, self.busy = secure, at_once, busy
         self.asked, self.gone = asyncio.Event(), asyncio.Event()
