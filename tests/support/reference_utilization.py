@@ -16,7 +16,7 @@ from core.model.resources import Resources
 from tests.support.reference import Reference
 from tests.support.reference_fit import admits, has_room
 from tests.support.reference_packing import Moves
-from tests.support.reference_rules import holds_pods, is_marked, is_sticky, leaving
+from tests.support.reference_rules import KEEP, holds_pods, is_marked, is_sticky, leaving
 from tests.support.reference_state import is_spare
 from tests.support.reference_sums import asked, dominant, offered
 
@@ -113,7 +113,10 @@ class Utilization(Reference):
         """Return whether the pod makes its node unremovable."""
         notes, keep = dict(pod.disruption_facts.notes), self.settings
         word, safe = notes.get(EVICT), notes.get(VOLUMES, "").split(",")
-        passed_over = pod.daemon or pod.mirror or pod.terminating or pod.priority < -10
+        stays = pod.daemon or pod.mirror or pod.terminating
+        if notes.get(KEEP, "").startswith("true") and not stays:
+            return True
+        passed_over = stays or pod.priority < -10
         if passed_over and self.mutant != "all pods block":
             return False
         if word in {"true", "on-completion"}:
