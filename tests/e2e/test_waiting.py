@@ -106,10 +106,14 @@ def made(api: Api) -> Iterator[None]:
 KINDS = [late_claim, device, other_scheduler, namespace_selector, inline_disk]
 
 
-def has_event(api: Api, name: str, reason: str = "PreferNoScheduleSet") -> bool:
-    return any(
-        event["reason"] == reason and event["regarding"]["name"] == name
-        for event in api.get(EVENTS)["items"]
+def wait_event(api: Api, name: str, reason: str = "PreferNoScheduleSet") -> None:
+    """Wait for an Event about a node: Ebb writes it after the change that it reports."""
+    api.wait(
+        EVENTS,
+        lambda found: any(
+            event["reason"] == reason and event["regarding"]["name"] == name
+            for event in found.values()
+        ),
     )
 
 
@@ -138,7 +142,7 @@ def test_noschedule_is_lifted_when_pending_pod_cannot_be_evaluated(
     assert bound(found["odd"]) == first
     # Ebb reads Namespaces, so it places this pod and needs its node.
     known = kind is namespace_selector
-    assert has_event(api, first, "NodeUnmarked" if known else "PreferNoScheduleSet")
+    wait_event(api, first, "NodeUnmarked" if known else "PreferNoScheduleSet")
     if kind not in (late_claim, device):  # here Ebb does not know which node is feasible
         assert NO_SCHEDULE in effects(api.get(f"{NODES}/{other}"))
 
@@ -188,4 +192,4 @@ def test_noschedule_is_lifted_when_scheduler_rejects_pod_for_unknown_reason(
     with capsys.disabled():
         print(f"\nrefused: bound after {seconds:.2f} s")
     assert bound(found["odd"]) in marked
-    assert has_event(api, bound(found["odd"]))
+    wait_event(api, bound(found["odd"]))
