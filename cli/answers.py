@@ -9,6 +9,7 @@ from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
 from cli.explain.headline import Headline
 from cli.input.cluster_input import ClusterInput
+from cli.input.kept_empty import KeptEmpty
 from cli.nodes import NodeRow
 from core.config.settings import Config
 from core.engine.plan import Plan
@@ -51,6 +52,8 @@ class Planned:
     """Time of the cluster that was read, in Unix seconds."""
     rows: Sequence[NodeRow]
     """The nodes of the plan."""
+    kept_empty: Sequence[KeptEmpty]
+    """The empty nodes that Ebb keeps from scale-down, by name."""
     view: RowOptions
     needed: "NodesNeeded | None" = None
     """How few nodes any placement needs; None if that was not requested."""

@@ -12,6 +12,7 @@ from cli.explain.caveats import Caveat, caveats
 from cli.explain.emptying import emptying
 from cli.explain.headline import headline
 from cli.input.cluster_input import ClusterInput
+from cli.input.kept_empty import kept_empty
 from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
 from core.engine.maintenance_gate import may_begin
@@ -74,7 +75,8 @@ def planned(
     now = cluster_input.now_seconds(clock)
     snapshot = ClusterSnapshot(cluster, config, Now(now))
     whole = make_plan(snapshot, removals_max=limits.removals_max)
-    plan = shown(whole, selection.names(cluster))
+    names = selection.names(cluster)
+    plan = shown(whole, names)
     surge, namespace = cluster_input.surge_objects, cluster_input.namespace
     emptied = emptying(cluster, plan, config, surge, namespace, now)
     rows = node_rows(plan, cluster, config, now)
@@ -88,6 +90,7 @@ def planned(
         refused=may_begin(config, Now(now)).blockers,
         now_seconds=now,
         rows=rows,
+        kept_empty=kept_empty(cluster, config, now, names),
         view=view,
         needed=_needed(snapshot, whole) if bound else None,
     )

@@ -3,6 +3,7 @@
 from collections import Counter as Count
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from fractions import Fraction
 from itertools import chain
 from typing import Final
 
@@ -11,7 +12,8 @@ from controller.figures.marks import AGAIN_SECONDS
 from controller.figures.pending import Cause
 from controller.figures.pools import PlannedNodeState, PoolFigures
 from controller.figures.savings import CREDIT_SECONDS_MAX
-from core.engine.plan import ReachSums, tightest
+from core.engine.plan import ReachSums, ReserveCause, tightest
+from core.engine.protection import kept_empty_nodes
 from core.engine.reconcile import ReconcileResult
 from core.marks.mark import Mark
 from core.model.errors import ConflictError
@@ -100,6 +102,20 @@ def _nodes_by_state(figures: Figures) -> Samples:
     return {
         (name, state): pool.states[state] for name, pool in pools for state in PlannedNodeState
     }
+
+
+def _reserved_cost(result: ReconcileResult) -> Samples:
+    kept, snapshot = kept_empty_nodes(result.snapshot, result.plan), result.snapshot
+    costs = dict.fromkeys(ReserveCause, Fraction(0))
+    for node in snapshot.cluster.nodes:
+        if (cause := kept.get(node.name)) is not None:
+            costs[cause] += snapshot.config.price_of(node.labels)
+    return {(cause.value,): float(price) for cause, price in costs.items()}
+
+
+def _reserved_nodes(result: ReconcileResult) -> Samples:
+    counts = Count(kept_empty_nodes(result.snapshot, result.plan).values())
+    return {(cause.value,): counts[cause] for cause in ReserveCause}
 
 
 def _reserved_allocatable(result: ReconcileResult) -> Samples:
@@ -195,9 +211,17 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_reserved_nodes",
-        "Empty nodes that Ebb keeps for expected pods, so it does not allow their scale-down.",
-        (),
-        lambda result: {(): len(result.plan.reserve)},
+        "Empty nodes that Ebb keeps, so it does not allow their scale-down, by cause.",
+        ("cause",),
+        _reserved_nodes,
+        {(cause.value,): 0 for cause in ReserveCause},
+    ),
+    ReportedGauge(
+        "ebb_reserved_cost",
+        "Price of these nodes for an hour, in the unit of `prices`.",
+        ("cause",),
+        _reserved_cost,
+        {(cause.value,): 0 for cause in ReserveCause},
     ),
     ReportedGauge(
         "ebb_reserved_allocatable",

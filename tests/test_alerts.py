@@ -106,6 +106,10 @@ CASES: Final[Mapping[str, Mapping[str, str]]] = {
     "EbbEvictionForbidden": {series("ebb_eviction_forbidden"): steady(1)},
     "EbbSurgeForbidden": {series("ebb_surge_forbidden"): steady(1)},
     "EbbSurgeOverdue": {series("ebb_surge_overdue_pods"): steady(1)},
+    "EbbKeepsEmptyNodes": {
+        series("ebb_reserved_nodes", cause="expected"): steady(3),
+        series("ebb_nodes", state="needed"): steady(20),
+    },
     "EbbEventsLost": {series("ebb_event_write_failures_total"): rising(1)},
 }
 """Series of the case in which each alert must fire."""

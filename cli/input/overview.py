@@ -9,6 +9,7 @@ from cli.explain.caveats import Caveat, caveats
 from cli.explain.emptying import emptying
 from cli.explain.headline import Headline, headline
 from cli.input.cluster_input import ClusterInput
+from cli.input.kept_empty import KeptEmpty, kept_empty
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
 from cli.nodes import EVERYTHING, Selection, node_rows, shown
 from core.engine.maintenance_gate import may_begin
@@ -73,6 +74,8 @@ class ClusterStatus:
     """Number of scale-in targets: scale-ins delete their pods right after pods of marked nodes."""
     reserved: int
     """Number of empty nodes whose annotation reserves them for expected pods."""
+    kept_empty: tuple[KeptEmpty, ...]
+    """The empty nodes that Ebb keeps from scale-down, by name."""
     published: tuple[Published, ...]
     """Buffers with Ebb's label by name, including those in other namespaces."""
     pending: int
@@ -206,6 +209,7 @@ def summarize(
             status.mark is None and status.scaled_in_first > 0 for status in statuses
         ),
         reserved=reserved,
+        kept_empty=kept_empty(cluster, cluster_input.config, now_seconds, names),
         published=tuple(_published(cluster_input)),
         pending=len(pending),
         unschedulable=_unschedulable(snapshot, plan, pending),

@@ -139,8 +139,10 @@ class Scope(StrEnum):
     """Nodes that are protected from scale-down until Ebb allows it."""
 
     MARKED = "marked"
+    RESERVED = "reserved"
+    """Marked nodes, and empty nodes that expected pods or a CapacityBuffer need."""
     EMPTY = "empty"
-    """Marked and empty nodes; sufficient for an autoscaler that removes only empty nodes."""
+    """Marked and empty nodes."""
     ALL = "all"
 
 
@@ -148,9 +150,10 @@ class Scope(StrEnum):
 class ScaleDownProtection:
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
 
-    scope: Scope = Scope.EMPTY
+    scope: Scope = Scope.RESERVED
     """Nodes that Ebb protects from scale-down until it allows their scale-down: only marked nodes
-    (`marked`), also empty unmarked nodes (`empty`), or all nodes (`all`)."""
+    (`marked`), also empty unmarked nodes that expected pods or a CapacityBuffer need (`reserved`),
+    all empty nodes (`empty`), or all nodes (`all`)."""
     after_release_seconds: Annotated[int, duration()] = 900
     """Maximum time for which a node stays protected from scale-down after its mark was removed, so
     that an autoscaler that evicts pods does not drain it at once. With `0s` it is not

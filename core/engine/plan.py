@@ -5,6 +5,7 @@ The plan also lists placements of pods, and nodes to keep empty for expected pod
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -60,14 +61,29 @@ class BufferRoom(NamedTuple):
     """Error in the buffer, because of which it is ignored; empty if there is none."""
 
 
-class ReservedNode(NamedTuple):
-    """An empty node whose scale-down Ebb does not allow yet, with the reason.
+class ReserveCause(StrEnum):
+    """Why Ebb keeps an empty node; a value of a metric label and in JSON."""
 
-    The reason is that pods need the node: expected pods (as many as were created in the busiest
-    recent time span) or Pending ones.
-    """
+    PENDING = "pending"
+    """Pending pods, or pods of leaving nodes, need the node."""
+    EXPECTED = "expected"
+    """Expected pods need it: as many as were created in the busiest recent time span."""
+    BUFFER = "buffer"
+    """A CapacityBuffer that Ebb did not create needs it."""
+    REPEATED = "repeated"
+    """It was needed again soon after Ebb had allowed its scale-down."""
+    NEW_LEADER = "new-leader"
+    """The previous leader protected it, and the new one has not observed arrivals for long."""
+    SCOPE = "scope"
+    """Nothing needs it, but `scaleDownProtection.scope` protects all empty nodes."""
+
+
+class ReservedNode(NamedTuple):
+    """An empty node whose scale-down Ebb does not allow yet, with the reason."""
 
     node: str
+    cause: ReserveCause
+    """The most urgent cause, in the order of ReserveCause."""
     why: Blocker
 
 

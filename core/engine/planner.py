@@ -120,6 +120,8 @@ class PlannerParts(NamedTuple):
 
     packer: Packer
     """Free space, and the placements of pods."""
+    headroom: frozenset[int]
+    """Ids of the placeholder pods that are headroom."""
     ledger: UtilizationLedger
     """Sums of requests and usable capacity."""
     policy: Policy
@@ -142,6 +144,9 @@ class PlannerParts(NamedTuple):
         placeholders = snapshot.headroom(snapshot.config.budgets.headroom)
         placeholders += (room.pod for room in snapshot.buffer_rooms for _ in range(room.kept))
         packer = snapshot.packer(placeholders)
+        headroom = frozenset(n for n in packer.placeholders if buffer_of(packer.pods[n]) is None)
+        # Headroom keeps no empty node, and the autoscaler may remove one at any time.
+        packer.keep_off(headroom, frozenset(packer.node_ids[n] for n in snapshot.idle_nodes))
         ledger = snapshot.new_ledger(limits.peak_excess if limits else None)
         second_pods: SecondPods | None = None
         crowded: frozenset[str] = frozenset()
@@ -154,7 +159,8 @@ class PlannerParts(NamedTuple):
             candidates,
             snapshot.pods_not_replaceable(crowded),
         )
-        return PlannerParts(packer, ledger, policy, RemovalLimits(snapshot, limits), second_pods)
+        limits_left = RemovalLimits(snapshot, limits)
+        return PlannerParts(packer, headroom, ledger, policy, limits_left, second_pods)
 
 
 class Planner:
@@ -182,13 +188,15 @@ class Planner:
         self._delays: Delays | None = None if isinstance(candidates, UnneededNodes) else candidates
         names = None if self._delays is None else self._delays.keys()
         parts = PlannerParts.of(snapshot, limits, names)
-        self.packer, self.ledger, self._policy, self._limits, self._second_pods = parts
+        self.packer, self._headroom, self.ledger = parts.packer, parts.headroom, parts.ledger
+        self._policy, self._limits, self._second_pods = (
+            parts.policy,
+            parts.limits,
+            parts.second_pods,
+        )
         self._due, self._in_time = due, in_time
         self.out_of_time = False
         packer = self.packer
-        self._headroom = frozenset(
-            n for n in packer.placeholders if buffer_of(packer.pods[n]) is None
-        )
         self.marked = snapshot.marks.keys() - snapshot.leaving_nodes
         self._unneeded_time_seconds = snapshot.config.unneeded_time_seconds
         self._ordered = len(self.ledger.changed)

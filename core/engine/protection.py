@@ -1,7 +1,7 @@
 """Decide which unmarked nodes to protect from the autoscaler's scale-down.
 
-The setting `scope: all` protects every node, `scope: empty` only empty nodes, and `scope: marked`
-no unmarked node.
+The setting `scope: all` protects every node, `scope: empty` only empty nodes, `scope: reserved`
+only empty nodes that the reserve names, and `scope: marked` no unmarked node.
 
 Nodes that Ebb ignores are not protected, because Ebb would never allow their scale-down: nodes
 that are cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for an empty
@@ -13,11 +13,11 @@ protected for an hour only (core.eligibility.drift).
 
 from collections.abc import Iterable
 
-from core.config.settings import Config, Scope
+from core.config.settings import Config, Mode, Scope
 from core.eligibility.node_eligibility import REASONS
 from core.eligibility.scalability import NOT_SCALABLE
 from core.engine.leader_state import RateLimits
-from core.engine.plan import ReservedNode
+from core.engine.plan import Plan, ReserveCause, ReservedNode
 from core.engine.snapshot import ClusterSnapshot
 from core.model.node import Node
 
@@ -31,9 +31,8 @@ def protected_unmarked(
     the current rate limits, for the backoffs of nodes.
     """
     scope = snapshot.config.scale_down_protection.scope
-    skipped = (limits.backing_off.keys() | limits.failed_writes.keys()) - {
-        reserved.node for reserved in reserve
-    }
+    reserved = frozenset(node.node for node in reserve)
+    skipped = (limits.backing_off.keys() | limits.failed_writes.keys()) - reserved
     return frozenset(
         node.name
         for node in snapshot.cluster.nodes
@@ -46,9 +45,22 @@ def protected_unmarked(
             if node.name in snapshot.non_empty_nodes
             else not snapshot.blockers[node.name]
             and node.name not in skipped
+            and (scope is not Scope.RESERVED or node.name in reserved)
             and not snapshot.pod_index.count_movable(node.name)
         )
     )
+
+
+def kept_empty_nodes(snapshot: ClusterSnapshot, plan: Plan) -> dict[str, ReserveCause]:
+    """Return the cause by name of each empty node that Ebb keeps from scale-down.
+
+    Empty in mode observe, which protects no node.
+    """
+    if snapshot.config.mode is Mode.OBSERVE:
+        return {}
+    protected = plan.protected | snapshot.marks.keys()
+    kept = dict.fromkeys(sorted(plan.protected - snapshot.non_empty_nodes), ReserveCause.SCOPE)
+    return kept | {node.node: node.cause for node in plan.reserve if node.node in protected}
 
 
 def protects_empty(snapshot: ClusterSnapshot, node: Node) -> bool:

@@ -137,7 +137,7 @@ def _reserve(
     """
     needed, short_reaches = reserve_nodes(state, snapshot, now)
     until = watched_until(state, snapshot.config.budgets.reserve.window_seconds)
-    # A new leader reserves every empty node, because it does not know which ones are needed.
+    # A new leader also keeps what is protected, because it does not know which nodes are needed.
     knows_arrivals = until is None or now.reached(until)
     names = frozenset(node.node for node in needed if knows_arrivals)
     hits = state.reserve_hits.observe(NeededNodes(snapshot, names), now)
@@ -205,7 +205,7 @@ def no_schedule_blockers(
         snapshot.unevaluated,
     )
     blockers = no_schedule.blockers_by_node(snapshot, blocked_pods, to_mark)
-    for node, blocker in reserved:
+    for node, _, blocker in reserved:
         if node in blockers:
             blockers[node] = (*blockers[node], blocker)
     return blockers

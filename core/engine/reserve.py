@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 from core.engine.arrivals import Counts, PodShape
 from core.engine.buffers import buffer_of
 from core.engine.leader_state import LeaderState, watched_until
-from core.engine.plan import ReservedNode
+from core.engine.plan import ReserveCause, ReservedNode
 from core.engine.protection import protects_empty
 from core.engine.snapshot import ClusterSnapshot
-from core.marks.mark import Mark, is_scale_down_allowed
+from core.marks.mark import Mark, is_scale_down_allowed, protection_of
 from core.model.buffers import BUFFER
 from core.model.cost import cost
 from core.model.humanize import timestamp
@@ -70,7 +70,7 @@ def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Re
 
     A reach is a set of nodes that some pods can use. *state*: the leader's state, already updated
     from the snapshot. A leader that has watched for less than one window does not know which pods
-    to expect, so it reserves every empty node.
+    to expect, so it also keeps every empty node that is protected already.
     """
     settings = snapshot.config.budgets.reserve
     if not settings.lookback_seconds:
@@ -78,7 +78,7 @@ def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Re
     planner = ReservePlanner(snapshot, state.expected_pods(snapshot.total_allocatable, now))
     until = watched_until(state, settings.window_seconds)
     if until is not None and now.before(until):
-        return planner.keep_all(until)
+        return planner.keep_protected(until)
     return planner.reserve()
 
 
@@ -88,15 +88,14 @@ class ReservePlanner:
     def __init__(self, snapshot: ClusterSnapshot, expected: Counts | None) -> None:
         """Prepare placeholder pods to reserve room for.
 
-        *expected*: number of expected pods by shape. If it is None, only the pods of
-        CapacityBuffers get placeholders; otherwise expected pods and headroom get placeholders
-        too.
+        *expected*: number of expected pods by shape; None if `reserve.lookback` is 0. Pods of
+        CapacityBuffers get placeholders too.
         """
         self._snapshot = snapshot
         self.placeholders = [(room.pod, room.kept) for room in snapshot.buffer_rooms if room.kept]
         """Pods to reserve room for, each with the number of such pods."""
         if expected is not None:
-            self.placeholders += [*_bounded(expected), *self._headroom(expected)]
+            self.placeholders += _bounded(expected)
 
     def reserve(self) -> Reserved:
         """Return the empty nodes that expected or pending pods need, and the short reaches.
@@ -129,7 +128,7 @@ class ReservePlanner:
                     without_room.append(packer.pods[pod])
             without_room += (packer.pods[pod] for pod in attempt.unassigned)
         reserved = tuple(
-            ReservedNode(name, _why(expected_on.get(name, Counter()), pending_on[name]))
+            _reserved_node(name, expected_on.get(name, Counter()), pending_on[name])
             for name in sorted({*expected_on, *pending_on})
         )
         return Reserved(reserved, self._short_reaches(without_room))
@@ -155,18 +154,19 @@ class ReservePlanner:
         stays = kept or name in snapshot.non_empty_nodes or name in snapshot.marks
         return bool(stays) or protects_empty(snapshot, node)
 
-    def keep_all(self, until: int) -> Reserved:
-        """Return every empty node as reserved until *until*, and the reaches short of room.
+    def keep_protected(self, until: int) -> Reserved:
+        """Return what `reserve` returns, and until *until* the other protected empty nodes.
 
         *until*: unix second at which the leader will have watched arrivals for a whole window.
         """
         message = f"a new leader observes pod arrivals until {timestamp(until)}"
         why = Blocker(RESERVE, message, until=until)
-        reserved = tuple(ReservedNode(name, why) for name in sorted(self.empty_nodes))
-        return Reserved(
-            reserved,
-            self.reserve().short_reaches if self._snapshot.config.publishes else frozenset(),
-        )
+        nodes, ids = self._snapshot.node_order.nodes, self._snapshot.node_order.ids
+        protected = (name for name in self.empty_nodes if protection_of(nodes[ids[name]]))
+        kept = {name: ReservedNode(name, ReserveCause.NEW_LEADER, why) for name in protected}
+        needed = self.reserve()
+        kept |= {node.node: node for node in needed.nodes}
+        return needed._replace(nodes=tuple(kept[name] for name in sorted(kept)))
 
     @cached_property
     def empty_nodes(self) -> Sequence[str]:
@@ -183,9 +183,7 @@ class ReservePlanner:
         nodes = [
             node
             for node in snapshot.node_order.nodes
-            if node.name not in snapshot.non_empty_nodes
-            and node.name not in snapshot.unschedulable_nodes
-            and not snapshot.blockers[node.name]
+            if node.name in snapshot.idle_nodes and node.name not in snapshot.unschedulable_nodes
         ]
         nodes.sort(key=self._order)
         return [node.name for node in nodes]
@@ -253,24 +251,6 @@ class ReservePlanner:
             n for name in self._snapshot.leaving_nodes for n in packer.on[packer.node_ids[name]]
         )
 
-    def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
-        """Return headroom pods, each with the number to reserve room for beside the expected pods.
-
-        Expected pods of the same reach that are at least as large count as headroom.
-        """
-        snapshot = self._snapshot
-        headroom: list[tuple[Pod, int]] = []
-        for pod in snapshot.headroom(1):
-            reach = snapshot.reaches.reach_of(pod.node_constraints)
-            as_large = sum(
-                many
-                for shape, many in expected.items()
-                if reach and shape.reach == reach.key and pod.requests.fits_in(shape.requests)
-            )
-            if (lacking := snapshot.config.budgets.headroom - as_large) > 0:
-                headroom.append((pod, lacking))
-        return headroom
-
 
 def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
     """Return a placeholder pod for each shape, with the number of pods to reserve room for.
@@ -324,8 +304,8 @@ def _shape(pod: Pod) -> Resources | str:
     return pod.requests if buffer is None else f"{BUFFER} {buffer}"
 
 
-def _why(expected: Counter[Resources | str], waiting: int) -> Blocker:
-    """Return a reason that names the pods for which a node is reserved, most frequent first.
+def _reserved_node(name: str, expected: Counter[Resources | str], waiting: int) -> ReservedNode:
+    """Return the node with a reason that names the pods that need it, most frequent first.
 
     *expected*: number of expected pods by description. *waiting*: number of pending pods.
     """
@@ -336,7 +316,14 @@ def _why(expected: Counter[Resources | str], waiting: int) -> Blocker:
         parts.append("1 other" if rest == 1 else f"{rest} others")
     count = waiting + expected.total()
     pods = "1 pod" if count == 1 else f"{count} pods"
-    return Blocker(RESERVE, f"it is reserved for {pods}: {', '.join(parts)}")
+    causes = [ReserveCause.PENDING] if waiting else []
+    causes += (
+        ReserveCause.BUFFER if isinstance(shape, str) else ReserveCause.EXPECTED
+        for shape in expected
+    )
+    cause = next(cause for cause in ReserveCause if cause in causes)
+    why = Blocker(RESERVE, f"it is reserved for {pods}: {', '.join(parts)}")
+    return ReservedNode(name, cause, why)
 
 
 def _size(requests: Resources | str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from core.config.budgets import Reserve
-from core.engine.plan import ReservedNode
+from core.engine.plan import ReserveCause, ReservedNode
 from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import is_scale_down_allowed
@@ -53,9 +53,8 @@ class ReserveHits:
     def observe(self, needed_nodes: NeededNodes, now: Now) -> "ReserveHits":
         """Return the hits after a reconciliation.
 
-        *needed_nodes*: the snapshot, and the nodes that expected pods need. A new leader reserves
-        every empty node, because it does not know yet which ones are needed. Until then,
-        *needed_nodes* names none.
+        *needed_nodes*: the snapshot, and the nodes that expected pods need; none while a new
+        leader has not observed arrivals for long enough to know them.
         """
         settings = needed_nodes.snapshot.config.budgets.reserve
         hits: dict[str, ReserveHit] = {}
@@ -99,7 +98,8 @@ class ReserveHits:
                     "it was needed again after its scale-down was allowed, and is reserved "
                     f"until {timestamp(until)}"
                 )
-                reserved[name] = ReservedNode(name, Blocker(reason, message, until=until))
+                why = Blocker(reason, message, until=until)
+                reserved[name] = ReservedNode(name, ReserveCause.REPEATED, why)
         return tuple(reserved[name] for name in sorted(reserved))
 
 

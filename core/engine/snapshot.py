@@ -432,6 +432,15 @@ class ClusterSnapshot:
         return occupied_nodes(self.cluster.nodes, self.pod_index.classes, self.now)
 
     @cached_property
+    def idle_nodes(self) -> frozenset[str]:
+        """Return the names of the empty nodes that nothing keeps from being removed."""
+        return frozenset(
+            node.name
+            for node in self.cluster.nodes
+            if node.name not in self.non_empty_nodes and not self.blockers[node.name]
+        )
+
+    @cached_property
     def starting_nodes(self) -> Mapping[str, Node]:
         """Return by name the nodes that are starting, as they will be when they have started.
 
@@ -750,7 +759,8 @@ class ClusterSnapshot:
         """Return headroom: placeholder pods that room must be left for, *pods* for each reach.
 
         They request as much as the largest pod of the reach, by CPU, then memory, then other
-        resources. They have its node constraints, but neither volumes nor inter-pod constraints.
+        resources, but no devices. They have its node constraints, but neither volumes nor
+        inter-pod constraints.
         """
         by_reach: dict[str, list[Pod]] = {}
         for members, reach in self._groups_by_reach if pods else ():
@@ -767,7 +777,7 @@ class ClusterSnapshot:
                 placeholder = Pod(
                     namespace="",
                     name="headroom",
-                    requests=largest[0].requests,
+                    requests=replace(largest[0].requests, extended=()),
                     node_constraints=node_constraints,
                 )
                 headroom += [placeholder] * pods

@@ -5,7 +5,7 @@ Large pods come first. The order is part of the specification (core.placement.pa
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,6 +39,13 @@ class NodesForConstraints:
         """Report whether the constraints admit the node."""
         at = bisect_left(self.admitting, node)
         return self.admitting[at : at + 1] == [node]
+
+    def without(self, nodes: Container[int]) -> "NodesForConstraints":
+        """Return the possible nodes except *nodes*, given by their ids."""
+        return NodesForConstraints(
+            [node for node in self.admitting if node not in nodes],
+            [node for node in self.candidates if node not in nodes],
+        )
 
     @cached_property
     def candidate_bits(self) -> int:

@@ -12,7 +12,7 @@ search for nodes with room (core.placement.node_search), which checks no full no
 """
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
@@ -172,6 +172,15 @@ class Packer:
         """Largest number of pods on a node."""
         self._reserved: set[int] = set()
         self._topology = PodTopology(cluster, self.nodes, self.pods, constrained)
+
+    def keep_off(self, pods: Iterable[int], nodes: Container[int]) -> None:
+        """Never place *pods* on *nodes*; both are ids. Call it before anything is placed."""
+        others: dict[EquivalenceGroup, EquivalenceGroup] = {}
+        for pod in pods:
+            group = self._group_of[pod]
+            if group not in others:
+                others[group] = EquivalenceGroup(group.request, group.nodes.without(nodes))
+            self._group_of[pod] = others[group]
 
     @property
     def _searches(self) -> Searches:

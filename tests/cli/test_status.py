@@ -12,7 +12,7 @@ from cli import output
 from cli.__main__ import main
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.overview import summarize
-from core.config.settings import Config
+from core.config.settings import API_VERSION, KIND, Config
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
@@ -30,6 +30,7 @@ from tests.support import builders
 from tests.support.plan_cli import ITEMS, C, Json, dump, ebb, many_reaches, node, on_terminal, pod
 
 HOUR = 3600
+HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
 PROTECTED = {
     SCALE_DOWN_DISABLED_ANNOTATION: "true",
     PROTECTION_ANNOTATION: "unmarked",
@@ -209,6 +210,45 @@ class TestTable:
             "being-deleted ",
         ):
             assert any(line.startswith(start) for line in lines), start
+
+    @pytest.mark.parametrize("command", ["status", "plan"])
+    def test_table_lists_empty_nodes_that_ebb_keeps_with_reason_and_price(
+        self, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Some node beside it runs a pod; a released and a foreign protection are not listed."""
+        config = tmp_path / "config.yaml"
+        config.write_text(f"{HEAD}prices: [{{nodeSelector: {{kind: gpu}}, price: 32.77}}]\n")
+        reserved, scoped, until = (
+            {**PROTECTED},
+            {**PROTECTED, RESERVE_ANNOTATION: ""},
+            {**PROTECTED, PROTECTION_ANNOTATION: "4102444800", RESERVE_ANNOTATION: ""},
+        )
+        others = {SCALE_DOWN_DISABLED_ANNOTATION: "true"}
+        named = {"gpu": reserved, "scoped": scoped, "until": until, "others": others, "free": {}}
+        nodes = [
+            node(
+                name,
+                metadata={"name": name, "labels": {"kind": "gpu"}, "annotations": annotations},
+            )
+            for name, annotations in named.items()
+        ]
+        file = tmp_path / "dump"
+        file.write_bytes(dump(*nodes, node("busy"), pod("a", "busy")))
+        asked = [command, "--from-file", str(file), "--config", str(config)]
+        assert main(asked) == 0
+        out = re.sub(" +", " ", capsys.readouterr().out)
+        assert "Ebb keeps 3 empty nodes from scale-down, at 98.31 an hour." in out
+        lines = [one for one in out.splitlines() if one.startswith(("gpu ", "scoped ", "until "))]
+        assert lines[-3] == "gpu - 32.77 it is reserved for 1 pod: 1 of 500m + 1Gi"
+        assert lines[-2] == "scoped - 32.77 protected by Ebb, until it allows scale-down"
+        assert re.search(r"^until \d+d 32.77 protected by Ebb, for a while after", lines[-1])
+        assert main([*asked, "-o", "json"]) == 0
+        kept = orjson.loads(capsys.readouterr().out)["keptEmpty"]
+        assert [(one["node"], one["until"], one["price"]) for one in kept] == [
+            ("gpu", None, 32.77),
+            ("scoped", None, 32.77),
+            ("until", 4102444800, 32.77),
+        ]
 
     def test_table_omits_marks_when_cluster_has_none(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import pytest
 
 from controller.metrics import Metrics, WriteResult
 from core.config.budgets import Budget, Budgets, Pool
-from core.config.settings import Config
+from core.config.prices import Price
+from core.config.settings import Config, Mode
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.provisioning_time import ProvisioningTimes
@@ -54,8 +56,12 @@ def test_buffer_metrics_sum_over_all_buffers() -> None:
 
 
 def test_reserve_metrics_are_in_nodes_cores_and_bytes() -> None:
-    found = samples_of(cluster(buffer(6)))
-    assert found["ebb_reserved_nodes"] == 1
+    prices = (Price(node_selector=(), price=Fraction(3, 2)),)
+    priced = replace(config(), mode=Mode.ENFORCE, prices=prices)
+    found = samples_of(cluster(buffer(6)), asked=priced)
+    assert found["ebb_reserved_nodes buffer"] == 1
+    assert found["ebb_reserved_cost buffer"] == 1.5
+    assert {found[f"ebb_reserved_nodes {cause}"] for cause in ("expected", "scope")} == {0}
     assert found["ebb_reserved_allocatable cpu core"] == 4
     memory = NODES[1].allocatable.memory_bytes
     assert found["ebb_reserved_allocatable memory byte"] == memory > 0

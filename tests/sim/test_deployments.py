@@ -130,8 +130,8 @@ def test_scale_in_empties_marked_nodes_when_deletion_cost_is_set(
     config = Config(mode=Mode.ENFORCE, unneeded_time_seconds=60, pod_deletion_cost=order)
     view = View(config.extender, config.taint_key)
     ebb = Ebb(config, view, InProcessCalls(view, config))
-    day = load(of((0, 42), (90 * MINUTE_MS, 30), (91 * MINUTE_MS, 18)), nodes=12)
-    world = Simulator(replace(day, duration_ms=92 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
+    day = load(of((0, 80), (90 * MINUTE_MS, 40), (120 * MINUTE_MS, 20)), nodes=20)
+    world = Simulator(replace(day, duration_ms=121 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)
     world.run()
     ebb.close()
     marked = [one for one in world.state.places.values() if mark_of(one.node.labels) is not None]
@@ -139,7 +139,7 @@ def test_scale_in_empties_marked_nodes_when_deletion_cost_is_set(
     assert marked
     assert (left == 0) is (order is not PodDeletionCost.DISABLED)
     following = {one.node for one in world.state.pods.values() if one.deletion_cost is not None}
-    assert len(following) == (0 if order is PodDeletionCost.DISABLED else 2), "of twelve nodes"
+    assert len(following) == (0 if order is PodDeletionCost.DISABLED else 2), "of twenty nodes"
     assert not following & {one.node.name for one in marked}
 
 

@@ -514,6 +514,22 @@ ALERTS: Final = (
         "`ebb cleanup --all` does it for all pods, and removes everything else of Ebb.",
     ),
     Alert(
+        "EbbKeepsEmptyNodes",
+        f"{_sum('min_over_time(ebb_reserved_nodes[6h])')} > 0.1 * {_sum('ebb_nodes')}",
+        "1h",
+        "info",
+        "Ebb has kept {{ $value | humanize }} empty nodes from scale-down for hours",
+        "More than a tenth of the nodes are empty and cost money. The autoscaler alone would "
+        "remove them.",
+        (
+            ("ebb status", "which empty nodes Ebb keeps, why, for how long and at what price"),
+            ("ebb_reserved_nodes", "the number of nodes by cause, in Prometheus"),
+        ),
+        "For the cause `expected`, shorten `reserve.window` or `reserve.lookback`; for `buffer`, "
+        "reduce the CapacityBuffer or `reserve.maxBuffers`; for `scope`, set "
+        "`scaleDownProtection: {scope: reserved}`.",
+    ),
+    Alert(
         "EbbEventsLost",
         f"{_sum('increase(ebb_event_write_failures_total[1h])', 'pod')} > 0",
         "",

@@ -280,6 +280,15 @@ class Refusal(TypedDict):
     until: Time | None
 
 
+class KeptEmpty(TypedDict):
+    """An empty node that Ebb keeps from scale-down."""
+
+    node: str
+    why: str
+    until: Annotated[Time | None, Meta(description="null: the protection has no fixed end")]
+    price: Annotated[Price | None, Meta(description="null without `prices`")]
+
+
 class Metric(TypedDict):
     """A metric of the policy."""
 
@@ -319,6 +328,7 @@ class Plan(Origin):
     warnings: list[Warned]
     prices: Prices | None
     nothingBegins: list[Refusal]
+    keptEmpty: list[KeptEmpty]
     bound: Annotated[Bound | None, Meta(description="null without --bound")]
 
 
@@ -415,6 +425,7 @@ class Status(Origin):
     markedInfeasible: list[str]
     removable: list[str]
     nothingBegins: list[Refusal]
+    keptEmpty: list[KeptEmpty]
     warnings: list[Warned]
     reasons: list[ReasonCount]
 

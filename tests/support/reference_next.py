@@ -7,8 +7,8 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from tests.support.reference_packing import Packing
-from tests.support.reference_reserve import is_unremovable, left_on
+from tests.support.reference_packing import Packing, is_unremovable
+from tests.support.reference_reserve import left_on
 from tests.support.reference_rules import is_marked
 from tests.support.reference_sums import dominant
 

@@ -15,7 +15,8 @@ from core.model.resources import Resources
 from tests.support.reference_beside import Beside
 from tests.support.reference_buffers import wanted
 from tests.support.reference_fit import admits, has_room
-from tests.support.reference_rules import is_marked, leaving
+from tests.support.reference_rules import guarded, holds_pods, is_marked, keeps, leaving
+from tests.support.reference_scalable import is_fixed
 from tests.support.reference_state import Members, State, is_spare, plain_key
 from tests.support.reference_sums import dominant
 
@@ -50,6 +51,14 @@ class Packing(State):
         self.devices = sorted(names, reverse=True)
         self.start = self.standing()
         self.first_fit = sorted(cluster.nodes, key=self.fullest_first)
+        self.kept_free: frozenset[str] = frozenset()
+        self.idle = {
+            n.name
+            for n in cluster.nodes
+            if mutant != "headroom on empty nodes"
+            and not holds_pods(n, cluster, clock or 0)
+            and not is_unremovable(n, cluster, self)
+        }
 
     def fullest_first(self, node: Node) -> tuple[int, str]:
         """Return the sort key of a node for packing, by its initial pods."""
@@ -95,6 +104,7 @@ class Packing(State):
                     if (
                         admits(node, pod.node_constraints, self.config.taint_key, self.mutant)
                         and has_room(pod.requests, free[node.name], self.mutant)
+                        and not (pod.key in self.kept_free and node.name in self.idle)
                         and self.beside(pod, node, standing)
                     ):
                         free[node.name] -= pod.requests
@@ -165,7 +175,10 @@ class Packing(State):
             if len(members) > 1:
                 largest = max(own, key=self.headroom_rank)
                 names = [f"headroom-{number}-{n}" for n in range(self.config.budgets.headroom)]
-                made += [like(largest, name) for name in names]
+                asks = largest.requests
+                if self.mutant != "headroom asks for devices":
+                    asks = replace(asks, extended=())
+                made += [like(replace(largest, requests=asks), name) for name in names]
         if self.mutant == "headroom of one reach":
             return made[: self.config.budgets.headroom]
         return made
@@ -181,3 +194,36 @@ def like(pod: Pod, name: str) -> Pod:
     """Return a placeholder with the requests and node constraints of the pod."""
     node_constraints = replace(pod.node_constraints, volumes=())
     return Pod(namespace="", name=name, requests=pod.requests, node_constraints=node_constraints)
+
+
+def is_unremovable(node: Node, cluster: Cluster, packing: Packing) -> bool:
+    """Return whether the node is unremovable because of itself or its pods."""
+    odd = [
+        pod
+        for pod in cluster.pods
+        if not (known(pod) and not packing.is_promised(pod)) and not packing.leaves_with_node(pod)
+    ]
+    beyond = [
+        pod
+        for pod in odd
+        if not (pod.too_much or pod.unreadable or virtual(pod, packing))
+        and node.name in packing.reach_of(pod)
+    ]
+    return (
+        any(pod.node == node.name for pod in odd)
+        or guarded(node)
+        or keeps(node, cluster)
+        or is_fixed(node, cluster, packing.config)
+        or (node.name not in packing.reached and bool(beyond))
+    )
+
+
+def known(pod: Pod) -> bool:
+    """Return whether Ebb can evaluate all constraints of the pod."""
+    return not (pod.unsupported or pod.too_much or pod.unreadable)
+
+
+def virtual(pod: Pod, packing: Packing) -> bool:
+    """Return whether the pod runs on a virtual node."""
+    at = packing.nodes.get(pod.node or "")
+    return at is not None and at.virtual

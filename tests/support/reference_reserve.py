@@ -16,7 +16,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.reference_fit import starts
-from tests.support.reference_packing import Packing, like
+from tests.support.reference_packing import Packing, is_unremovable, known, like, virtual
 from tests.support.reference_rules import (
     MARK,
     PROTECTION,
@@ -24,7 +24,6 @@ from tests.support.reference_rules import (
     holds_pods,
     is_in,
     is_marked,
-    keeps,
     leaving,
     price_of,
 )
@@ -249,7 +248,9 @@ def protected(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str
         if many < len(snapshots) and not mine and not back:
             continue
         new = observed_briefly(snapshots[:many], config)
-        found = {n.name for n in empties} if new else needed(snapshots[:many], config, mutant)
+        found = needed(snapshots[:many], config, mutant)
+        if new:
+            found |= {n.name for n in empties if mutant == "a new leader keeps all" or is_ours(n)}
         for name in () if new else found:
             times, last = back.get(name, (0, now))
             times = 0 if last + config.budgets.reserve.lookback_seconds <= now else times
@@ -259,6 +260,14 @@ def protected(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str
     marked = {node.name for node in empties if is_marked(node)}
     late = {name for name, (times, at) in back.items() if now < until(times, at, config, mutant)}
     return found | (late & marked)
+
+
+def is_ours(node: Node) -> bool:
+    """Return whether Ebb protects the node now."""
+    words = node.annotations.get(PROTECTION, "").split()
+    karpenters = words[1:] == ["karpenter.sh/do-not-disrupt"]
+    key = words[1] if karpenters else "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+    return bool(words) and node.annotations.get(key) == "true"
 
 
 def until(times: int, last: int, config: Config, mutant: str) -> int:
@@ -349,7 +358,6 @@ def _packed(
     there = [coming.pop(one.name, one) for one in empties]
     packing.first_fit = others + there + sorted(coming.values(), key=lambda one: one.name)
     expected = [like(pod, f"came-{number}") for number, pod in enumerate(came)]
-    expected += least(packing, came)
     expected += packing.buffered()
     names = {name for pod in expected for name, _ in pod.requests.extended}
     packing.devices = sorted({*packing.devices, *names}, reverse=True)
@@ -379,31 +387,6 @@ def on_their_way(packing: Packing, now: int, mutant: str) -> dict[str, Node]:
     return found
 
 
-def least(packing: Packing, came: list[Pod]) -> list[Pod]:
-    """Return the headroom placeholders that arrivals of their reach do not cover."""
-    most = packing.config.budgets.headroom
-    own: dict[frozenset[str], list[Pod]] = {}
-    for pod in packing.headroom():
-        own.setdefault(packing.reach_of(pod), []).append(pod)
-    found: list[Pod] = []
-    for reach, pods in own.items():
-        like_it = [one for one in came if packing.reach_of(one) == reach]
-        large = sum(at_least(one.requests, pods[0].requests) for one in like_it)
-        found += pods[: max(0, most - large)]
-    return found
-
-
-def at_least(one: Resources, other: Resources) -> bool:
-    """Return whether the first requests are at least the second in every resource."""
-    has = Counter(dict(one.extended))
-    amounts = zip(
-        (one.cpu_millis, one.memory_bytes, one.ephemeral_bytes, one.pods),
-        (other.cpu_millis, other.memory_bytes, other.ephemeral_bytes, other.pods),
-        strict=True,
-    )
-    return all(a >= b for a, b in amounts) and all(has[n] >= x for n, x in other.extended)
-
-
 def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set[str]:
     """Return the unmarked nodes to protect from scale-down; *kept* is the reserve."""
     packing = Packing(cluster, config, clock=now)
@@ -425,6 +408,7 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
             holds = (
                 not is_unremovable(node, cluster, packing)
                 and not alone
+                and (scope != "reserved" or node.name in kept)
                 and not left_on(node, cluster)
             )
         found |= {node.name} if holds else set()
@@ -468,39 +452,6 @@ def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
     if holds_pods(node, cluster, packing.clock or 0) or is_unremovable(node, cluster, packing):
         return False
     return packing.open(node, own)
-
-
-def is_unremovable(node: Node, cluster: Cluster, packing: Packing) -> bool:
-    """Return whether the node is unremovable because of itself or its pods."""
-    odd = [
-        pod
-        for pod in cluster.pods
-        if not (known(pod) and not packing.is_promised(pod)) and not packing.leaves_with_node(pod)
-    ]
-    beyond = [
-        pod
-        for pod in odd
-        if not (pod.too_much or pod.unreadable or virtual(pod, packing))
-        and node.name in packing.reach_of(pod)
-    ]
-    return (
-        any(pod.node == node.name for pod in odd)
-        or guarded(node)
-        or keeps(node, cluster)
-        or is_fixed(node, cluster, packing.config)
-        or (node.name not in packing.reached and bool(beyond))
-    )
-
-
-def known(pod: Pod) -> bool:
-    """Return whether Ebb can evaluate all constraints of the pod."""
-    return not (pod.unsupported or pod.too_much or pod.unreadable)
-
-
-def virtual(pod: Pod, packing: Packing) -> bool:
-    """Return whether the pod runs on a virtual node."""
-    at = packing.nodes.get(pod.node or "")
-    return at is not None and at.virtual
 
 
 def worth(node: Node) -> Fraction:

@@ -9,6 +9,7 @@ from cli.explain.emptying import Emptying
 from cli.explain.headline import Cost
 from cli.formats.json import DIGITS, leader
 from cli.formats.json.headline import devices, headline
+from cli.input.kept_empty import KeptEmpty
 from cli.nodes import NodeRow
 from core.config.settings import API_VERSION
 from core.config.thresholds import Thresholds
@@ -64,6 +65,7 @@ def document(answer: Planned) -> dict[str, Any]:
         "warnings": warnings(answer.caveats),
         "prices": _cost(answer.headline.cost) if answer.headline.cost else None,
         "nothingBegins": refused(answer.refused),
+        "keptEmpty": kept_empty(answer.kept_empty),
         "bound": _bound(answer.needed) if answer.needed else None,
     }
 
@@ -108,6 +110,19 @@ def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
     return [
         {"code": blocker.code, "message": blocker.message, "until": blocker.until}
         for blocker in blockers
+    ]
+
+
+def kept_empty(kept: Sequence[KeptEmpty]) -> list[dict[str, Any]]:
+    """Return as JSON the empty nodes that Ebb keeps from scale-down."""
+    return [
+        {
+            "node": node.node,
+            "why": printable(node.why),
+            "until": node.until,
+            "price": None if node.price is None else round(float(node.price), DIGITS),
+        }
+        for node in kept
     ]
 
 

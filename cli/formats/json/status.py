@@ -46,6 +46,7 @@ def document(status: ClusterStatus) -> dict[str, Any]:
         "pendingPods": {"all": status.pending, "unschedulable": status.unschedulable},
         "markedInfeasible": list(plan.marked_infeasible),
         "removable": [removal.node for removal in plan.removals],
+        "keptEmpty": plan_json.kept_empty(status.kept_empty),
         "nothingBegins": plan_json.refused(status.refused),
         "warnings": plan_json.warnings(status.caveats),
         "reasons": [{"code": code, "nodes": count} for code, count in status.reasons],

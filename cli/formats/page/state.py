@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple, cast
 from cli.answers import Planned
 from cli.explain.headline import Cost
 from cli.explain.reasons import advice
-from cli.formats.text import headline, leader
+from cli.formats.text import headline, kept_empty, leader
+from cli.input.kept_empty import KeptEmpty
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
 from cli.nodes import NodeRow
 from controller.leader_report import LeaderFacts
@@ -105,7 +106,10 @@ class PageState:
             "origin": [
                 list(row) for row in (*answer.cluster_input.origin, ("ebb", ebb_version()))
             ],
-            "headline": list(headline.lines(answer.headline, now)),
+            "headline": [
+                *headline.lines(answer.headline, now),
+                *([kept_empty.sentence(answer.kept_empty)] if answer.kept_empty else []),
+            ],
             "cost": _cost(answer.headline.cost),
             "banners": [
                 *headline.problems(running, now),
@@ -173,6 +177,10 @@ class PageState:
     @cached_property
     def _blockers(self) -> Mapping[str, Sequence[Blocker]]:
         return {node.node: node.blockers for node in self._answer.plan.kept}
+
+    @cached_property
+    def _kept_empty(self) -> Mapping[str, KeptEmpty]:
+        return {node.node: node for node in self._answer.kept_empty}
 
     @cached_property
     def _placements(self) -> Mapping[str, Mapping[str, str]]:
@@ -273,6 +281,8 @@ class PageState:
             yield "price", f"{headline.money(row.price)} an hour, {month} a month"
         if why := why_unready(node):
             yield "not Ready because", why
+        if (kept := self._kept_empty.get(row.name)) is not None:
+            yield "kept although empty because", kept.why
         yield from _mark_facts(self._statuses[row.name])
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from cli.answers import Planned
 from cli.explain.emptying import Emptying
 from cli.explain.headline import DeviceChange
-from cli.formats.text import buffers, headline, reaches
+from cli.formats.text import buffers, headline, kept_empty, reaches
 from cli.terminal import Table, say
 from core.engine.plan import Plan, Removal, UnremovableNode
 from core.model.humanize import plural
@@ -57,6 +57,7 @@ def write(answer: Planned, out: Console) -> None:
         say(out, line)
     if plan.kept:
         say(out, "", _unremovable(plan.kept))
+    kept_empty.write(answer.kept_empty, answer.now_seconds, out)
     buffers.write(plan.buffers, out)
 
 

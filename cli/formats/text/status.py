@@ -7,7 +7,7 @@ from rich.console import Console
 
 from cli.answers import ClusterPart
 from cli.explain.reasons import REASONS
-from cli.formats.text import buffers, headline, leader, reaches
+from cli.formats.text import buffers, headline, kept_empty, leader, reaches
 from cli.formats.text.plan import summary
 from cli.input.cluster_input import Leader
 from cli.input.mark_status import MarkStatus
@@ -44,6 +44,7 @@ def write(status: ClusterStatus, out: Console) -> None:
             say(out, f"and {more:,} more; -o json lists all of them")
     if status.reasons:
         say(out, "", _reasons(status))
+    kept_empty.write(status.kept_empty, status.now_seconds, out)
     running = status.cluster_input.running
     if running is not None and running.report is not None:
         leader.write(running.report, status.now_seconds, out)

@@ -426,7 +426,7 @@ def test_placeholders_are_placed_before_equal_pods(
     alike = replace(one, namespace="", name="a/b", node=None)
     alike = replace(alike, owner_kind="CapacityBuffer", owner_name="a/b")
     stays = node("n1", cpu=cpu, annotations={"kube-ebb.io/keep": "true"})
-    cluster = Cluster.of([node("n0", cpu=12_000), stays], [one])
+    cluster = Cluster.of([node("n0", cpu=12_000), stays], [one, pod("q", "n1", 0, 0)])
     buffers = (Buffer(namespace="a", name="b", replicas=1, pod=alike),)
     plan = reconcile.plan(replace(cluster, buffers=buffers), config(headroom=1))
     assert [(found.code, found.pod) for found in blockers_of(plan, "n0")] == reported
@@ -1149,7 +1149,8 @@ def test_blockers_name_headroom_room_time_and_limit() -> None:
     assert blockers_of(reconcile.plan(small, config(headroom=1)), "n1") == [
         Blocker(HEADROOM, f"there would be no headroom for one more pod {large}")
     ]
-    spared = Cluster.of(empty_nodes(3), [pod("big", "n0", 3000, 100), pod("p", "n1", 2000, 100)])
+    pods = [pod("big", "n0", 3000, 100), pod("p", "n1", 2000, 100), pod("q", "n2", 1, 1)]
+    spared = Cluster.of(empty_nodes(3), pods)
     reported = f"the only room for it is reserved for pods {large}"
     assert blockers_of(reconcile.plan(spared, config(headroom=1)), "n1") == [
         Blocker(HEADROOM, reported, "d/p")

@@ -87,6 +87,8 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
         "old Jobs do not matter",
         "headroom is load",
         "headroom of one reach",
+        "headroom on empty nodes",
+        "headroom asks for devices",
         "headroom removes marks",
         "headroom is not placed again",
         "no anti-affinity of others",

@@ -12,6 +12,7 @@ from core.engine.leader_state import LeaderState
 from core.engine.provisioning_time import NODES_MAX, ProvisioningTimes
 from core.engine.reconcile import ReconcileResult, reconcile
 from core.engine.unschedulable import WAITING_PODS_MAX
+from core.marks.wellknown import PROTECTION_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
 from core.model.node import Node
@@ -30,6 +31,7 @@ WHOLE = Resources(40_000, 80_000 * 10**6)
 ASKED = Config(
     budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=HOUR))
 )
+PROTECTED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
 HERE = (node("n0"), node("n1"))
 GENERAL = "general"
 
@@ -236,7 +238,8 @@ class TestWindow:
         self, took: int, left: int
     ) -> None:
         memory = LeaderState(provisioning_times=ProvisioningTimes(durations={GENERAL: (took,)}))
-        found = run_passes((0, HERE, []), (500, HERE, []), memory=memory)
+        here = [replace(one, annotations=PROTECTED) for one in HERE]
+        found = run_passes((0, here, []), (500, here, []), memory=memory)
         times = [one.why.message for one in found.plan.reserve]
         until = START + 500 + left
         message = f"a new leader observes pod arrivals until {timestamp(until)}"

@@ -28,6 +28,7 @@ from core.engine.arrivals import (
     without_expired,
 )
 from core.engine.leader_state import LeaderState
+from core.engine.plan import ReserveCause
 from core.engine.reconcile import ReconcileResult, reconcile
 from core.engine.reserve import PODS_MAX, RESERVE
 from core.engine.reserve import ReservePlanner as Room
@@ -65,6 +66,10 @@ WHOLE = Resources(40_000, 80_000 * 10**6)
 ASKED = Config(
     budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=HOUR))
 )
+
+
+BUDGETS_WITH_HEADROOM = replace(ASKED.budgets, headroom=1)
+PROTECTED = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
 
 
 def job(name: str, on: str | None, cpu: int = 1000, **changes: object) -> Pod:
@@ -671,6 +676,7 @@ class TestBounds:
 class TestReservedNodes:
     BUSY = (node("n0"), [pod("p", "n0", 3000, 100)])
     EMPTY = (node("e0"), node("e1"), node("e2"))
+    PROTECTED = tuple(node(name, annotations=PROTECTED) for name in ("p0", "p1"))
 
     def found(
         self, *pods: Pod, nodes: Iterable[Node] = (), config: Config = ASKED
@@ -682,29 +688,39 @@ class TestReservedNodes:
             made, (0, standing), (10, [*standing, *pods]), (400, standing), config=config
         )
 
-    def test_new_leader_reserves_all_empty_nodes_for_one_window(self) -> None:
-        nodes = [self.BUSY[0], *self.EMPTY]
+    def test_new_leader_keeps_protected_empty_nodes_for_one_window(self) -> None:
+        """It does not know which pods to expect, so it protects no other node either."""
+        nodes = [self.BUSY[0], *self.EMPTY, *self.PROTECTED]
         moments = [(seconds, self.BUSY[1]) for seconds in (0, 299, 300)]
-        assert reserved(run_passes(nodes, *moments[:1])) == ["e0", "e1", "e2"]
+        assert reserved(run_passes(nodes, *moments[:1])) == ["p0", "p1"]
         late = run_passes(nodes, *moments[:2]).plan.reserve
         message = f"a new leader observes pod arrivals until {timestamp(START + 300)}"
         assert {one.why for one in late} == {Blocker(RESERVE, message, until=START + 300)}
+        assert {one.cause for one in late} == {ReserveCause.NEW_LEADER}
         assert reserved(run_passes(nodes, *moments)) == []
+
+    def test_new_leader_reserves_nodes_for_arrivals_that_it_has_seen(self) -> None:
+        (found,) = run_passes(
+            [self.BUSY[0], *self.EMPTY],
+            (0, self.BUSY[1]),
+            (10, [*self.BUSY[1], job("a", None, 2000)]),
+        ).plan.reserve
+        assert (found.node, found.cause) == ("e0", ReserveCause.PENDING)
 
     @pytest.mark.parametrize(
         ("reserve", "names", "later"),
         [
             (Reserve(window_seconds=300, lookback_seconds=2 * HOUR), ["e0"], ["e0"]),
             (Reserve(window_seconds=300, lookback_seconds=100), [], []),
-            (Reserve(window_seconds=600, lookback_seconds=HOUR), ["e0", "e1", "e2"], []),
-            (Reserve(window_seconds=300, lookback_seconds=1024 * 61), ["e0", "e1", "e2"], []),
+            (Reserve(window_seconds=600, lookback_seconds=HOUR), ["p0", "p1"], []),
+            (Reserve(window_seconds=300, lookback_seconds=1024 * 61), ["p0", "p1"], []),
         ],
     )
     def test_changed_reserve_settings_release_no_node_early(
         self, reserve: Reserve, names: list[str], later: list[str]
     ) -> None:
         """Counts remain valid if the bucket length is the same; otherwise observation restarts."""
-        before = self.found(job("a", None), job("b", None))
+        before = self.found(job("a", None), job("b", None), nodes=[node("e0"), *self.PROTECTED])
         other = replace(ASKED, budgets=replace(ASKED.budgets, reserve=reserve))
         cluster = before.snapshot.cluster
         found = reconcile(cluster, other, before.state, START + 700, last=before)
@@ -714,10 +730,10 @@ class TestReservedNodes:
 
     def test_enabled_reserve_starts_with_observation(self) -> None:
         never = replace(ASKED, budgets=replace(ASKED.budgets, reserve=Reserve(lookback_seconds=0)))
-        before = self.found(config=never)
+        before = self.found(config=never, nodes=[node("e0"), *self.PROTECTED])
         assert reserved(before) == []
         found = reconcile(before.snapshot.cluster, ASKED, before.state, START + 700, last=before)
-        assert reserved(found) == ["e0", "e1", "e2"]
+        assert reserved(found) == ["p0", "p1"]
 
     def test_no_node_is_reserved_when_expected_pod_fits_elsewhere(self) -> None:
         assert reserved(self.found(job("a", None))) == []
@@ -912,23 +928,9 @@ class TestReservedNodes:
             f"1 of 100m + 95.4Mi, {rest}"
         )
 
-    def test_headroom_is_reserved_only_when_fewer_pods_are_expected(self) -> None:
-        least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
-        assert reserved(self.found(config=least)) == ["e0"]
-        (protected,) = self.found(job("a", None, 3000), config=least).plan.reserve
-        assert protected.why.message == "it is reserved for 1 pod: 1 of 3 + 95.4Mi"
-
-    def test_headroom_is_reserved_per_reach(self) -> None:
-        """Smaller expected pods do not replace it either."""
-        least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
-        nodes = [*self.EMPTY, *(node(name, labels={"green": "true"}) for name in ("g0", "g1"))]
-        come = [job("a", None, 3500, node_constraints=GREEN), job("b", None, 2000)]
-        found = self.found(*come, nodes=nodes, config=least)
-        assert {one.node: one.why.message.split(": ")[1] for one in found.plan.reserve} == {
-            "e0": "1 of 3 + 95.4Mi",
-            "e1": "1 of 2 + 95.4Mi",
-            "g0": "1 of 3500m + 95.4Mi",
-        }
+    def test_no_empty_node_is_reserved_for_headroom(self) -> None:
+        """Issue "idle GPU nodes": an empty node of eight GPUs stayed for as long as a pod ran."""
+        assert reserved(self.found(config=replace(ASKED, budgets=BUDGETS_WITH_HEADROOM))) == []
 
     def test_node_with_device_is_reserved_when_no_pod_uses_it_now(self) -> None:
         gpus = (("gpu", 2),)
@@ -974,7 +976,8 @@ class TestReservedNodes:
         off = self.found(job("a", None, 2000), config=Config(budgets=UNLIMITED)).plan
         found = self.found(job("a", None, 2000)).plan
         assert found.reserve
-        assert replace(found, reserve=()) == off
+        assert found.protected == {"e0"}
+        assert replace(found, reserve=(), protected=frozenset()) == off
 
     def test_unreached_node_does_not_change_reserve(self) -> None:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
@@ -1186,8 +1189,11 @@ class TestReserveHysteresis:
         assert self.reserved_after(*before, *again, (second + longer, [self.BASE])) == []
 
     def test_reservation_by_new_leader_does_not_count(self) -> None:
-        assert self.reserved_after((299, [self.BASE])) == ["n1"]
-        assert self.reserved_after((299, [self.BASE]), (300, [self.BASE])) == []
+        protected = replace(self.NODES[1], annotations={**self.NODES[1].annotations, **PROTECTED})
+        nodes = [self.NODES[0], protected]
+        moments = [(seconds, [self.BASE]) for seconds in (0, 299, 300)]
+        assert reserved(run_passes(nodes, *moments[:2])) == ["n1"]
+        assert reserved(run_passes(nodes, *moments)) == []
 
     def test_reserve_message_names_end_of_reservation(self) -> None:
         moments = (0, [self.BASE]), (400, [self.BASE, self.RUN]), (500, [self.BASE])

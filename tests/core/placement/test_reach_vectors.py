@@ -334,11 +334,12 @@ def test_headroom_is_kept_per_reach_and_is_no_load() -> None:
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     parts = [loaded(f"b{n}", 0, labels={"pool": "batch"}) for n in range(2)]
     parts += [loaded(f"w{n}", 0) for n in range(2)]
-    small, large = (
+    small, tiny, large = (
         pod("small", "w0", 500, 100),
+        pod("tiny", "b1", 0, 100, node_constraints=batch),
         pod("large", "b0", 3000, 100, node_constraints=batch),
     )
-    whole = Cluster.of([one for one, _ in parts], [small, large])
+    whole = Cluster.of([one for one, _ in parts], [small, tiny, large])
     plan = make_plan(whole, config("1", headroom=1))
     # 3,000m more must fit on a batch node beside the 3,000m, so neither is removable.
     assert {name for name in removed_nodes(plan) if name.startswith("b")} == set()

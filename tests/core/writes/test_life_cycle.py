@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.eligibility import drainability
 from core.eligibility.drift import DRIFT_PROTECTION_SECONDS
-from core.engine.plan import Plan, Removal, ReservedNode
+from core.engine.plan import Plan, Removal, ReserveCause, ReservedNode
 from core.engine.reserve import RESERVE
 from core.marks.mark import Backoff, Details, backoff_of, encode_details
 from core.marks.taints import desired_taints
@@ -234,7 +234,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.EMPTY_AT_DEADLINE: lambda one: replace(
         one.changed(**{DETAILS_ANNOTATION: encode_details(replace(DETAILS, deadline=NOW))}),
         pods=(),
-        reserve=(ReservedNode("n", Blocker(RESERVE, "for p")),),
+        reserve=(ReservedNode("n", ReserveCause.EXPECTED, Blocker(RESERVE, "for p")),),
     ),
     Event.DEADLINE_MISSED: lambda one: replace(one, now=DETAILS.deadline),
     Event.EVICTION_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
@@ -264,7 +264,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     ),
     Event.OCCUPIED: lambda one: replace(one, pods=(POD,)),
     Event.RESERVED: lambda one: replace(
-        one, reserve=(ReservedNode("n", Blocker(RESERVE, "for p")),)
+        one, reserve=(ReservedNode("n", ReserveCause.EXPECTED, Blocker(RESERVE, "for p")),)
     ),
     Event.EMPTY: lambda one: replace(one, pods=()),
     Event.RESERVE_CHANGED: lambda one: one.changed(**{RESERVE_ANNOTATION: "for p"}),

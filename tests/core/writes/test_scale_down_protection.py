@@ -49,6 +49,7 @@ pytestmark = pytest.mark.mutate
 NOW = 1_767_225_600
 ONE_NODE_LEFT = "the cluster would have 1 schedulable node that pods can use"
 NO_RESERVE = Reserve(lookback_seconds=0)
+BRIEF = Reserve(window_seconds=60, lookback_seconds=120)
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
 CONFIG = Config(mode=Mode.ENFORCE, budgets=BUDGETS, deadline_seconds=3600)
 NO_MARKS = replace(BUDGETS, cluster=replace(BUDGETS.cluster, min_nodes=1000))
@@ -85,6 +86,13 @@ def writes_of(
     return decide(cluster, found.plan, config, now_seconds=found.at, owner="me", watch=watch)
 
 
+def expecting(config: Config, nodes: list[Node], *pods: Pod) -> LeaderState:
+    """Return the state of a leader that expects a pod for which only an empty node has room."""
+    first = reconcile(Cluster.of(nodes, pods), config, LeaderState(), NOW - 200)
+    come = pod("come", None, 3950, 100)
+    return reconcile(Cluster.of(nodes, [*pods, come]), config, first.state, NOW - 100).state
+
+
 def stored(write: Write[Node], one: Node) -> Node:
     """Return the node as it is stored after the write and the webhook."""
     made = applied(write, one)
@@ -112,6 +120,7 @@ def ending(overdue: int) -> Pod:
 
 
 EMPTY_AND_ALL = {Scope.EMPTY, Scope.ALL}
+NOT_MARKED = {Scope.RESERVED, *EMPTY_AND_ALL}
 ONLY_ALL = {Scope.ALL}
 NO_SCOPE: set[Scope] = set()
 IN_POOL = (Pool(name="p", node_selector=(("pool", "p"),), budget=UNLIMITED.cluster),)
@@ -149,8 +158,9 @@ ANY = pod("any", "full", 100, 100)
         (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW}"}), (), {}, EMPTY_AND_ALL),
         (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (pod("p", "n", 1, 1),), {},
          ONLY_ALL),
-        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (),
-         {"reserve": Reserve()}, EMPTY_AND_ALL),
+        (node("n"), (), {"reserve": Reserve()}, EMPTY_AND_ALL),
+        (node("n", annotations=PROTECTED | {BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (),
+         {"reserve": Reserve()}, NOT_MARKED),
     ],
 )  # fmt: skip
 def test_node_is_protected_depending_on_scope(
@@ -160,7 +170,7 @@ def test_node_is_protected_depending_on_scope(
     protecting_scopes: set[Scope],
     scope: Scope,
 ) -> None:
-    """The last row: a new leader reserves nodes for all pods that may arrive."""
+    """The last row: a new leader reserves the nodes that are protected."""
     config = scoped(scope, **budgets)
     cluster = Cluster.of([one, node("full")], [ANY, *pods])
     found = reconcile(cluster, config, LeaderState(), NOW)
@@ -182,7 +192,7 @@ def test_empty_node_is_not_protected_when_its_mark_failed(
     pods: tuple[Pod, ...], reserve: Reserve, scope: Scope, protected: bool
 ) -> None:
     """Otherwise the protection would never end, as the mark cannot be written."""
-    cluster = Cluster.of([node("n"), node("full")], [ANY, *pods])
+    cluster = Cluster.of([node("n", annotations=PROTECTED), node("full")], [ANY, *pods])
     config, refused = scoped(scope, reserve=reserve), frozenset({"n"})
     for now, backing_off in ((NOW, True), (NOW + 99, True), (NOW + 100, False)):
         memory = LeaderState().with_failed_writes(
@@ -563,7 +573,7 @@ def test_reconciliation_protects_bounded_number_of_nodes_empty_first() -> None:
 def test_empty_node_is_marked_at_once_and_its_scale_down_allowed_unless_reserved() -> None:
     """The first reconciliation marks the node, the second one allows its scale-down.
 
-    A new leader reserves the node for one window.
+    A new leader does not protect it again.
     """
     config = replace(CONFIG, unneeded_time_seconds=600)
     nodes = [node("n"), OTHER]
@@ -571,10 +581,12 @@ def test_empty_node_is_marked_at_once_and_its_scale_down_allowed_unless_reserved
     assert (write.kind, write.key) == (WriteKind.MARK, "n")
     nodes = settled(config, nodes, THERE)
     assert nodes[0].annotations.keys() == {DETAILS_ANNOTATION}
-    kept = replace(config, budgets=replace(config.budgets, reserve=Reserve(window_seconds=60)))
+    kept = replace(config, budgets=replace(config.budgets, reserve=BRIEF))
     new = reconcile(Cluster.of(nodes, [THERE]), kept, LeaderState(), NOW)
-    assert [write.kind for write in writes_of(kept, new)] == [WriteKind.PROTECT]
-    later = reconcile(Cluster.of(nodes, [THERE]), kept, new.state, NOW + 60)
+    assert writes_of(kept, new) == ()
+    found = reconcile(Cluster.of(nodes, [THERE]), kept, expecting(kept, nodes, THERE), NOW)
+    assert [write.kind for write in writes_of(kept, found)] == [WriteKind.PROTECT]
+    later = reconcile(Cluster.of(nodes, [THERE]), kept, found.state, NOW + 120)
     assert writes_of(kept, later) == ()
 
 
@@ -587,12 +599,12 @@ def test_node_with_pods_is_not_removed_before_unneeded_time(policy: str) -> None
 
 def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
     """It is not rewritten for every pod; the next leader adopts it."""
-    config = scoped(Scope.EMPTY, reserve=Reserve(window_seconds=60))
+    config = scoped(Scope.EMPTY, reserve=BRIEF)
     initial = [node("n"), OTHER]
-    new = reconcile(Cluster.of(initial, [THERE]), config, LeaderState(), NOW)
+    new = reconcile(Cluster.of(initial, [THERE]), config, expecting(config, initial, THERE), NOW)
     (write,) = writes_of(config, new)
     assert write.kind is WriteKind.PROTECT_UNMARKED
-    reason = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
+    reason = "it is reserved for 1 pod: 1 of 3950m + 95.4Mi"
     assert write.annotations == {**PROTECTED, RESERVE_ANNOTATION: reason}
     nodes = [applied(write, initial[0]), OTHER]
     assert reserved_for(nodes[0]) == reason
@@ -615,6 +627,7 @@ def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
     assert nodes[0].annotations == PROTECTED
     again = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), NOW)
     (update,) = writes_of(config, again)
+    reason = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
     assert (update.kind, update.annotations) == (
         WriteKind.UPDATE_RESERVE,
         {RESERVE_ANNOTATION: reason},
@@ -635,13 +648,14 @@ def test_reserve_annotation_is_part_of_another_write_if_there_is_one(
     one: Node, pods: tuple[Pod, ...], kind: WriteKind
 ) -> None:
     """The unmarking removes it too, or a later write if a pod has arrived."""
-    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
-    new = reconcile(Cluster.of([one, OTHER], pods), config, LeaderState(), NOW)
+    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=BRIEF))
+    state = expecting(config, [one, OTHER], *pods)
+    new = reconcile(Cluster.of([one, OTHER], pods), config, state, NOW)
     (write,) = writes_of(config, new)
     assert write.kind is kind
     assert write.annotations[RESERVE_ANNOTATION]
     after = stored(write, one)
-    over = reconcile(Cluster.of([after, OTHER], pods), config, new.state, NOW + 60)
+    over = reconcile(Cluster.of([after, OTHER], pods), config, new.state, NOW + 120)
     (write,) = writes_of(config, over)
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (
         WriteKind.REMOVE_PROTECTION,
@@ -655,11 +669,13 @@ def test_reserve_annotation_is_part_of_another_write_if_there_is_one(
 
 def test_reserve_annotation_begins_and_ends_with_mark_when_scope_is_marked() -> None:
     """Unmarked nodes are not protected here. Repairs of taints are written beside it."""
-    budgets = replace(CONFIG.budgets, reserve=Reserve(window_seconds=60))
     config = replace(
-        CONFIG, budgets=budgets, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED)
+        CONFIG,
+        budgets=replace(CONFIG.budgets, reserve=BRIEF),
+        scale_down_protection=ScaleDownProtection(scope=Scope.MARKED),
     )
-    new = reconcile(Cluster.of([node("n"), OTHER], [THERE]), config, LeaderState(), NOW)
+    state = expecting(config, [node("n"), OTHER], THERE)
+    new = reconcile(Cluster.of([node("n"), OTHER], [THERE]), config, state, NOW)
     (write,) = writes_of(config, new)
     assert (write.kind, RESERVE_ANNOTATION in write.annotations) == (WriteKind.MARK, True)
     stays = replace(new, plan=replace(new.plan, removals=()))
