@@ -5,7 +5,12 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from core.config.settings import Mode
-from core.marks.wellknown import COST_ANNOTATION, DO_NOT_DISRUPT_ANNOTATION, TAINT_KEY
+from core.marks.wellknown import (
+    COST_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
+    PROTECTION_ANNOTATION,
+    TAINT_KEY,
+)
 from core.writes.costs import cost_of
 from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
@@ -82,6 +87,13 @@ def protected(found: Json) -> bool:
     return DO_NOT_DISRUPT_ANNOTATION in found["metadata"]["annotations"]
 
 
+THREE_NODES = {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s", "minNodes": 3}
+PROTECTED = {
+    DO_NOT_DISRUPT_ANNOTATION: "true",
+    PROTECTION_ANNOTATION: f"unmarked {DO_NOT_DISRUPT_ANNOTATION}",
+}
+
+
 def scale_down_allowed(found: Json) -> bool:
     return is_marked(found) and not protected(found)
 
@@ -108,8 +120,8 @@ def test_karpenter_removes_only_nodes_whose_scale_down_is_allowed(plane: Plane, 
         one = pod(name, node_name=used)
         one["metadata"]["annotations"] = {COST_ANNOTATION: COST}
         pool.create(PODS, one)
-    budgets = {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s", "minNodes": 3}
-    with installed(plane, mode=Mode.ENFORCE, usability="none", budgets=budgets):
+    how = {"budgets": THREE_NODES, "scaleDownProtection": {"scope": "empty"}}
+    with installed(plane, mode=Mode.ENFORCE, usability="none", **how):
         found = pool.wait(NODES, lambda found: sum(is_marked(found[one]) for one in empty) == 1)
         (allowed,) = [one for one in empty if is_marked(found[one])]
         (kept,) = {*empty} - {allowed}
@@ -122,6 +134,22 @@ def test_karpenter_removes_only_nodes_whose_scale_down_is_allowed(plane: Plane, 
         assert all(map(stays, pool.get(NODES)["items"]))
     assert len(pool.get(NODES)["items"]) == 3
     assert evictions(pool) == before
+
+
+def test_karpenter_removes_empty_node_that_no_pod_needs_although_ebb_may_not_mark_it(
+    plane: Plane, pool: Api
+) -> None:
+    """As without Ebb: by default Ebb keeps no empty node only because a limit forbids its mark."""
+    full, *empty = add_empty(pool, 3)
+    pool.create(PODS, pod("p", node_name=full, cpu="3"))
+    how = {"budgets": THREE_NODES}
+    with installed(plane, mode=Mode.ENFORCE, usability="none", **how) as programs:
+        reconciled = 'ebb_reconcile_total{result="evaluated"}'
+        until(lambda: programs.controller.metric(reconciled) > 0, "it has decided")
+        assert not any(map(is_marked, pool.get(NODES)["items"]))
+        set_pool(pool, "0s")
+        taken(pool, *empty)
+        assert stays(pool.get(f"{NODES}/{full}"))
 
 
 def test_karpenter_does_not_remove_empty_node_reserved_for_buffer(plane: Plane, pool: Api) -> None:
@@ -186,11 +214,13 @@ def test_karpenter_adds_node_for_published_buffer_before_pods_are_pending(
     plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-controller-buffers")
 
 
-def test_karpenter_does_not_remove_reserved_nodes_until_reserve_is_disabled(
+def test_karpenter_does_not_remove_nodes_that_previous_leader_protected_until_reserve_is_disabled(
     plane: Plane, pool: Api
 ) -> None:
     full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
+    for name in empty:
+        pool.merge(f"{NODES}/{name}", {"metadata": {"annotations": PROTECTED}})
     reserve = {"window": "5m", "lookback": "1h"}
     with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as programs:
         pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
