@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from core.marks.taints import without_our_taint
-from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.now import Now
 from core.model.pod import KEEPERS, Pod
@@ -70,14 +69,21 @@ class NodeShares:
     """
 
     def __init__(
-        self, cluster: Cluster, taint_key: str, placed: Iterable[Placement], *, unplaced: int
+        self,
+        nodes: Iterable[Node],
+        pods: Iterable[Pod],
+        placed: Iterable[Placement],
+        *,
+        unplaced: int,
+        taint_key: str,
     ) -> None:
         """Count the placements of the last window.
 
-        *taint_key*: key of Ebb's taint, which is ignored. *placed*: placements of the last window.
-        *unplaced*: number of other replaced pods whose replacement has no node yet.
+        *pods*: of the cluster, without those that are being replaced. *placed*: placements of the
+        last window. *unplaced*: number of other replaced pods whose replacement has no node yet.
+        *taint_key*: key of Ebb's taint, which is ignored.
         """
-        self._cluster, self._taint_key = cluster, taint_key
+        self._nodes, self._pods, self._taint_key = nodes, pods, taint_key
         self._unplaced = unplaced
         self._placed: dict[str, list[int]] = {}
         """Unix seconds of the placements by node."""
@@ -111,9 +117,13 @@ class NodeShares:
 
     @cached_property
     def _groups(self) -> Mapping[tuple[Taint, ...], _Group]:
-        held = Counter(pod.node for pod in self._cluster.pods if pod.owner_kind in KEEPERS)
+        held = Counter(
+            pod.node
+            for pod in self._pods
+            if pod.owner_kind in KEEPERS and not pod.terminating and not pod.detached
+        )
         groups: dict[tuple[Taint, ...], _Group] = {}
-        for node in self._cluster.nodes:
+        for node in self._nodes:
             usual = bare(without_our_taint(node, self._taint_key))
             taints = tuple(replace(one, time_added="") for one in usual.taints if is_blocking(one))
             group = groups.setdefault(taints, _Group())

@@ -338,10 +338,11 @@ def _chosen(
     room = min(limits.max_on_node - on_node[state.node], limits.max_in_cluster - in_cluster)
     stateful_sets: Counter[Owner] = Counter()
     shares = NodeShares(
-        context.eviction_input.cluster,
-        context.eviction_input.config.taint_key,
+        context.eviction_input.cluster.nodes,
+        context.eviction_input.cluster.pods,
         state.placed.values(),
         unplaced=0,  # nothing is evicted before all replacements are Ready
+        taint_key=context.eviction_input.config.taint_key,
     )
     evict: list[PlannedEviction] = []
     waits: list[Blocker] = []

@@ -216,10 +216,12 @@ class SurgeContext:
         """Return how many new pods each node has got within the last window."""
         cluster, memory = self.surge_input.cluster, self.surge_input.memory
         return NodeShares(
-            cluster,
-            self.surge_input.config.taint_key,
+            cluster.nodes,
+            # The old pod of a move runs until its ReplicaSet has deleted it.
+            (pod for pod in cluster.pods if pod.deletion_cost != str(MOVE_COST)),
             within_window(memory.placed, self.now).values(),
             unplaced=len(memory.own.keys() - memory.placed.keys()),
+            taint_key=self.surge_input.config.taint_key,
         )
 
     def blockers(self, pod: Pod) -> list[Blocker]:

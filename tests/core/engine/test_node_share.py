@@ -1,6 +1,7 @@
 """How many pods moves and evictions may place on one node, whatever it claims."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +18,10 @@ from core.engine.node_share import (
     within_window,
 )
 from core.marks.wellknown import TAINT_KEY
-from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Node, Taint
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import DETACHED_LABEL, Pod
 from tests.support.builders import marked, node, pod
 from tests.support.examples import examples
 
@@ -55,6 +55,7 @@ def shares(
     got: list[Placement] | None = None,
     unplaced: int = 0,
     kind: str = "ReplicaSet",
+    others: Iterable[Pod] = (),
     **changed: Any,
 ) -> NodeShares:
     """Return the shares of nodes a, b, ... that hold so many pods; *changed*: of node a."""
@@ -62,8 +63,13 @@ def shares(
     nodes[0] = changed.pop("first", nodes[0])
     nodes[0] = replace(nodes[0], **changed)
     on = [pods(one.name, many, kind) for one, many in zip(nodes, held, strict=True)]
-    cluster = Cluster.of(nodes, [one for some in on for one in some])
-    return NodeShares(cluster, TAINT_KEY, got or [], unplaced=unplaced)
+    return NodeShares(
+        nodes,
+        [*others, *(one for some in on for one in some)],
+        got or [],
+        unplaced=unplaced,
+        taint_key=TAINT_KEY,
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,6 +93,12 @@ def test_share_is_what_each_node_would_have_with_one_node_less(
 @pytest.mark.parametrize("kind", ["Job", "DaemonSet", "Node", ""])
 def test_pods_that_no_controller_replaces_for_long_raise_no_share(kind: str) -> None:
     assert may_get(shares(30, 30, 30, kind=kind)) == SHARE_MIN
+
+
+@pytest.mark.parametrize("leaves", [{"terminating": True}, {"labels": {DETACHED_LABEL: "1"}}])
+def test_pods_that_are_being_replaced_raise_no_share(leaves: dict[str, Any]) -> None:
+    others = [replace(one, **leaves) for one in pods("a", 20)]
+    assert may_get(shares(4, 4, 4, others=others)) == 6
 
 
 def test_share_depends_neither_on_capacity_nor_on_marks_nor_on_states_that_kubelets_write() -> (
@@ -166,7 +178,6 @@ def test_no_node_gets_more_than_its_share_within_any_window(
     """Law: wherever kube-scheduler places the replaced pods, and however late."""
     nodes: list[Node] = [node(f"n{number}") for number in range(len(held))]
     running = [one for on, many in zip(nodes, held, strict=True) for one in pods(on.name, many)]
-    cluster = Cluster.of(nodes, running)
     share = max(SHARE_MIN, -(-sum(held) // (len(held) - 1)))
     now, unplaced, done = NOW, 0, list[Placement]()
     for step, number in steps:
@@ -178,7 +189,9 @@ def test_no_node_gets_more_than_its_share_within_any_window(
             done.append(Placement(str(len(done)), to, now))
         elif step == "replace":
             recent = within_window({one.pod: one for one in done}, Now(now))
-            made = NodeShares(cluster, TAINT_KEY, recent.values(), unplaced=unplaced)
+            made = NodeShares(
+                nodes, running, recent.values(), unplaced=unplaced, taint_key=TAINT_KEY
+            )
             for _ in range(number):
                 if made.why_not(POD) is not None:
                     break

@@ -2,9 +2,10 @@
 
 from core.engine.node_share import Placement
 from core.moves.planner import MoveMemory, MovePlan
+from core.writes.costs import MOVE_COST
 from tests.core.moves.test_planner import chosen, marked_node, objects
 from tests.support.builders import node
-from tests.support.surge import NOW, deployment, make_move, make_pod
+from tests.support.surge import NOW, cost, deployment, make_move, make_pod
 
 MANY = 8
 OF_MANY = objects(
@@ -58,6 +59,11 @@ def test_new_pods_count_for_ten_minutes() -> None:
 def test_pods_of_rollouts_and_scale_outs_do_not_count() -> None:
     new = [make_pod(f"new{n}", "liar", of="web-0", created_seconds=NOW - 1) for n in range(4)]
     assert len(chosen([*PODS, *new], OF_MANY, nodes=NODES).begin) == 6, "half of 12 pods"
+
+
+def test_old_pods_of_moves_do_not_count_twice() -> None:
+    old = [make_pod(f"old{n}", "m", of="web-0", **cost(MOVE_COST)) for n in range(8)]
+    assert len(chosen([*PODS, *old], OF_MANY, nodes=NODES).begin) == 4
 
 
 def test_one_of_two_nodes_may_get_all_pods_of_the_other() -> None:
