@@ -18,7 +18,6 @@ from tests.e2e.moves import (
     NEW,
     OLD,
     App,
-    app_of,
     controllers,
     deploy,
     installed_for_moves,
@@ -30,7 +29,7 @@ from tests.e2e.objects import NODES, PODS, THEIRS, node
 from tests.e2e.objects import ready as is_ready
 from tests.e2e.plane import Ebb, Plane
 
-APPS = [f"tenant-{number}" for number in range(6)]
+TENANTS = 6
 CLAIM = {"cpu": "1000", "memory": "4Ti", "pods": "1000"}
 """What the kubelet of the greedy node reports."""
 
@@ -49,10 +48,10 @@ def cluster(api: Api) -> Iterator[Api]:
     tidy(api)
 
 
-def deploy_tenants(api: Api) -> None:
+def deploy_tenants(api: Api, prefix: str) -> None:
     """Run a Deployment of each tenant on node a, with pods of half a CPU."""
     apps = []
-    for name in APPS:
+    for name in (f"{prefix}-{number}" for number in range(TENANTS)):
         template = App(name=name, start="1s").manifest()["spec"]["template"]
         template["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
         apps.append(App(name=name, start="1s", spec={"template": template}))
@@ -74,15 +73,13 @@ def open_both(plane: Plane, api: Api, claim: Json | None) -> None:
 
 
 def by_node(found: Mapping[str, Json]) -> Counter[str]:
-    return Counter(
-        one["spec"].get("nodeName", "") for one in found.values() if app_of(one) in APPS
-    )
+    return Counter(one["spec"].get("nodeName", "") for one in found.values())
 
 
 def test_greedy_node_draws_its_share_of_moved_pods_and_no_more(
     plane: Plane, cluster: Api, leader: Ebb, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deploy_tenants(cluster)
+    deploy_tenants(cluster, "drawn")
     most = 0
 
     def full(found: Mapping[str, Json]) -> bool:
@@ -97,15 +94,13 @@ def test_greedy_node_draws_its_share_of_moved_pods_and_no_more(
     outlast_reconciliations(leader)
     found = {one["metadata"]["name"]: one for one in cluster.get(PODS)["items"]}
     with capsys.disabled():
-        print(
-            f"\n{by_node(found)[ROGUE]} of {len(APPS)} pods on the greedy node in {seconds:.0f} s"
-        )
+        print(f"\n{by_node(found)[ROGUE]} of {TENANTS} pods on the greedy node in {seconds:.0f} s")
     assert full(found)
-    assert by_node(found) == {ROGUE: SHARE_MIN, OLD: len(APPS) - SHARE_MIN}
+    assert by_node(found) == {ROGUE: SHARE_MIN, OLD: TENANTS - SHARE_MIN}
     assert "further moves wait" in leader.program.log.read_text()
 
 
 def test_honest_nodes_get_all_moved_pods(plane: Plane, cluster: Api) -> None:
-    deploy_tenants(cluster)
+    deploy_tenants(cluster, "moved")
     open_both(plane, cluster, None)
     cluster.wait(PODS, lambda found: OLD not in by_node(found), MOVED_SECONDS)
