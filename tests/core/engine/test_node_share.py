@@ -146,6 +146,8 @@ def test_deleted_node_and_its_successor_of_same_name_stop_nothing() -> None:
     assert shares(2, 2, 2, got=placed("gone", 9)).why_not(POD) is None
     again = shares(2, 2, 2, got=placed("a", 9), created_seconds=NOW + 1)
     assert again.why_not(POD) is None
+    same = shares(2, 2, 2, got=placed("a", 9), created_seconds=NOW)
+    assert same.why_not(POD) is not None
 
 
 def test_placements_are_forgotten_after_the_window() -> None:
