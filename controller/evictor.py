@@ -13,9 +13,11 @@ from controller.writers import RecordEvent, for_each
 from core.config.settings import Config
 from core.eviction.context import EvictionInput
 from core.eviction.planner import NOTHING, EvictionDecision, keep_marks, plan_evictions
+from core.eviction.reasons import NODE_SHARE
 from core.eviction.state import REFUSED_SECONDS_MAX, EvictionState, PlannedEviction
 from core.model.node import Node
 from core.model.now import Now
+from core.model.reason import Blocker
 from kube.stores.access_review import AccessReview
 from kube.stores.evictions import EvictionAnswer, EvictionResult, Evictions
 from runtime.clock import Clock
@@ -74,6 +76,8 @@ class Evictor:
         """Forget all evictions when this replica starts leading."""
         # Another leader may have evicted pods since.
         self._state, self._busy = EvictionState(), False
+        self._paused = False
+        """Evictions wait because a node has its share of replacements."""
 
     def restart_evictions(self) -> None:
         """Stop the evictions on the current node; the next decision chooses a node anew.
@@ -120,6 +124,7 @@ class Evictor:
             return
         self._state, self._busy = decision.state, True
         self._report_failed(planned)
+        self._log_pause(next((why for why in decision.waits if why.reason is NODE_SHARE), None))
 
         async def evict(eviction: PlannedEviction) -> None:
             permitted = eviction.permit.is_valid(Now(self._clock.unix_seconds()))
@@ -130,6 +135,11 @@ class Evictor:
             await for_each(decision.evict, CALLS_MAX, evict)
         finally:
             self._busy = False
+
+    def _log_pause(self, why: Blocker | None) -> None:
+        if why is not None and not self._paused:
+            log.info("further evictions wait", extra=fields(pod=why.pod, reason=why.message))
+        self._paused = why is not None
 
     async def _evict(
         self, eviction: PlannedEviction, node: Node, record_event: RecordEvent

@@ -9,7 +9,7 @@ another leader has begun are undone. A failed write delays only its own move.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
@@ -19,6 +19,7 @@ from controller.metrics import Metrics, WriteResult
 from controller.view import ClusterView
 from controller.writers import for_each
 from core.config.settings import Config, Mode
+from core.engine.node_share import WINDOW_SECONDS, Placement, first_placed
 from core.engine.reconcile import ReconcileResult
 from core.engine.unschedulable import round_robin
 from core.model.cluster import NO_SURGE, Cluster
@@ -28,12 +29,12 @@ from core.model.now import Now
 from core.model.pod import Pod, detached_pods
 from core.model.reason import Blocker
 from core.moves.facts import AddMoves, ReplicaSetKey, with_moves
-from core.moves.move import Move, found_move
+from core.moves.move import Move, found_move, new_pods
 from core.moves.note import OVERDUE_SECONDS
 from core.moves.outcomes import FAILED, SETTLE_SECONDS, MoveOutcome, note_after
 from core.moves.patches import PodMetadata, attach_patch, detach_patch
 from core.moves.planner import MoveMemory, MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
-from core.moves.reasons import NOT_DETACHED, OWNER_REFERENCES
+from core.moves.reasons import NODE_SHARE, NOT_DETACHED, OWNER_REFERENCES
 from core.moves.selecting import SelectingObjects, selecting_blockers
 from core.moves.steps import End, MoveView, Wait, leaving_nodes, marked_nodes, next_step
 from core.writes.costs import UNDO_COST, cost_write
@@ -157,6 +158,8 @@ class _Memory:
     """Unix seconds of the failed moves within the last hour, by namespace."""
     refused: dict[ReplicaSetKey, tuple[int, Sequence[Blocker]]] = field(default_factory=dict)
     """Unix second until which, and why, the pods of a ReplicaSet are not tried again."""
+    placed: dict[str, Placement] = field(default_factory=dict)
+    """See MoveMemory."""
 
     def forget(self, now: int) -> None:
         """Forget what does not matter any more at the Unix second *now*."""
@@ -166,6 +169,11 @@ class _Memory:
         }
         self.ended = {key: at for key, at in self.ended.items() if now < at + SETTLE_SECONDS}
         self.refused = {key: one for key, one in self.refused.items() if now < one[0]}
+        self.placed = {
+            uid: one
+            for uid, one in self.placed.items()
+            if uid in self.own or now < one.at + WINDOW_SECONDS
+        }
         for namespace, failed in list(self.failed.items()):
             while failed and failed[0] + HOUR_SECONDS <= now:
                 failed.popleft()
@@ -203,6 +211,8 @@ class Mover:
         self._moved_from: dict[str, int] = {}
         """Number of moved pods by node, until the node is removed."""
         self._pods_pending = False
+        self._paused = False
+        """Moves wait because a node has its share of new pods."""
         self._due = 0
         self._complained: str = ""
 
@@ -379,6 +389,7 @@ class Mover:
                 deployment=listed.observed if listed is not None else None,
                 pods=list(self._view.pods_beside(pod)),
             )
+            self._note_placement(move, view.pods, now)
             match next_step(move, view, now):
                 case Wait(until):
                     self._due = min(self._due, until)
@@ -386,6 +397,14 @@ class Mover:
                     await self._end(move, end, now)
         except UnavailableError as fault:
             self._note_failure(fault, move.key)
+
+    def _note_placement(self, move: Move, pods: Iterable[Pod], now: Now) -> None:
+        """Remember where the new pod of an own move was first seen. *pods*: of its ReplicaSet."""
+        # Anybody can label a pod as detached, so moves of others do not count.
+        if move.others is not None and move.uid not in self._memory.placed:
+            first = first_placed(new_pods(move, pods), now)
+            if first is not None:
+                self._memory.placed[move.uid] = first
 
     async def _find_out(self, move: Move, now: Now) -> None:
         """Find out what has become of a move whose pod the watch does not report as detached.
@@ -499,6 +518,7 @@ class Mover:
             return plan_moves(context), context.pods_pending
 
         chosen, self._pods_pending = await asyncio.to_thread(plan)
+        self._log_pause(next((why for why in chosen.waits if why.reason is NODE_SHARE), None))
         begin = await self._not_selected_by_others(chosen.begin)
         now = Now(self._clock.unix_seconds())
         begin = [one for one in begin if one.permit.is_valid(now)]
@@ -506,6 +526,11 @@ class Mover:
             return
         await self._stores.hourly.add(len(begin), now)
         await for_each(begin, CALLS_MAX, self._begin)
+
+    def _log_pause(self, why: Blocker | None) -> None:
+        if why is not None and not self._paused:
+            log.info("further moves wait", extra=fields(pod=why.pod, reason=why.message))
+        self._paused = why is not None
 
     async def _captured_memory(self, now: Now) -> MoveMemory:
         """Return what this leader knows of moves, for a thread. Raises: UnavailableError."""
@@ -516,6 +541,7 @@ class Mover:
             ended=dict(memory.ended),
             failures={namespace: len(failed) for namespace, failed in memory.failed.items()},
             refused={key: blockers for key, (_, blockers) in memory.refused.items()},
+            placed=dict(memory.placed),
         )
 
     async def _not_selected_by_others(self, begin: Sequence[NewMove]) -> list[NewMove]:

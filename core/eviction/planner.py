@@ -12,10 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from core.engine.maintenance_gate import MayBegin, Refusal
+from core.engine.node_share import NodeShares, first_placed, within_window
 from core.engine.unschedulable import is_unschedulable
 from core.eviction.context import EvictionContext, EvictionInput
 from core.eviction.pods import Owner, leaves, owner_of, why_waited_for
-from core.eviction.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
+from core.eviction.reasons import (
+    INTERRUPTED,
+    NO_PLACE,
+    NODE_SHARE,
+    NOT_REPLACED,
+    REFUSED,
+    TURN,
+)
 from core.eviction.state import (
     MISSED_MAX,
     OBSERVE_SECONDS,
@@ -65,12 +73,13 @@ def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> Evict
     """
     if not eviction_input.config.evicts:
         return NOTHING
-    past = bool(state.evicted or state.missed)
+    past = bool(state.evicted or state.missed or state.placed)
     if not past and not any(mark_of(node.labels) for node in eviction_input.cluster.nodes):
         return NOTHING
     context = EvictionContext(
         eviction_input, [*(eviction.owner for eviction in state.evicted), *state.missed]
     )
+    state = _with_placements(context, state)
     current = _with_node(context, _after_replacements(context, state))
     idle = keep_marks(eviction_input, current)
     if not current.node:
@@ -82,10 +91,28 @@ def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> Evict
     seconds = context.now.seconds - decision.state.progress
     late = seconds >= eviction_input.config.drain.timeout_seconds
     new = any(eviction.pod.uid not in decision.state.refused for eviction in decision.evict)
-    return _failed(decision) if late and not new else decision
+    waits = any(blocker.reason is NODE_SHARE for blocker in decision.waits)
+    return _failed(decision) if late and not new and not waits else decision
 
 
 # Earlier evictions
+
+
+def _with_placements(context: EvictionContext, state: EvictionState) -> EvictionState:
+    """Return the state with the nodes on which replacements have been seen within the window."""
+    placed = within_window(state.placed, context.now)
+    seen = {one.pod for one in placed.values()}
+    for eviction in state.evicted:
+        new = [
+            pod
+            for pod in context.of_owner[eviction.owner]
+            if pod.uid not in eviction.others and pod.uid not in seen
+        ]
+        first = first_placed(new, context.now)
+        if first is not None and eviction.uid not in placed:
+            placed[eviction.uid] = first
+            seen.add(first.pod)
+    return replace(state, placed=placed)
 
 
 def _after_replacements(context: EvictionContext, state: EvictionState) -> EvictionState:
@@ -310,6 +337,13 @@ def _chosen(
     on_node, in_namespace, in_cluster = context.terminating_pods()
     room = min(limits.max_on_node - on_node[state.node], limits.max_in_cluster - in_cluster)
     stateful_sets: Counter[Owner] = Counter()
+    shares = NodeShares(
+        context.eviction_input.cluster.nodes,
+        context.eviction_input.cluster.pods,
+        state.placed.values(),
+        unplaced=0,  # nothing is evicted before all replacements are Ready
+        taint_key=context.eviction_input.config.taint_key,
+    )
     evict: list[PlannedEviction] = []
     waits: list[Blocker] = []
     for pod in pods:
@@ -321,12 +355,16 @@ def _chosen(
             or (owner.kind == STATEFUL_SET and stateful_sets[owner])
         ):
             why = Blocker(TURN, "other pods are evicted first", pod.key)
+        if why is None and (full := shares.why_not(pod)) is not None:
+            why = Blocker(NODE_SHARE, full, pod.key)
         if why is not None:
             waits.append(why)
             continue
         ready = sum(map(_serves, context.of_owner[owner]))
-        evict.append(PlannedEviction(pod, owner, ready, permit))
+        others = frozenset(one.uid for one in context.of_owner[owner])
+        evict.append(PlannedEviction(pod, owner, ready, permit, others))
         context.budgets.take(pod)
+        shares.take()
         in_namespace[pod.namespace] += 1
         stateful_sets[owner] += 1
     return evict, waits

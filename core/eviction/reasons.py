@@ -108,6 +108,14 @@ TURN: Final = Reason(
     "none needed; to evict more pods at once, raise the limits in the setting `drain`",
     "pods that were evicted earlier have been replaced",
 )
+NODE_SHARE: Final = Reason(
+    "evict-node-share",
+    "A node has got as many replacements of evicted pods within 10 minutes as it may, or would if "
+    "kube-scheduler chose it for the next ones. So a node that claims too much capacity does not "
+    "draw the pods of all others.",
+    "wait; check the capacity of the node that the message names if you do not expect the pods",
+    "10 minutes are over",
+)
 REASONS: Final = (
     INTERRUPTED,
     OWN,
@@ -124,4 +132,5 @@ REASONS: Final = (
     UNSETTLED,
     NOT_REPLACED,
     TURN,
+    NODE_SHARE,
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from core.engine.maintenance_gate import MayBegin
+from core.engine.node_share import Placement
 from core.eviction.pods import Owner
 from core.model.pod import Pod
 from core.model.reason import Blocker
@@ -35,6 +36,8 @@ class PlannedEviction(NamedTuple):
     """Number of Ready pods of its owner, including the pod, before any eviction."""
     permit: MayBegin
     """Permission to evict the pod; it may end before the eviction is sent."""
+    others: frozenset[str]
+    """UIDs of all pods of its owner before any eviction."""
 
 
 class Evicted(NamedTuple):
@@ -48,6 +51,8 @@ class Evicted(NamedTuple):
     at: int
     """Unix second of the eviction, or of the last reconciliation in which the pod was terminating
     within its grace period."""
+    others: frozenset[str] = frozenset()
+    """UIDs of all pods of its owner before any eviction."""
 
 
 class Refused(NamedTuple):
@@ -82,11 +87,15 @@ class EvictionState:
 
     Ebb evicts no other pod of such a controller until it has as many Ready pods as before, or
     until `backoff.max` has passed."""
+    placed: Mapping[str, Placement] = field(default_factory=dict)
+    """Where the replacements of the last window were first seen, by UID of the evicted pod."""
 
     def after(self, eviction: PlannedEviction, now_seconds: int) -> "EvictionState":
         """Return the state after the API server accepted an eviction; *now_seconds*: Unix time."""
         pod = eviction.pod
-        new = Evicted(pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds)
+        new = Evicted(
+            pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds, eviction.others
+        )
         return replace(
             self,
             evicted_owners=self.evicted_owners | {eviction.owner},

@@ -16,6 +16,7 @@ from core.config.settings import Config, Mode
 from core.eligibility.emptiness import occupying
 from core.eligibility.surge import NEVER, VOLUME, why_not_replaced
 from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, may_begin
+from core.engine.node_share import NodeShares, Placement, within_window
 from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable, round_robin
 from core.model.cluster import Cluster
@@ -39,6 +40,7 @@ from core.moves.reasons import (
     MIN_READY,
     NO_DEPLOYMENT,
     NO_PLACE,
+    NODE_SHARE,
     NOT_READY,
     OTHER_CONTROLLER,
     OWN,
@@ -89,6 +91,9 @@ class MoveMemory:
     """Number of failed moves within the last hour, by namespace."""
     refused: Mapping[tuple[str, str], Sequence[Blocker]] = field(default_factory=dict)
     """Why pods cannot be detached, by namespace and name of their ReplicaSet."""
+    placed: Mapping[str, Placement] = field(default_factory=dict)
+    """Where new pods were first seen, by UID of the moved pod: for all moves of the last window
+    and those in progress."""
 
 
 NO_MEMORY: Final = MoveMemory()
@@ -207,6 +212,18 @@ class SurgeContext:
         removals = sorted(self.surge_input.plan.removals, key=lambda one: one.order)
         return {pod: node for removal in removals for pod, node in removal.placements}
 
+    def shares(self) -> NodeShares:
+        """Return how many new pods each node has got within the last window."""
+        cluster, memory = self.surge_input.cluster, self.surge_input.memory
+        return NodeShares(
+            cluster.nodes,
+            # The old pod of a move runs until its ReplicaSet has deleted it.
+            (pod for pod in cluster.pods if pod.deletion_cost != str(MOVE_COST)),
+            within_window(memory.placed, self.now).values(),
+            unplaced=len(memory.own.keys() - memory.placed.keys()),
+            taint_key=self.surge_input.config.taint_key,
+        )
+
     def blockers(self, pod: Pod) -> list[Blocker]:
         """Return every reason why Ebb does not replace the pod by a surge move now; empty if none.
 
@@ -305,6 +322,7 @@ class _Choice:
             self._limits.max_per_hour - memory.begun_within_hour,
         )
         self._with_quota = set(context.surge_input.objects.quotas)
+        self._shares = context.shares()
         self._begin: list[NewMove] = []
         self._waits: list[Blocker] = []
 
@@ -331,7 +349,8 @@ class _Choice:
         full = self._in_namespace[pod.namespace] >= self._limits.max_in_namespace
         if full or self._left <= 0:
             return [Blocker(TURN, "other pods are moved first", pod.key)]
-        return []
+        full_node = self._shares.why_not(pod)
+        return [] if full_node is None else [Blocker(NODE_SHARE, full_node, pod.key)]
 
     def _add(self, pod: Pod) -> None:
         surge_input = self._context.surge_input
@@ -361,6 +380,7 @@ class _Choice:
         self._begin.append(NewMove(move, pod, self._permit))
         self._busy.add(deployment.uid)
         self._left -= 1
+        self._shares.take()
         self._in_namespace[pod.namespace] += 1
         if pod.namespace in self._with_quota:
             # The next reconciliation sees the quota with the new pod.

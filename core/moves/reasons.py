@@ -177,6 +177,14 @@ TURN: Final = Reason(
     "none needed; to move more pods, raise the limits in the setting `surge`",
     "earlier moves have ended",
 )
+NODE_SHARE: Final = Reason(
+    "surge-node-share",
+    "A node has got as many replacements of moved pods within 10 minutes as it may, or would if "
+    "kube-scheduler chose it for the next ones. So a node that claims too much capacity does not "
+    "draw the pods of all others.",
+    "wait; check the capacity of the node that the message names if you do not expect the pods",
+    "10 minutes are over",
+)
 REASONS: Final = (
     NO_DEPLOYMENT,
     OWN,
@@ -204,4 +212,5 @@ REASONS: Final = (
     HOST_PORT,
     PENDING,
     TURN,
+    NODE_SHARE,
 )

@@ -1,5 +1,7 @@
 """Karpenter, a real autoscaler, removes the nodes whose scale-down Ebb allows, and no others."""
 
+import threading
+import time
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -150,6 +152,89 @@ def test_karpenter_removes_empty_node_that_no_pod_needs_although_ebb_may_not_mar
         set_pool(pool, "0s")
         taken(pool, *empty)
         assert stays(pool.get(f"{NODES}/{full}"))
+
+
+CHECKED_SECONDS = 14.0
+"""Karpenter looks again 15 s after it has found empty nodes; until then none is tainted."""
+EMPTY_NODES, AFTERWARDS = 72, 5
+"""Numbers of nodes to remove, and of pods that are bound to them after the first taint."""
+
+
+class Removal:
+    """Pods that are bound to empty nodes while Karpenter removes these, and what was seen when."""
+
+    def __init__(self, api: Api, nodes: list[str]) -> None:
+        self._api, self._nodes = api, nodes
+        self.bound: dict[str, float] = {}
+        """When a pod was bound to a node, by the name of the node."""
+        self.seen: dict[str, dict[str, float]] = {
+            fact: {} for fact in ("protected", "tainted", "deleting", "gone")
+        }
+        """When this was first seen of a node, by its name."""
+
+    def note(self, kind: str, found: Json) -> None:
+        """Note a change of a Node."""
+        name, metadata, now = found["metadata"]["name"], found["metadata"], time.monotonic()
+        facts = {
+            "protected": name in self.bound and protected(found),
+            "tainted": not stays(found),
+            "deleting": "deletionTimestamp" in metadata,
+            "gone": kind == "DELETED",
+        }
+        for fact in (fact for fact, is_so in facts.items() if is_so):
+            self.seen[fact].setdefault(name, now)
+
+    def bind(self) -> None:
+        """Bind a pod to one node after the other, until Karpenter taints nodes, and a few more."""
+        began, left = time.monotonic(), AFTERWARDS
+        for name in self._nodes:
+            self.bound[name] = time.monotonic()
+            self._api.create(PODS, pod(f"on-{name}", node_name=name, cpu="100m"))
+            left -= bool(self.seen["tainted"])
+            if left <= 0:
+                break
+            time.sleep(0.2 if self.bound[name] - began > CHECKED_SECONDS else 1.0)
+
+    def table(self) -> Iterator[str]:
+        """Yield a line for each pod: what was seen of its node, in seconds from its binding."""
+        first = min(self.seen["tainted"].values())
+        for name, at in self.bound.items():
+            facts = {
+                fact: f"{when[name] - at:+.2f}" for fact, when in self.seen.items() if name in when
+            }
+            yield f"{at - first:+7.2f} from the first taint: {facts}"
+
+
+def test_pods_that_are_bound_while_karpenter_removes_released_nodes(
+    plane: Plane, pool: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kubernetes-sigs/karpenter#3185: pods die with a node that was empty when it was released."""
+    full, *empty = add_empty(pool, 1 + EMPTY_NODES)
+    pool.create(PODS, pod("p", node_name=full, cpu="3"))
+    budgets = {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s"}
+    removal = Removal(pool, empty)
+    binding = threading.Thread(target=removal.bind)
+
+    def ended(found: Mapping[str, Json]) -> bool:
+        going = removal.seen["tainted"].keys()
+        left = removal.bound.keys() - going
+        over = bool(going) and not binding.is_alive() and not going & found.keys()
+        return over and all(protected(found[name]) for name in left)
+
+    with installed(plane, mode=Mode.ENFORCE, usability="none", budgets=budgets):
+        pool.wait(
+            NODES,
+            lambda found: all(scale_down_allowed(found[one]) for one in empty),
+            TAKEN_SECONDS,
+        )
+        set_pool(pool, "0s")
+        binding.start()
+        pool.wait(NODES, ended, TAKEN_SECONDS, told=removal.note)
+    pods = pool.get(PODS)["items"]
+    alive = {one["spec"]["nodeName"] for one in pods} - {full}
+    with capsys.disabled():
+        print("", *removal.table(), sep="\n")
+    assert alive == removal.bound.keys() - removal.seen["tainted"].keys(), "no other pods die"
 
 
 def test_karpenter_does_not_remove_empty_node_reserved_for_buffer(plane: Plane, pool: Api) -> None:

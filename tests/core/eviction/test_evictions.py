@@ -22,6 +22,7 @@ from core.eligibility.drainability import (
     SAFE_TO_EVICT,
 )
 from core.engine import reconcile
+from core.engine.node_share import Placement
 from core.eviction import planner
 from core.eviction.context import Allowances, EvictionContext, EvictionInput
 from core.eviction.planner import EvictionDecision, plan_evictions
@@ -569,6 +570,75 @@ def test_concurrent_evictions_are_limited(
     found = plan_evictions(eviction_input(*pods, config=config), EvictionState())
     assert len(found.evict) == evicted_now
     assert codes(found) == {"evict-turn"}
+
+
+LIAR = node("liar", 1_000_000, 4_000_000)
+"""A node whose kubelet reports 1,000 CPUs."""
+
+
+def gone_to(on: str, many: int, **changes: Any) -> list[Pod]:
+    """Return the replacements of the pods p0, p1, ..."""
+    return [make_pod(f"new{number}", on, **changes) for number in range(many)]
+
+
+def test_node_gets_its_share_of_evicted_pods_whatever_it_claims() -> None:
+    limits = replace(CONFIG.drain, max_on_node=9, max_in_namespace=9)
+    inputs: dict[str, Any] = {
+        "nodes": (M, LIAR, node("full", 100, 100)),
+        "config": replace(CONFIG, drain=limits),
+    }
+    pods = [make_pod(f"p{number}") for number in range(9)]
+    first = plan_evictions(eviction_input(*pods, **inputs), EvictionState())
+    assert evicted_pods(first) == ["p0", "p1", "p2", "p3", "p4"], "half of 9 pods, rounded up"
+    assert codes(first) == {"evict-node-share"}
+    memory = first.state
+    for one in first.evict:
+        memory = memory.after(one, NOW)
+    new = gone_to("liar", 5, created_seconds=NOW)
+    later = eviction_input(*pods[5:], *new, **inputs)
+    waiting = plan_evictions(replace(later, now_seconds=NOW + 1), memory)
+    assert (waiting.evict, codes(waiting)) == ((), {"evict-node-share"})
+    assert "liar has got 5" in waiting.waits[0].message
+    assert {one.node for one in waiting.state.placed.values()} == {"liar"}
+    late = plan_evictions(replace(later, now_seconds=NOW + 600), waiting.state)
+    assert failed(late) == {}, "a wait is no failure"
+    again = plan_evictions(replace(later, now_seconds=NOW + 601), late.state)
+    assert len(again.evict) == 4
+
+
+def test_placements_outlive_the_marks() -> None:
+    known = replace(LONG_AGO, placed={"u": Placement("new", "open", NOW)})
+    unmarked = eviction_input(make_pod("a", "open"), nodes=(OPEN,))
+    assert plan_evictions(unmarked, known).state.placed == known.placed
+    later = plan_evictions(replace(unmarked, now_seconds=NOW + 600), known)
+    assert later.state.placed == {}
+
+
+def test_pods_that_ebb_did_not_evict_do_not_count() -> None:
+    new = gone_to("liar", 9, of="third", created_seconds=NOW)
+    nodes = (M, LIAR, node("full", 100, 100))
+    inputs = eviction_input(A, *new, make_pod("late", "liar", of="other"), nodes=nodes)
+    found = plan_evictions(inputs, evicted(B))
+    assert {uid: one.pod for uid, one in found.state.placed.items()} == {B.uid: "uid-late"}
+    assert evicted_pods(found) == ["a"]
+
+
+def test_node_of_20_pods_is_emptied_to_the_only_other_node_without_a_pause() -> None:
+    limits = replace(CONFIG.drain, max_on_node=4, max_in_namespace=10)
+    config = replace(CONFIG, drain=limits)
+    left, new = [make_pod(f"p{number:02}") for number in range(20)], list[Pod]()
+    memory, now = EvictionState(), NOW
+    while left:
+        inputs = eviction_input(*left, *new, config=config, now_seconds=now)
+        found = plan_evictions(inputs, memory)
+        assert len(found.evict) == 4
+        memory = found.state
+        for one in found.evict:
+            memory = memory.after(one, now)
+            left.remove(one.pod)
+            new.append(make_pod(f"new-{one.pod.name}", "open", created_seconds=now))
+        now += 3
+    assert len(new) == 20
 
 
 @pytest.mark.parametrize("limit", ["max_on_node", "max_in_namespace", "max_in_cluster"])
