@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_karpenter_removes_only_nodes_whose_scale_down_is_allowed(plane: Plane, 
         one = pod(name, node_name=used)
         one["metadata"]["annotations"] = {COST_ANNOTATION: COST}
         pool.create(PODS, one)
-    how = {"budgets": THREE_NODES, "scaleDownProtection": {"scope": "empty"}}
+    how: dict[str, Any] = {"budgets": THREE_NODES, "scaleDownProtection": {"scope": "empty"}}
     with installed(plane, mode=Mode.ENFORCE, usability="none", **how):
         found = pool.wait(NODES, lambda found: sum(is_marked(found[one]) for one in empty) == 1)
         (allowed,) = [one for one in empty if is_marked(found[one])]
@@ -144,7 +145,7 @@ def test_karpenter_removes_empty_node_that_no_pod_needs_although_ebb_may_not_mar
     """As without Ebb: by default Ebb keeps no empty node only because a limit forbids its mark."""
     full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="3"))
-    how = {"budgets": THREE_NODES}
+    how: dict[str, Any] = {"budgets": THREE_NODES}
     with installed(plane, mode=Mode.ENFORCE, usability="none", **how) as programs:
         reconciled = 'ebb_reconcile_total{result="evaluated"}'
         until(lambda: programs.controller.metric(reconciled) > 0, "it has decided")

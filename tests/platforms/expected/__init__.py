@@ -40,7 +40,7 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         SPOTS[0]: ("headroom",),
         SPOTS[1]: ("no-room",),
         # Headroom for one more pod with a GPU.
-        **dict.fromkeys(GPUS, ("headroom",)),
+        **dict.fromkeys(GPUS, ("reach-threshold",)),
         STOPPING: ("being-deleted",),
     },
     "k3s": {
