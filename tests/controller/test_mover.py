@@ -33,6 +33,7 @@ from core.config.settings import Config, Mode, UsabilityMode
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
+from core.engine.node_share import WINDOW_SECONDS
 from core.model.cluster import Cluster
 from core.moves.hourly import MOVES_BEGUN_ANNOTATION
 from core.moves.note import OVERDUE_SECONDS, MoveNote
@@ -235,6 +236,20 @@ async def test_pod_is_moved_without_missing_replicas(world: World, others: int) 
     assert world.events == [BEGAN, MOVED]
     assert len(world.patches) == 2
     assert world.value("ebb_surge_move_duration_seconds_count") == 1
+
+
+async def test_moves_wait_for_ten_minutes_when_a_node_has_got_its_share(world: World) -> None:
+    for name in ("n3", "n4"):
+        world.view.changed(NODES, builders.node(name))
+    for number in range(6):
+        world.deployments.create(f"web-{number}", "n1")
+    await world.turns(8)
+    assert world.outcomes() == {"moved": 4}, "all of them to n2"
+    await world.turn(seconds=WINDOW_SECONDS - 8)
+    await world.turns(2)
+    assert world.outcomes() == {"moved": 4}
+    await world.turns(6)
+    assert world.outcomes() == {"moved": 6}
 
 
 async def test_move_makes_two_patches_of_one_pod(world: World) -> None:
