@@ -159,7 +159,7 @@ async def test_program_ends_when_the_watch_has_an_unexpected_fault() -> None:
     access = AccessReview(made._ask, made.clock, "")
     watch = ConditionalWatch(made.sink, broken, lambda: True, access, forbidden="forbidden")
     with pytest.raises(ExceptionGroup):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await watch.run()
 
 

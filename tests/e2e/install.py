@@ -33,7 +33,6 @@ ACCOUNTS: Final = {
     "extender": EXTENDER_ACCOUNT,
 }
 """The ServiceAccount of each program, by the program's module."""
-IN_FORCE_SECONDS = 20.0
 POLICY_MINOR_MIN: Final = 36
 """The first minor version of Kubernetes with MutatingAdmissionPolicy in v1."""
 Start = Callable[..., Ebb]
@@ -76,7 +75,7 @@ def in_force(plane: Plane, *, called: bool = True) -> None:
         mark(plane.api, "probe", None)
         return taints(mark(plane.api, "probe")) == [TAINT] * called
 
-    until(reached, f"the webhook is called: {called}", IN_FORCE_SECONDS)
+    until(reached, f"the webhook is called: {called}")
     plane.api.delete(f"{NODES}/probe")
     plane.api.wait(NODES, lambda found: "probe" not in found)
 

@@ -9,7 +9,7 @@ from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.e2e.api import APPLY, MERGE, STRATEGIC, Api, Json, RefusedError
 from tests.e2e.install import admitting, policy
 from tests.e2e.objects import DETAILS, NODES, TAINT, THEIRS, add_nodes, mark, node, taints
-from tests.e2e.plane import Plane
+from tests.e2e.plane import Plane, until
 
 NODE = f"{NODES}/n"
 
@@ -36,12 +36,17 @@ def test_mark_and_taint_are_stored_in_one_revision(
     answer = mark(api, "n")
     assert taints(answer) == [TAINT]
     assert api.get(NODE)["metadata"]["resourceVersion"] == answer["metadata"]["resourceVersion"]
-    (written,) = [
-        event for event in audited(plane, "n")
-        if event["verb"] == "patch" and MARK_LABEL in json.dumps(event.get("requestObject", {}))
-        and event["responseObject"]["metadata"].get("resourceVersion")
-        == answer["metadata"]["resourceVersion"]
-    ]  # fmt: skip
+
+    def logged() -> list[Json]:
+        return [
+            event for event in audited(plane, "n")
+            if event["verb"] == "patch"
+            and MARK_LABEL in json.dumps(event.get("requestObject", {}))
+            and event["responseObject"]["metadata"].get("resourceVersion")
+            == answer["metadata"]["resourceVersion"]
+        ]  # fmt: skip
+
+    (written,) = until(logged, "the write is in the audit log")
     called = any("patch.webhook" in key for key in written["annotations"])
     assert called is (tainted_by == "webhook")
 

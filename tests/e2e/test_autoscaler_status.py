@@ -1,6 +1,5 @@
 """The minimum of a node group, read from Cluster Autoscaler's ConfigMap with the shipped Role."""
 
-import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -9,22 +8,21 @@ import pytest
 from core.config.settings import Mode
 from core.marks.wellknown import MARK_LABEL
 from tests.e2e.api import Api, Json
-from tests.e2e.install import installed
+from tests.e2e.install import Programs, installed
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
-from tests.e2e.plane import Plane
+from tests.e2e.plane import Plane, until
 from tests.platforms.objects import autoscaler_status
 
 STATUSES = "/api/v1/namespaces/kube-system/configmaps"
 NAME = "cluster-autoscaler-status"
 GROUP, LABEL = "aks-pool1-12345678-vmss", "kubernetes.azure.com/agentpool"
-STILL_SECONDS = 5.0
-"""Time in which at least one more reconciliation runs here."""
+RECONCILIATIONS = "ebb_reconcile_duration_seconds_count"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def programs(plane: Plane) -> Iterator[None]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none"):
-        yield
+def programs(plane: Plane) -> Iterator[Programs]:
+    with installed(plane, mode=Mode.ENFORCE, usability="none") as started:
+        yield started
 
 
 def text(least: int) -> Json:
@@ -39,16 +37,16 @@ def has_marks(many: int, found: Mapping[str, Json]) -> bool:
     return marks(found) == many
 
 
-def test_node_group_keeps_its_minimum_size(api: Api) -> None:
+def test_node_group_keeps_its_minimum_size(api: Api, programs: Programs) -> None:
     api.create(STATUSES, {"metadata": {"name": NAME}, "data": text(3)})
     try:
-        add_nodes(api, "a", "b", "c")
-        for name in "abc":
-            api.merge(f"{NODES}/{name}", {"metadata": {"labels": {LABEL: "pool1"}}})
+        add_nodes(api, "a", "b", "c", labels={LABEL: "pool1"})
         api.create(PODS, pod("p", node_name="a"))
-        # Nodes that were marked before the label was set are unmarked; then no node is marked.
-        api.wait(NODES, lambda found: not marks(found))
-        time.sleep(STILL_SECONDS)
+        reconciled = programs.controller.metric(RECONCILIATIONS)
+        until(
+            lambda: programs.controller.metric(RECONCILIATIONS) > reconciled + 2,
+            "three more reconciliations",
+        )
         assert marks({one["metadata"]["name"]: one for one in api.get(NODES)["items"]}) == 0
         for least, many in ((2, 1), (1, 2), (3, 0)):
             api.merge(f"{STATUSES}/{NAME}", {"data": text(least)})

@@ -60,6 +60,6 @@ def test_other_controller_leads_when_leader_receives_sigterm(town: Town) -> None
     leader = town.leader()
     with town.crowd.on():
         leader.ebb.stop(signal.SIGTERM)
-        until(lambda: leads(town.other(leader)), "the other leads", 10)
+        until(lambda: leads(town.other(leader)), "the other leads")
         leader.restart()
     town.settled("SIGTERM")

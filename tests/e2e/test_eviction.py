@@ -92,11 +92,16 @@ def deploy(api: Api, name: str, replicas: int, cpu: str = "100m") -> None:
 
 
 def protect(api: Api, app: str, maximum: int, name: str = "") -> None:
-    """Create a budget of unavailable pods for an app, and wait until it is in force."""
+    """Create a budget of unavailable pods for an app, and wait until it counts its pods."""
     made = name or app
     spec = {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": maximum}
     api.create(BUDGETS, {"metadata": {"name": made}, "spec": spec})
-    api.wait(BUDGETS, lambda found: found[made].get("status", {}).get("expectedPods"))
+
+    def counted(found: Mapping[str, Json]) -> bool:
+        status = found[made].get("status", {})
+        return bool(0 < status.get("expectedPods", 0) == status.get("currentHealthy", 0))
+
+    api.wait(BUDGETS, counted)
 
 
 def of(found: Json, name: str) -> bool:
@@ -184,9 +189,12 @@ def test_controller_reports_one_event_and_evicts_nothing_without_permission(
         lambda: ebb.metric("ebb_reconcile_duration_seconds_count") > reconciliations + 3,
         "reconciliations follow",
     )
-    told = [one for one in api.get(EVENTS)["items"] if one["reason"] == "EvictionForbidden"]
-    assert len(told) == 1
-    assert told[0]["type"] == "Warning"
+
+    def told() -> list[Json]:
+        return [one for one in api.get(EVENTS)["items"] if one["reason"] == "EvictionForbidden"]
+
+    (event,) = until(told, "an Event says so")
+    assert event["type"] == "Warning"
     assert evictions(plane, offset) == {}
     assert mark_of(api.get(f"{NODES}/a")) == "PreferNoSchedule"
     (plane.folder / "granted.json").write_text(roles)
@@ -213,7 +221,8 @@ def test_eviction_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
     assert (times, why) == ("1", "evict-budget-never")
     assert evictions(plane, offset) == {}, "nobody was disturbed for an eviction that fails"
     assert by_node(listed(api)) == {"a": 21}
-    assert leader.metric('ebb_drain_failures_total{reason="evict-budget-never"}') == 1
+    failures = 'ebb_drain_failures_total{reason="evict-budget-never"}'
+    until(lambda: leader.metric(failures) == 1, "the failure is counted")
     until(
         lambda: any(
             "evict-budget-never" in one["note"]
@@ -237,10 +246,12 @@ def test_eviction_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
     with capsys.disabled():
         print(f"\n20 pods: {time.monotonic() - begun:.0f} s, {least} Ready at least")
     assert least >= 15
+    until(lambda: evictions(plane, offset)[201] >= 20, "all are in the audit log")
     asked = evictions(plane, offset)
     assert asked[201] == 20, "each once"
     assert asked.keys() <= {201, 429}, "a budget whose status is late may refuse one"
-    assert leader.metric('ebb_evictions_total{result="evicted"}') == 20
+    evicted = 'ebb_evictions_total{result="evicted"}'
+    until(lambda: leader.metric(evicted) == 20, "all are counted")
     rights = granted(plane, str(install), CONTROLLER_ACCOUNT)
     assert {one for one in rights if one[1].startswith("pods/")} == {RIGHT}
 
@@ -262,6 +273,7 @@ def test_next_leader_finishes_eviction_when_leader_is_killed(
     assert evictions(plane, offset)[201] == count, "pods that are left stay"
     after.configure(eviction="enabled")
     api.wait(PODS, lambda found: by_node(found) == {"b": 8}, 90)
+    until(lambda: evictions(plane, offset).total() >= 8, "all are in the audit log")
     asked = evictions(plane, offset)
     assert asked.keys() <= {201, 504}, "a call of the one that was killed ends with 504"
     assert asked[201] <= 8 <= asked.total()

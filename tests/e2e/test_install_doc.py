@@ -57,7 +57,8 @@ def asked(question: str) -> str:
 
 
 def test_checks_after_installation_succeed(plane: Plane, api: Api) -> None:
-    with installed(plane):
+    with installed(plane) as programs:
+        until(lambda: programs.controller.metric("ebb_leader") == 1, "the controller leads")
         add_nodes(api, "n")
         assert said(plane, asked("who leads?")).startswith("ebb-controller_")
         bundle = asked("does the API server trust the webhook?")

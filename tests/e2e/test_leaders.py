@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 
 import pytest
 
@@ -101,19 +102,28 @@ def times(replica: Replica, message: str) -> list[float]:
 
 @pytest.mark.parametrize("state", [State.HANGING, State.THROTTLED, State.BROKEN, State.CUT])
 def test_leader_stops_before_other_replica_leads_when_api_server_is_unreachable(
-    controllers: Pair, state: State, capsys: pytest.CaptureFixture[str]
+    plane: Plane, controllers: Pair, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leader, other = leader_first(controllers)
     leader.line.retry_after = "60"
+    renewed = 0.0
+
+    def lost() -> list[float]:
+        nonlocal renewed
+        lease = plane.api.get(LEASE)["spec"]
+        if lease["holderIdentity"].startswith(f"{leader.name}_"):
+            renewed = datetime.fromisoformat(lease["renewTime"]).timestamp()
+        return times(leader, LOST)
+
     with leader.line.be(state):
         begun = time.time()
-        until(lambda: times(leader, LOST), "it ends", LEASE_SECONDS)
-        until(lambda: leads(other), "the other leads", LEASE_SECONDS * 2)
+        until(lost, "it ends")
+        until(lambda: leads(other), "the other leads")
         assert not leads(leader)
     (ended,), began = times(leader, LOST), times(other, "started leading")[-1]
     with capsys.disabled():
         print(f"\n{state.name}: ended after {ended - begun:.2f} s, {began - ended:.2f} s before")
-    assert ended - begun <= LEASE_SECONDS * 2 / 3 + 0.5, "the deadline, and a busy machine"
+    assert ended < renewed + LEASE_SECONDS, "before the Lease expires"
     assert began > ended
     time.sleep(LEASE_SECONDS / 2)
     assert (leads(leader), leads(other)) == (False, True)
@@ -122,7 +132,7 @@ def test_leader_stops_before_other_replica_leads_when_api_server_is_unreachable(
 def test_paused_leader_does_not_lead_when_it_resumes(controllers: Pair) -> None:
     leader, other = leader_first(controllers)
     leader.ebb.program.send(signal.SIGSTOP)
-    until(lambda: leads(other), "the other leads", LEASE_SECONDS * 3)
+    until(lambda: leads(other), "the other leads")
     leader.ebb.program.send(signal.SIGCONT)
     for _ in range(20):
         assert not leads(leader)
@@ -177,10 +187,10 @@ def test_invalid_ca_in_secret_is_replaced(
 ) -> None:
     before = api.get(SECRET)["data"]
     api.merge(SECRET, {"data": garbage})
-    until(lambda: has_ca(api, before["ca.crt"]), "a new CA", 30)
+    until(lambda: has_ca(api, before["ca.crt"]), "a new CA")
     until(lambda: REPLACED in [one["reason"] for one in api.get(EVENTS)["items"]], "an Event")
     for replica in webhooks:
-        until(lambda: len(times(replica, "serving a new certificate")) >= 2, "a new leaf", 30)  # noqa: B023
+        until(lambda: len(times(replica, "serving a new certificate")) >= 2, "a new leaf")  # noqa: B023
         replica.ebb.wait_ready()
     in_force(plane)
 
@@ -199,6 +209,5 @@ def test_invalid_ca_bundle_is_overwritten(plane: Plane, api: Api, webhooks: Pair
     until(
         lambda: api.get(REGISTRATION)["webhooks"][0]["clientConfig"]["caBundle"] == good,
         "the bundle is mended",
-        30,
     )
     in_force(plane)

@@ -129,7 +129,8 @@ def test_commands_of_troubleshooting_run(plane: Plane, api: Api, tmp_path: Path)
     env = f"export KUBECONFIG='{plane.kubeconfig('person')}' PATH='{programs}':\"$PATH\"\n"
     (tmp_path / "env").write_text(env)
     values = {"NODE": "n", "NAMESPACE": "default", "NAME": "p"}
-    with installed(plane):
+    with installed(plane) as (controller, _):
+        until(lambda: controller.metric("ebb_leader") == 1, "the controller leads")
         add_nodes(api, "n")
         api.create(PODS, pod("p", node_name="n"))
         for block in found:

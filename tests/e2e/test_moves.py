@@ -100,7 +100,8 @@ def test_controller_moves_pods_with_budget_of_100_percent_and_writes_only_pods(
     assert new["metadata"]["uid"] != old
     assert sorted(pod["spec"]["nodeName"] for pod in three) == [OLD, OLD, NEW]
     without_traces([new, *three])
-    assert {"SurgeMoveBegan", "SurgeMoved"} <= reasons(cluster, "one")
+    told = {"SurgeMoveBegan", "SurgeMoved"}
+    until(lambda: told <= reasons(cluster, "one"), "Events say so")
     asked = asked_by(plane, CONTROLLER_ACCOUNT, offset)
     assert 403 not in {one["responseStatus"]["code"] for one in asked if "responseStatus" in one}
     rights = rights_of(asked)
@@ -175,7 +176,7 @@ def test_helm_and_server_side_apply_succeed_before_during_and_after_moves(
                 write[name](after)
         for name, (_, after) in values.items():
             write[name](after + 1)
-    assert ended(leader, "changed") == moves[1] + 2
+    until(lambda: ended(leader, "changed") == moves[1] + 2, "two moves are ended by changes")
     found = {name: cluster.get(app.path)["spec"]["replicas"] for name, app in apps.items()}
     assert found == {name: after + 1 for name, (_, after) in values.items()}
     assert {name: owners(cluster, name) for name in apps} == tools
@@ -234,7 +235,7 @@ def test_move_ends_and_value_stays_when_hpa_scales_in_during_a_move(
         attached(cluster, "hpa-in")
         without_traces(settled(cluster, {"hpa-in": 2}))
     assert cluster.get(app.path)["spec"]["replicas"] == 2
-    assert ended(leader, "changed") == changed + 1
+    until(lambda: ended(leader, "changed") == changed + 1, "the change has ended it")
 
 
 def test_move_is_undone_and_paused_when_quota_refuses_new_pod(
@@ -305,7 +306,7 @@ def test_rollouts_and_scale_to_0_during_moves_end_them_without_failure(
         cluster.wait(PODS, all_new({"history": 2, "none": 2, "slack": 3}), MOVED_SECONDS)
     pods = settled(cluster, {"history": 2, "none": 2, "slack": 3, "zero": 0})
     without_traces(pods)
-    assert ended(leader, "changed") == changed + len(apps)
+    until(lambda: ended(leader, "changed") == changed + len(apps), "changes have ended all")
     for app in apps:
         assert owners(cluster, app.name) <= {"python-urllib3 Update", "kubectl Update"}
 
@@ -362,5 +363,5 @@ def test_deletion_during_moves_leaves_no_detached_pod(plane: Plane, cluster: Api
         kept = {"orphan": 2, "set-foreground": 2, "set-orphan": 2}
         pods = settled(cluster, {"background": 0, "foreground": 0, **kept})
     without_traces(pods)
-    left = {one["metadata"]["name"] for one in cluster.get(DEPLOYMENTS)["items"]}
-    assert left == {"set-foreground", "set-orphan"}
+    # The garbage collector deletes a Deployment after its pods, or after it has orphaned them.
+    cluster.wait(DEPLOYMENTS, lambda found: found.keys() == {"set-foreground", "set-orphan"})

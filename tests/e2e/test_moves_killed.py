@@ -41,6 +41,9 @@ KILLED_SECONDS_MAX = 2.5
 """A move takes about as long, from its permission to its end."""
 HITS_MIN = 3
 """So many leaders at least are killed while a pod is detached; usually about half of them are."""
+SURE_EVERY = 5
+"""Of so many leaders one is killed as soon as it has detached a pod: on a busy machine the others
+may all be killed before."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -90,11 +93,14 @@ def test_nothing_is_left_behind_by_30_kills_at_random_moments(
     begin(cluster)
     until(lambda: is_marked(cluster), "node a is marked")
     with never_below(plane, counts) as samples:
-        for app in apps:
+        for number, app in enumerate(apps):
             leader = leader_of(cluster, running)
             let_go(cluster, app)
             before[app.name] = written(cluster, app.name)
-            time.sleep(moments.uniform(0, KILLED_SECONDS_MAX))  # the moment of the kill
+            if number % SURE_EVERY:
+                time.sleep(moments.uniform(0, KILLED_SECONDS_MAX))  # the moment of the kill
+            else:
+                detached(cluster, app.name)
             leader.stop(signal.SIGKILL)
             hits += any(map(is_detached, cluster.get(PODS)["items"]))
             # Otherwise the next leader waits until the Lease has expired.

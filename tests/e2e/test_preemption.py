@@ -1,7 +1,6 @@
 """Ebb does not set NoSchedule where this would make kube-scheduler preempt pods."""
 
 import signal
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +10,11 @@ from core.config.settings import Mode
 from tests.e2e.api import Api, Json
 from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
-from tests.e2e.plane import Plane
+from tests.e2e.plane import START_SECONDS, Plane, until
 from tests.e2e.test_safety import NO_SCHEDULE, bound, mark
 
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-BOUND_SECONDS = 20.0
+RECONCILIATIONS = "ebb_reconcile_duration_seconds_count"
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def full(api: Api) -> Iterator[Api]:
 def second(api: Api) -> dict[str, Json]:
     """Create a pod of high priority; return the pods when it is bound."""
     api.create(PODS, pod("second", priorityClassName="high"))
-    return api.wait(PODS, lambda found: bound(found["second"]), BOUND_SECONDS)
+    return api.wait(PODS, lambda found: bound(found["second"]), START_SECONDS)
 
 
 def test_noschedule_taint_causes_preemption_without_ebb(plane: Plane, full: Api) -> None:
@@ -58,12 +57,11 @@ def test_mark_remains_prefer_noschedule_when_noschedule_would_cause_preemption(
     how: dict[str, Any] = {"usability": "none", "thresholds": whole, "noScheduleAfter": "1s"}
     with installed(plane, mode=Mode.ENFORCE, **how) as programs:
         full.wait(NODES, lambda found: mark(found["b"]))
-        reconciliations = programs.controller.metric("ebb_reconcile_duration_seconds_count")
-        while (
-            programs.controller.metric("ebb_reconcile_duration_seconds_count")
-            < reconciliations + 5
-        ):
-            time.sleep(0.2)
+        reconciliations = programs.controller.metric(RECONCILIATIONS)
+        until(
+            lambda: programs.controller.metric(RECONCILIATIONS) >= reconciliations + 5,
+            "reconciliations follow",
+        )
         assert mark(full.get(f"{NODES}/b")) == "PreferNoSchedule"
         scheduler = plane.scheduler()
         try:

@@ -24,6 +24,8 @@ from tests.e2e.test_engine import is_marked, our_taints
 from webhook.app import MUTATE_PATH
 
 LEASE_SECONDS = 6
+FLOOD_MIN = 1000
+"""Requests answered under load."""
 FLOODED_RECONCILIATIONS = 8
 """Reconciliations under load, a second each: longer than the duration of the Lease."""
 RECONCILIATIONS = "ebb_reconcile_duration_seconds_count"
@@ -95,7 +97,7 @@ def test_controller_marks_and_extender_scores_when_webhook_is_killed(
     three.webhook.stop(signal.SIGKILL)
     before = three.controller.metric(REPAIRS)
     tainted(api, 2)
-    assert three.controller.metric(REPAIRS) > before, "the controller writes the taints"
+    until(lambda: three.controller.metric(REPAIRS) > before, "the controller writes the taints")
     wait_for_pods_on(api, "n0")
     assert three.extender.metric(SCORED) >= 1
     assert ready(three.controller, three.extender)
@@ -122,7 +124,7 @@ def test_scheduler_binds_and_controller_marks_when_extender_is_killed(
     three.extender.stop(signal.SIGKILL)
     before = three.webhook.metric(PATCHED), three.controller.metric(REPAIRS)
     tainted(api, 2)
-    assert three.webhook.metric(PATCHED) >= before[0] + 2
+    until(lambda: three.webhook.metric(PATCHED) >= before[0] + 2, "two marks are patched")
     assert three.controller.metric(REPAIRS) == before[1], "the webhook adds the taints"
     assert placed(api, "late")
     assert ready(three.controller, three.webhook)
@@ -160,10 +162,10 @@ def test_controller_retains_lease_when_port_is_flooded(
             lambda: controller.metric(RECONCILIATIONS) >= seen + FLOODED_RECONCILIATIONS,
             "reconciliations go on",
         )
+        until(lambda: flood.fault or flood.answered > FLOOD_MIN, "requests are answered")
         assert flood.fault is None
     with capsys.disabled():
         print(f"\n{flood.answered:,} requests were answered meanwhile")
-    assert flood.answered > 1000
     after = api.get(LEASE)["spec"]
     assert after["renewTime"] > before["renewTime"]
     same = ("holderIdentity", "leaseTransitions", "acquireTime")

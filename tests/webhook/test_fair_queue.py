@@ -104,6 +104,6 @@ async def test_turn_ends_when_the_call_fails() -> None:
                 async with made.turns.turn(address):
                     raise ValueError("x")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await fail("aab")
         assert await made.all(("a", 0.0)) == "a"

@@ -106,7 +106,8 @@ async def boxes(one: Tab, side: int) -> list[str]:
 
 async def test_lapse_plays_to_its_end_and_again(browser: Browser, url: str) -> None:
     async with tab(browser) as one:
-        await one.page.clock.install()
+        await one.page.clock.install(time=0)
+        await one.page.clock.pause_at(1)  # real time does not count
         await one.opened(url)
         assert "Pause" in await one.page.inner_text("#play")
         await one.page.clock.run_for(30_000)
@@ -128,7 +129,8 @@ async def test_lapse_plays_to_its_end_and_again(browser: Browser, url: str) -> N
 
 async def test_lapse_starts_paused_when_motion_is_reduced(browser: Browser, url: str) -> None:
     async with tab(browser) as one:
-        await one.page.clock.install()
+        await one.page.clock.install(time=0)
+        await one.page.clock.pause_at(1)  # real time does not count
         await calm(one, url)
         assert "Play" in await one.page.inner_text("#play")
         await one.page.clock.run_for(10_000)

@@ -1,6 +1,7 @@
 """The server of `ebb page`, over a real socket, with plans from the other process."""
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -200,9 +201,19 @@ class TestWhatIf:
     async def test_large_body_is_refused(self, client: Client) -> None:
         assert (await client.post(b" " * (BODY_BYTES_MAX + 1)))[0] == 413
 
-    async def test_second_what_if_at_same_time_is_refused(self, client: Client) -> None:
-        answers = await asyncio.gather(*(client.post({}) for _ in range(3)))
-        assert sorted(status for status, _ in answers) == [200, 429, 429]
+    async def test_second_what_if_at_same_time_is_refused(
+        self, client: Client, worker: Worker
+    ) -> None:
+        (pid,) = worker.pids
+        os.kill(pid, signal.SIGSTOP)  # so that the first one lasts
+        try:
+            asked = [asyncio.create_task(client.post({})) for _ in range(3)]
+            *refused, last = asyncio.as_completed(asked, timeout=20)
+            statuses = [(await one)[0] for one in refused]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert statuses == [429, 429]
+        assert (await last)[0] == 200
 
 
 def test_command_ends_with_0_at_interrupt(tmp_path: Path) -> None:
