@@ -124,7 +124,8 @@ def _days(first: int, seconds: float) -> Command:
 def _mutation(first: int, seconds: float) -> Command:
     files = sorted(mutated_files())
     file = files[first % len(files)]
-    options = [file, "--minutes", _minutes(seconds)]
+    # All tests that could notice a mutant would take longer than this part has.
+    options = [file, "--near", "--minutes", _minutes(seconds)]
     return Command(
         f"mutants of {file}", [sys.executable, "-m", "tests.mutation", *options], MUTANTS
     )

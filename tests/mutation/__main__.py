@@ -33,6 +33,7 @@ import sys
 from mutmut.__main__ import cli
 from mutmut.configuration import config
 config().only_mutate = sys.argv[1].split()
+config().pytest_add_cli_args_test_selection = sys.argv[3].split()
 cli(["run", "--max-children", "1", *sys.argv[2].split()])
 """
 """A process without the package `tests`, so that tests run from the copy in `mutants`."""
@@ -53,8 +54,12 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def run(files: Sequence[str], minutes: float | None = None) -> None:
-    """Run the mutants of the files, or those that fit in the time."""
+def run(files: Sequence[str], minutes: float | None, *, near: bool) -> None:
+    """Run the mutants of the files, or those that fit in the time.
+
+    *near*: only with the tests in the folders of the files, such as tests/core/engine.
+    """
+    tests = {f"tests/{Path(file).parent}" for file in files} if near else {"tests"}
     for file in files:
         # Otherwise mutmut would use the unchanged copy that a run with other files has left.
         (MUTANTS / file).unlink(missing_ok=True)
@@ -62,7 +67,8 @@ def run(files: Sequence[str], minutes: float | None = None) -> None:
     STATS.unlink(missing_ok=True)
     names = [f"{file.removesuffix('.py').replace('/', '.')}.*" for file in files]
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = [sys.executable, "-c", RUN, " ".join(files), " ".join(names)]
+    arguments = [" ".join(files), " ".join(names), " ".join(sorted(tests))]
+    command = [sys.executable, "-c", RUN, *arguments]
     seconds = None if minutes is None else 60 * minutes
     if code := run_within(seconds, command, environment=environment):
         raise SystemExit(code)
@@ -97,6 +103,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.mutation", description=__doc__)
     parser.add_argument("files", nargs="*", metavar="FILE", help="such as core/engine/limits.py")
     parser.add_argument("--minutes", type=float, help="end after this time, with a report")
+    parser.add_argument(
+        "--near", action="store_true", help="run only the tests in the folder of each file"
+    )
     asked = parser.parse_args()
     files = asked.files or changed()
     if missing := [file for file in files if not Path(file).is_file()]:
@@ -108,7 +117,7 @@ def main() -> None:
         parser.error(f"not in source_paths of pyproject.toml: {', '.join(other)}")
     os.nice(NICE)
     config().only_mutate = list(files)
-    run(files, asked.minutes)
+    run(files, asked.minutes, near=asked.near)
     report(files)
 
 
