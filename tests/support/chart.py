@@ -22,6 +22,8 @@ PACKS: Final = f'and {EXTENDER} (ne (dig "extender" "score" "pack" .Values.confi
 CONDITIONS: Final = {
     "base/controller/": "",
     "base/resourcequota.yaml": "",
+    "base/write-policies/registration.yaml": f"and .Values.writePolicies.enabled ({WEBHOOK})",
+    "base/write-policies/": ".Values.writePolicies.enabled",
     "base/webhook/rbac-certificates.yaml": OWN_CA,
     "base/webhook/secret.yaml": OWN_CA,
     "base/webhook/": WEBHOOK,
@@ -231,6 +233,7 @@ def values_schema() -> dict[str, Any]:
             podMonitor=enabled,
             prometheusRule=enabled,
             dashboard=enabled,
+            writePolicies=enabled,
             cleanupOnUninstall=flag,
             **{"global": {"type": "object"}},  # Helm adds it to the values of every chart
         ),
