@@ -24,7 +24,7 @@ from cli.input.setup import (
     SERVICE_LABEL,
     SLICES,
 )
-from core.marks.wellknown import MARK_LABEL
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.humanize import duration, plural, timestamp
 from serving import tls
@@ -81,14 +81,14 @@ def _admission(facts: Facts) -> CheckResult:
 
 
 def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a PolicyObject
-    key = f'"{facts.config.taint_key}"'
+    key = f'"{TAINT_KEY}"'
     where = f"MutatingAdmissionPolicy {POLICY}"
     variables = (policy.spec.variables if policy.spec else None) or ()
     expressions = (each.expression for each in variables if each.name == KEY_VARIABLE)
     expression = next(expressions, "")
     if expression != key:
         evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", expression or "missing")]
-        seen = f"the MutatingAdmissionPolicy sets another taint than {facts.config.taint_key}"
+        seen = f"the MutatingAdmissionPolicy sets another taint than {TAINT_KEY}"
         return problem(seen, evidence)
     bindings = facts.setup.of(POLICY_BINDINGS)
     if bindings.absent:

@@ -18,6 +18,7 @@ from core.eligibility.surge import NEVER, VOLUME, why_not_replaced
 from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, may_begin
 from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable, round_robin
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
 from core.model.now import Now
@@ -194,7 +195,7 @@ class SurgeContext:
 
         Then no move begins, because this pod needs the room.
         """
-        found = feasible_unschedulable(self.surge_input.cluster, self.surge_input.config.taint_key)
+        found = feasible_unschedulable(self.surge_input.cluster, TAINT_KEY)
         return next(iter(found), None) is not None
 
     @cached_property

@@ -44,7 +44,6 @@ CA_SECONDS = 3650 * 24 * 3600
 TWO_MINUTES = ("--scale-down-unneeded-time=2m", "--scale-down-delay-after-add=2m")
 EMPTY_ONLY = "--max-drain-parallelism=0"
 ZERO = "--scale-down-utilization-threshold=0"
-STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/e"
 POLICY = "MutatingAdmissionPolicy ebb-node-taint"
 POLICY_BINDING = "MutatingAdmissionPolicyBinding ebb-node-taint"
 
@@ -179,10 +178,6 @@ BROKEN: list[tuple[str, Break, str]] = [
      f"{AUTOSCALER}, --scale-down-delay-after-add: 10m (default)"),
     ("autoscaler-delays", flags(EMPTY_ONLY, "--scale-down-unneeded-time", "5m", TWO_MINUTES[1]),
      f"{AUTOSCALER}, --scale-down-unneeded-time: 5m"),
-    ("autoscaler-taint", with_settings(taintKey="example.org/ebb"),
-     f"{AUTOSCALER}, --status-taint: not set"),
-    ("autoscaler-taint", with_settings(taintKey=STARTUP),
-     f"configuration, taintKey: {STARTUP}"),
     ("autoscaler-taint", flags(EMPTY_ONLY, *TWO_MINUTES, f"--ignore-taint={TAINT_KEY}"),
      f"{AUTOSCALER}, --ignore-taint: {TAINT_KEY}"),
     ("nodepools", put(node_pool("default", consolidateAfter="30s")),
@@ -308,9 +303,6 @@ class TestChecks:
                   *TWO_MINUTES),
             put(deployment("scaler", "ops", "reg/cluster-autoscaler@sha256:0", "sh", "-c",
                            f"exec ./cluster-autoscaler {EMPTY_ONLY} {' '.join(TWO_MINUTES)}")),
-            both(with_settings(taintKey="example.org/ebb"),
-                 flags(EMPTY_ONLY, *TWO_MINUTES, "--status-taint=a", "--status-taint",
-                       "example.org/ebb")),
             both(put(node_pool("default")), with_settings(scaleDownProtection={"scope": "all"})),
             both(put(daemon_set("agent")), with_settings(noScheduleAfter="never",
                                                          eviction="disabled")),
@@ -326,7 +318,7 @@ class TestChecks:
             both(with_settings(surge={"mode": "disabled"}),
                  broken(refused_moves={"surge-owner-references": 2})),
         ],
-        ids=range(16),
+        ids=range(15),
     )  # fmt: skip
     def test_allowed_setup_is_no_problem(self, change: Break) -> None:
         assert codes(diagnosed(change), CheckState.PROBLEM) == []
@@ -490,7 +482,7 @@ class TestCommand:
     def test_table_fits_terminal(self, width: int) -> None:
         out = io.StringIO()
         text.write(
-            diagnosed(no_requests, broken(live=False), with_settings(taintKey="a/b")),
+            diagnosed(no_requests, broken(live=False)),
             Console(file=out, width=width, force_terminal=True, no_color=True, highlight=False),
         )
         plain = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())

@@ -150,12 +150,6 @@ IN_FILES: Final = {
             r'{{ dig "clusterAutoscaler" "statusName" "\1" .Values.config | quote }}',
         ),
     ),
-    "mutatingadmissionpolicy.yaml": (
-        Change(
-            r'"(status-taint\.cluster-autoscaler\.kubernetes\.io/kube-ebb)"',
-            r'{{ dig "taintKey" "\1" .Values.config | quote }}',
-        ),
-    ),
 }
 """Changes by the end of a file's path; each must match."""
 
