@@ -26,7 +26,6 @@ from controller.mover import Mover, MoverDependencies, MoveStores
 from controller.publisher import Publisher
 from controller.reconciler import Reconciler
 from controller.report_server import ReportServer
-from controller.taint_key import TaintKey
 from controller.view import ClusterView
 from core.model.node import Node
 from kube.client import Client
@@ -118,7 +117,6 @@ class _Controller:
             self._mover.capture,
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
-        self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
         self._metrics.clock_offset.set_function(steady.offset_seconds)
         self._set_gauges()
 
@@ -218,7 +216,6 @@ class _Controller:
             setting="controller.metricsListen",
         )
         report = self._report_server()
-        await self._taint_key.check()
         await plain.start()
         await report.start()
         async with asyncio.TaskGroup() as tasks:
@@ -275,10 +272,8 @@ class _Controller:
         return with_figures(facts, self._reconciler.figures)
 
     async def _lead(self) -> None:
-        await self._taint_key.record()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
-            tasks.create_task(self._taint_key.run())
             tasks.create_task(self._publisher.run(self._loop.why_stale))
             tasks.create_task(self._mover.run(self._loop.why_stale))
 

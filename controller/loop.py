@@ -17,6 +17,7 @@ from controller.writers import LiveView
 from core.engine.maintenance_gate import MayBegin
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import WAIT_SECONDS
+from core.marks.wellknown import TAINT_KEY
 from core.model.now import Now
 from core.moves.facts import AddMoves
 from kube.decode.kinds import NODES
@@ -229,7 +230,7 @@ class Loop:
             begun = self._clock.monotonic_seconds()
             try:
                 config = self._reconciler.config
-                cannot_wait = self._view.unschedulable_check(config.taint_key, config.read_options)
+                cannot_wait = self._view.unschedulable_check(TAINT_KEY, config.read_options)
                 if await asyncio.to_thread(cannot_wait):
                     self._view.wake.set()
             except Exception:

@@ -25,6 +25,7 @@ from core.engine.reconcile import ReconcileResult, reconcile
 from core.eviction.context import EvictionInput
 from core.eviction.planner import NOTHING
 from core.marks.mark import Mark
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.now import Now
@@ -191,7 +192,7 @@ class Reconciler:
         )
         if enabled is None:
             return ()
-        return decide_costs(cluster, config.taint_key, targets, enabled=enabled)
+        return decide_costs(cluster, TAINT_KEY, targets, enabled=enabled)
 
     def _plan_evictions(
         self, cluster: Cluster, config: Config, result: ReconcileResult
@@ -227,9 +228,7 @@ class Reconciler:
             (write.key, EVENT_REASONS[write.kind], write.note) for write in reported
         )
         unschedulable = report.result.snapshot.unschedulable_nodes
-        batch = await self._writers.carry_out(
-            wanted, report.config.taint_key, live_view, unschedulable
-        )
+        batch = await self._writers.carry_out(wanted, TAINT_KEY, live_view, unschedulable)
         # The plan depends on these writes: a node that cannot be marked is left out of the next
         # plans, and a node that stays NoSchedule has no room for pods.
         self._failed_writes.update(
@@ -255,6 +254,6 @@ class Reconciler:
         Without reconciliations, nothing notices pods that stay Pending because of the marks.
         """
         writes = prefer_no_schedule_writes(nodes, "Ebb cannot evaluate the cluster")
-        await self._writers.carry_out(writes, self.config.taint_key, NO_LIVE_VIEW)
+        await self._writers.carry_out(writes, TAINT_KEY, NO_LIVE_VIEW)
         if self._evictor:
             self._evictor.restart_evictions()

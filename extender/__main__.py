@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.config.programs import ExtenderConfig
+from core.marks.wellknown import TAINT_KEY
 from extender.app import make_app
 from extender.metrics import Metrics
 from extender.view import View
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(start: program.Start) -> None:
     config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
-    view = View(config.extender, config.taint_key)
+    view = View(config.extender, TAINT_KEY)
     certificate_required = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_required=certificate_required)
     pair = _certificate_files(config.extender, clock)

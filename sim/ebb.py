@@ -16,7 +16,7 @@ from core.cluster.read_options import READ_DEFAULTS
 from core.config.settings import Config
 from core.engine.reconcile import ReconcileResult
 from core.marks.taints import desired_taints
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MOVE_ANNOTATION
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MOVE_ANNOTATION, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
@@ -58,7 +58,7 @@ class InProcessCalls:
 
         *before* is the Node as stored until now, and not used.
         """
-        return replace(after, taints=desired_taints(after, self._config.taint_key))
+        return replace(after, taints=desired_taints(after, TAINT_KEY))
 
 
 class _StoppedLoop(asyncio.SelectorEventLoop):
@@ -156,7 +156,7 @@ class Ebb:
     @property
     def taint_key(self) -> str:
         """Return the key of the taint that Ebb sets on marked nodes."""
-        return self._reconciler.config.taint_key
+        return TAINT_KEY
 
     @property
     def config(self) -> Config:

@@ -11,6 +11,7 @@ from core.config.programs import ExtenderConfig
 from core.config.settings import Config, Mode, PodDeletionCost
 from core.config.surge import SurgeMode
 from core.config.thresholds import Thresholds
+from core.marks.wellknown import TAINT_KEY
 from extender.view import View
 from sim.autoscaler import ScaleDown, Timers
 from sim.bound import lp_lower_bound
@@ -137,11 +138,11 @@ def run(
     if scenario.ebb is None:
         return Simulator(load, scenario.scale_down, None, seed, scenario.options).run(progress)
     config = configuration(scenario.ebb, given)
-    view = View(config.extender, config.taint_key)
+    view = View(config.extender, TAINT_KEY)
     if not wire:
         ebb = Ebb(config, view, InProcessCalls(view, config))
         return _with_ebb(scenario, load, ebb, seed, progress)
-    with OverTheWire(view, config) as peers:
+    with OverTheWire(view) as peers:
         return _with_ebb(scenario, load, Ebb(config, view, peers), seed, progress)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from core.config.settings import Config
+from core.marks.wellknown import TAINT_KEY
 from core.model.errors import UnavailableError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
@@ -51,13 +51,13 @@ class _StoppedClock:
 class OverTheWire:
     """Context manager that runs extender and webhook as servers and calls them (sim.ebb.Peers)."""
 
-    def __init__(self, view: View, config: Config) -> None:
+    def __init__(self, view: View) -> None:
         pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
         self._extender = bones.Server(
             extender_app(view, _StoppedClock(), ExtenderMetrics(), bones.Health()), ANY_PORT
         )
         self._webhook = bones.Server(
-            webhook_app(WebhookMetrics(), bones.Health(), _StoppedClock(), config.taint_key),
+            webhook_app(WebhookMetrics(), bones.Health(), _StoppedClock(), TAINT_KEY),
             ANY_PORT,
             server_context(pair),
         )

@@ -85,6 +85,7 @@ def _spelled(part: ast.AST) -> set[str]:
 
 VALUES = {
     "core.config.settings",
+    "core.marks.wellknown",
     *(f"core.model.{part}" for part in ("cluster", "constraints", "node", "pod", "resources")),
 }
 

@@ -17,7 +17,6 @@ import aiohttp
 import pytest
 
 from controller.names import LEASE as LEASE_NAME
-from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import API_VERSION, KIND
 from core.marks.wellknown import MARK_LABEL, SCALE_DOWN_DISABLED_ANNOTATION, TAINT_KEY
 from extender import wire
@@ -204,31 +203,12 @@ def registered(api: FakeApi) -> dict[str, Any]:
     return found
 
 
-def recorded(api: FakeApi) -> str | None:
-    annotations: dict[str, str] = api.documents[LEASE]["metadata"].get("annotations", {})
-    return annotations.get(KEY_ANNOTATION)
-
-
 async def test_controller_acquires_and_releases_lease(api: FakeApi, tmp_path: Path) -> None:
     async with running("controller", api, tmp_path) as program:
         await program.said("started leading")
         assert api.documents[LEASE]["spec"]["holderIdentity"]
         assert api.documents[LEASE]["spec"]["leaseDurationSeconds"] == 15
-        await api.until(lambda: recorded(api) == TAINT_KEY)
     assert api.documents[LEASE]["spec"]["holderIdentity"] == ""
-
-
-async def test_controller_exits_with_2_when_taint_key_differs_from_recorded_key(
-    api: FakeApi, tmp_path: Path
-) -> None:
-    config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "taintKey": "own/new"}
-    config["controller"] = {"metricsListen": "127.0.0.1:0", "reportPort": 0}
-    api.put_document(LEASE, {"metadata": {"annotations": {KEY_ANNOTATION: "own/old"}}})
-    code, told = await ended("controller", api, tmp_path, config)
-    assert code == 2, told
-    (line,) = [line for line in told.splitlines() if not line.startswith("{")]
-    assert line.startswith("ebb-controller: taintKey: is 'own/new', but nodes may have taints")
-    assert "ebb cleanup --all --taint-key own/old" in line
 
 
 async def test_controller_writes_nothing_in_mode_observe(api: FakeApi, tmp_path: Path) -> None:

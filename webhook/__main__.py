@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+from core.marks.wellknown import TAINT_KEY
 from kube.client import Client
 from kube.stores import events
 from kube.stores.ca_store import Registration, SecretStore
@@ -70,7 +71,7 @@ class _Webhook:
             config.metrics_listen,
             setting="webhook.metricsListen",
         )
-        app = make_app(self._metrics, self._health, self._clock, self._config.taint_key)
+        app = make_app(self._metrics, self._health, self._clock, TAINT_KEY)
         tls = self._serving.context
         failed = Handshakes(self._metrics, self._clock).failed
         admission = http.Server(app, config.listen, tls, setting="webhook.listen", failed=failed)
@@ -81,7 +82,7 @@ class _Webhook:
                 tasks.create_task(self._events.run()),
             ]
             await admission.start()
-            log.info("running", extra=fields(taint_key=self._config.taint_key))
+            log.info("running", extra=fields(taint_key=TAINT_KEY))
             await http.until_signal()
             await http.drain(self._health)
             for task in running:

@@ -1,20 +1,18 @@
 """Remove everything that Ebb has written in a live cluster, or on some of its nodes."""
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Self
 
 from cli.cleanup.moves import end_moves, warn_of_old_records
-from cli.cleanup.removals import Removals, warn
+from cli.cleanup.removals import Removals
 from cli.cleanup.stop import stop_controller
 from cli.input import live
 from controller.names import LEASE
-from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Config
-from core.marks.taints import keys_unknown
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.errors import ConflictError, InvalidInputError, UnavailableError
+from core.model.errors import ConflictError, InvalidInputError
 from core.model.pod import DETACHED_LABEL, Pod
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup_write
@@ -37,9 +35,6 @@ class Request(NamedTuple):
     names: frozenset[str] | None = None
     """Names of the nodes; None: all nodes and pods of the cluster, surge moves, and Ebb's own
     CapacityBuffers."""
-    taint_key: str | None = None
-    """Key of the taints to remove. The record of this key in the Lease is removed last. None: the
-    key that the Lease records, or else the key in the configuration."""
     stop_controller: bool = False
     """First scale the controller to 0, and wait until nobody leads."""
 
@@ -58,19 +53,14 @@ class Cleanup:
     request: Request
     clock: Clock
     leases: LeaseStore
-    recorded_key: str | None
-    """Taint key that the Lease records, "" if none; None if the Lease is unreadable."""
     cluster: Cluster | None = None
     """Cluster as last listed; None before the first run."""
 
     @classmethod
-    async def of(
+    def of(
         cls, client: Client, namespace: str, config: Config, request: Request, clock: Clock
     ) -> Self:
-        """Prepare a cleanup: read the key of Ebb's taint from the Lease of the controller.
-
-        *namespace*: namespace of Ebb.
-        """
+        """Prepare a cleanup; *namespace*: namespace of Ebb."""
         leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
         return cls(
             client=client,
@@ -79,7 +69,6 @@ class Cleanup:
             request=request,
             clock=clock,
             leases=leases,
-            recorded_key=await _recorded_key(leases),
         )
 
     async def run(self, removals: Removals) -> None:
@@ -102,30 +91,18 @@ class Cleanup:
             nodes_in_cluster = {node.name for node in self.cluster.nodes}
             if unknown := sorted((self.request.names or frozenset()) - nodes_in_cluster):
                 raise InvalidInputError(f"node {unknown[0]}", "not found")
-        given_key = self.request.taint_key
-        key = given_key or self.recorded_key or self.config.taint_key
-        await self._clean_objects(self.cluster, key, removals)
-        if given_key is not None and self.recorded_key in (None, key):
-            name, remove = f"{self.namespace}/{LEASE}", partial(_remove_key, self.leases, key)
-            await removals.make("lease", name, f"taint key {key}", remove)
-            removals.check()
+        await self._clean_objects(self.cluster, removals)
 
-    async def _clean_objects(self, cluster: Cluster, key: str, removals: Removals) -> None:
+    async def _clean_objects(self, cluster: Cluster, removals: Removals) -> None:
         client, names = self.client, self.request.names
         if names is None:
             # While the pods still have their deletion costs, which decide the pods that remain.
             cluster = await end_moves(client, cluster, removals)
             await warn_of_old_records(client, self.namespace)
         for node in cluster.nodes:
-            write = cleanup_write(node, key)
+            write = cleanup_write(node, TAINT_KEY)
             if write is not None and (names is None or node.name in names):
-                for unknown in keys_unknown(node, key):
-                    warn(
-                        f"node {node.name}: the taint {unknown} may be Ebb's, and was not "
-                        "removed. If it is the taintKey of the installed configuration, use "
-                        "--config with that file, or --taint-key"
-                    )
-                clean = partial(_clean_node, client, node.name, key)
+                clean = partial(_clean_node, client, node.name)
                 await removals.make("node", node.name, write.note, clean)
         if names is None:
             # CapacityBuffers that Ebb publishes, and their PodTemplates
@@ -134,7 +111,7 @@ class Cleanup:
                 name, delete = f"{self.namespace}/{change.name}", partial(store.carry_out, change)
                 await removals.make("buffer", name, change.operation.value, delete)
         of_any_phase = pods(client, finished=True)
-        for cost in decide_costs(cluster, key, enabled=False):
+        for cost in decide_costs(cluster, TAINT_KEY, enabled=False):
             if names is None or cost.before.node in names:
                 clear = partial(write_as_decided, of_any_phase, cost.key, cost.if_unchanged)
                 await removals.make("pod", cost.key, "deletion cost", clear)
@@ -160,38 +137,12 @@ def _keep_if_written(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
         finished[pod.key] = pod
 
 
-async def _recorded_key(leases: LeaseStore) -> str | None:
-    try:
-        lease = await leases.read()
-    except UnavailableError:
-        return None  # not every user may read the Lease
-    return lease.annotations.get(KEY_ANNOTATION, "") if lease else ""
-
-
-async def _remove_key(leases: LeaseStore, key: str) -> None:
-    """Remove the record of the taint key *key* from the Lease, unless it records another key.
-
-    Raises: ConflictError if the controller keeps writing the Lease.
-    """
-    for _ in range(TRIES_MAX):
-        lease = await leases.read()
-        if lease is None or lease.annotations.get(KEY_ANNOTATION) != key:
-            return
-        others = {
-            name: value for name, value in lease.annotations.items() if name != KEY_ANNOTATION
-        }
-        with suppress(ConflictError):
-            await leases.write(replace(lease, annotations=others))
-            return
-    raise ConflictError("the controller keeps writing the Lease: scale it to 0 first")
-
-
-async def _clean_node(client: Client, name: str, key: str) -> None:
-    """Remove Ebb's labels and annotations from a Node, then its taint (*key*) if it remains.
+async def _clean_node(client: Client, name: str) -> None:
+    """Remove Ebb's labels and annotations from a Node, then its taint if it remains.
 
     A webhook may remove the taint with the labels. Raises: ConflictError.
     """
-    decide = partial(cleanup_write, taint_key=key)
+    decide = partial(cleanup_write, taint_key=TAINT_KEY)
     for _ in range(TRIES_MAX):
         if await write_as_decided(nodes(client, all_keys=True), name, decide) is None:
             return

@@ -89,7 +89,7 @@ async def _clean_up(
     ) as client:
         cluster, server = printable(str(client.target)), printable(client.target.server)
         print(f"cluster {cluster}, {server}", flush=True)
-        cleanup = await Cleanup.of(client, options.ebb_namespace, config, request, SystemClock())
+        cleanup = Cleanup.of(client, options.ebb_namespace, config, request, SystemClock())
         if options.dry_run or not options.yes:
             preview = Removals(dry_run=True)
             await cleanup.run(preview)

@@ -14,11 +14,6 @@ from core.model.errors import InvalidInputError
     help="required: all nodes and pods, surge moves, and Ebb's own CapacityBuffers",
 )
 @click.option(
-    "--taint-key",
-    metavar="KEY",
-    help="key of the taints to remove; also remove its record from the Lease",
-)
-@click.option(
     "--stop-controller",
     is_flag=True,
     help="first scale the controller to 0, and wait until nobody leads",
@@ -29,7 +24,6 @@ def command(
     /,
     *,
     everything: bool,
-    taint_key: str | None,
     stop_controller: bool,
 ) -> None:
     """Remove everything that Ebb has written in the cluster, and nothing else.
@@ -43,5 +37,5 @@ def command(
         raise InvalidInputError("cleanup", "use --all, or `ebb unmark NODE` for single nodes")
     from cli.cleanup.cluster import Request  # noqa: PLC0415 the client is slow to import
 
-    request = Request(taint_key=taint_key, stop_controller=stop_controller)
+    request = Request(stop_controller=stop_controller)
     clean_up(shared, "cleanup", request)

@@ -23,8 +23,10 @@ from cli.input.setup import (
     REGISTRATIONS,
     SERVICE_LABEL,
     SLICES,
+    WRITE_POLICIES,
+    WRITE_POLICY_BINDINGS,
 )
-from core.marks.wellknown import MARK_LABEL
+from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.humanize import duration, plural, timestamp
 from serving import tls
@@ -34,6 +36,8 @@ OPERATIONS: Final = {"CREATE", "UPDATE"}
 LASTS_SECONDS_MIN: Final = 7 * 24 * 3600
 """Remaining validity below which a CA is reported; Ebb and cert-manager renew earlier."""
 OURS: Final = f"MutatingWebhookConfiguration {REGISTRATION}"
+WRITERS: Final = ("ebb-controller-nodes", "ebb-controller-pods", "ebb-webhook-registration")
+"""The policies for Ebb's own accounts, as in manifests/; the last one is for the webhook."""
 KEY_VARIABLE: Final = "key"
 """Variable of the policy with the key of the taint."""
 
@@ -81,14 +85,14 @@ def _admission(facts: Facts) -> CheckResult:
 
 
 def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a PolicyObject
-    key = f'"{facts.config.taint_key}"'
+    key = f'"{TAINT_KEY}"'
     where = f"MutatingAdmissionPolicy {POLICY}"
     variables = (policy.spec.variables if policy.spec else None) or ()
     expressions = (each.expression for each in variables if each.name == KEY_VARIABLE)
     expression = next(expressions, "")
     if expression != key:
         evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", expression or "missing")]
-        seen = f"the MutatingAdmissionPolicy sets another taint than {facts.config.taint_key}"
+        seen = f"the MutatingAdmissionPolicy sets another taint than {TAINT_KEY}"
         return problem(seen, evidence)
     bindings = facts.setup.of(POLICY_BINDINGS)
     if bindings.absent:
@@ -180,7 +184,40 @@ def _valid_until(bundle: str, facts: Facts) -> int | str:
     return max(valid) if valid else f"expired at {timestamp(max(until for _, until in lives))}"
 
 
+def _write_policies(facts: Facts) -> CheckResult:
+    if missing := first_unread(facts, WRITE_POLICIES, WRITE_POLICY_BINDINGS):
+        return missing
+    exist = {each.metadata.name for each in values(facts.setup.of(WRITE_POLICIES))}
+    bound = {
+        each.spec.policy_name: each.spec.validation_actions or ()
+        for each in values(facts.setup.of(WRITE_POLICY_BINDINGS))
+        if each.spec
+    }
+    needed = WRITERS if _registration(facts) is not None else WRITERS[:-1]
+    evidence = []
+    for name in needed:
+        binding = f"{WRITE_POLICY_BINDINGS.name} {name}"
+        if name not in exist:
+            evidence.append(Evidence(f"{WRITE_POLICIES.name} {name}", "", "does not exist"))
+        elif name not in bound:
+            evidence.append(Evidence(binding, "", "does not exist"))
+        elif "Deny" not in bound[name]:
+            actions = ", ".join(bound[name]) or "none"
+            evidence.append(Evidence(binding, "spec.validationActions", actions))
+    if evidence:
+        return problem("a policy for Ebb's own accounts refuses nothing", evidence)
+    return ok(f"{len(needed)} ValidatingAdmissionPolicies refuse other writes of Ebb's accounts")
+
+
 CHECKS: Final = (
+    Check(
+        code="write-policies",
+        question="Does the API server refuse writes of Ebb's accounts that Ebb does not need?",
+        effect="a stolen token of Ebb can delete pods and Nodes, or read every object",
+        fix="apply the manifests again; if a policy refuses Ebb's own writes, see "
+        "docs/install.md#what-ebbs-accounts-may-write",
+        run=_write_policies,
+    ),
     Check(
         code="admission",
         question="Does the webhook or the admission policy turn a mark into a taint?",

@@ -22,6 +22,7 @@ from cli.doctor.programs import Program, UnreadableFlagError, autoscalers
 from cli.input.setup import DEPLOYMENTS, NODE_POOLS
 from core.config.settings import Scope
 from core.eligibility.scalability import Autoscalers
+from core.marks.wellknown import TAINT_KEY
 from core.model.humanize import duration, plural
 from kube.decode.kinds import STATUSES
 
@@ -147,28 +148,19 @@ def _long_delays(program: Program) -> Iterator[Evidence]:
 
 
 def _taint(facts: Facts) -> CheckResult:
-    # A startup taint would make marked nodes NotReady for Cluster Autoscaler. A NoSchedule taint
-    # must be a status taint, which it ignores in its simulations.
+    # The prefix makes Cluster Autoscaler ignore the taint, unless a flag names it as a startup
+    # taint: then marked nodes would be NotReady for it.
     # Source: StatusTaintPrefix and StartupTaintPrefix in cluster-autoscaler/utils/taints.
-    key = facts.config.taint_key
-    if key.startswith(tuple(f"{flag}{TAINT_DOMAIN}" for flag in STARTUP_TAINTS)):
-        evidence = [Evidence("configuration", "taintKey", key)]
-        return problem("for Cluster Autoscaler, marked nodes are not Ready", evidence)
-    known = key.startswith(f"{STATUS_TAINT}{TAINT_DOMAIN}")
-    if known and not autoscalers(facts):
-        return ok(f"the prefix of {key} makes Cluster Autoscaler ignore the taint")
+    if not autoscalers(facts):
+        return ok(f"the prefix of {TAINT_KEY} makes Cluster Autoscaler ignore the taint")
 
     def misread(program: Program) -> Iterator[Evidence]:
         for flag in STARTUP_TAINTS:
-            if key in program.texts(flag):
-                yield Evidence(program.object, f"--{flag}", key)
-        # A PreferNoSchedule taint keeps no pod away from a new node.
-        if facts.config.sets_no_schedule and not known and key not in program.texts(STATUS_TAINT):
-            shown = ", ".join(program.texts(STATUS_TAINT)) or "not set"
-            yield Evidence(program.object, f"--{STATUS_TAINT}", shown)
+            if TAINT_KEY in program.texts(flag):
+                yield Evidence(program.object, f"--{flag}", TAINT_KEY)
 
-    good = f"it ignores the taint {key}"
-    return _with_flags(facts, misread, f"Cluster Autoscaler does not ignore {key}", good)
+    good = f"it ignores the taint {TAINT_KEY}"
+    return _with_flags(facts, misread, f"Cluster Autoscaler does not ignore {TAINT_KEY}", good)
 
 
 def _with_flags(
@@ -271,10 +263,8 @@ CHECKS: Final = (
     Check(
         code="autoscaler-taint",
         question="Does Cluster Autoscaler ignore Ebb's taint?",
-        effect="marked nodes count as not Ready, or a node group whose nodes are all marked gets "
-        "no node for Pending pods",
-        fix="set the default `taintKey` (docs/how-it-works.md#changing-the-configuration), or "
-        "name yours in `--status-taint` and not in `--startup-taint` or `--ignore-taint`",
+        effect="marked nodes count as not Ready",
+        fix=f"{_FLAGS}: do not name the taint in `--startup-taint` or `--ignore-taint`",
         run=_taint,
     ),
     Check(

@@ -7,6 +7,7 @@ from typing import Final
 from cli.doctor.finding import Check, CheckResult, Evidence, Facts, ok, problem, unread
 from cli.explain.caveats import pods_without_requests
 from core.config.settings import PodDeletionCost
+from core.marks.wellknown import TAINT_KEY
 from core.model.humanize import plural
 from core.model.node import Taint
 from core.model.pod import Pod
@@ -19,12 +20,11 @@ WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
 
 
 def _daemon_sets(facts: Facts) -> CheckResult:
-    key = facts.config.taint_key
     if not facts.config.sets_no_schedule:
         return ok("Ebb sets no NoSchedule taint (noScheduleAfter, eviction)")
     if why := facts.cluster_input.why_absent(DAEMON_SETS.name):
         return unread(DAEMON_SETS.resource, why)
-    taint = Taint(key=key, value="", effect="NoSchedule")
+    taint = Taint(key=TAINT_KEY, value="", effect="NoSchedule")
     intolerant = sorted(
         daemon_set.key
         for daemon_set in facts.cluster.daemon_sets
@@ -33,17 +33,18 @@ def _daemon_sets(facts: Facts) -> CheckResult:
         )
     )
     if intolerant:
-        seen = f"no toleration for {key}:NoSchedule in {plural(len(intolerant), 'DaemonSet')}"
+        seen = (
+            f"no toleration for {taint.key}:NoSchedule in {plural(len(intolerant), 'DaemonSet')}"
+        )
         return problem(
             seen,
             [
-                Evidence(f"DaemonSet {name}", "tolerations", f"none for {key}")
+                Evidence(f"DaemonSet {name}", "tolerations", f"none for {taint.key}")
                 for name in intolerant
             ],
         )
-    return ok(
-        f"tolerated by {plural(len(facts.cluster.daemon_sets), 'DaemonSet')}: {key}:NoSchedule"
-    )
+    all_of_them = plural(len(facts.cluster.daemon_sets), "DaemonSet")
+    return ok(f"tolerated by {all_of_them}: {taint.key}:NoSchedule")
 
 
 def _budgets(facts: Facts) -> CheckResult:

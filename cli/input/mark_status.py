@@ -23,6 +23,7 @@ from core.marks.mark import (
     reserved_for,
 )
 from core.marks.taints import desired_taints
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import being_deleted, is_terminating
@@ -102,7 +103,7 @@ def _status_of(
     config: Config,
     now_seconds: int,
 ) -> MarkStatus:
-    mark, taint_key = mark_of(node.labels), config.taint_key
+    mark, taint_key = mark_of(node.labels), TAINT_KEY
     details = decode_details(node.annotations) if mark else None
     return MarkStatus(
         node=node.name,

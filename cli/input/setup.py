@@ -30,6 +30,8 @@ SYSTEM: Final = "kube-system"
 """Namespace in which distributions run kube-scheduler and Cluster Autoscaler."""
 POLICY: Final = "ebb-node-taint"
 """Name of the MutatingAdmissionPolicy and of its binding, as in manifests/."""
+OURS: Final = "app.kubernetes.io/name=ebb"
+"""Selector of the objects of Ebb, as in manifests/."""
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 EXTENDER_LABEL: Final = ("app.kubernetes.io/component", "extender")
 """Label of the pods of the extender, as in manifests/."""
@@ -131,6 +133,18 @@ POLICY_BINDINGS: Final = SetupKind(
     only=POLICY,
     optional=True,
 )
+WRITE_POLICIES: Final = SetupKind(
+    name="ValidatingAdmissionPolicy",
+    path=f"{_ADMISSION}/validatingadmissionpolicies",
+    wire=PolicyObject,
+    label_selector=OURS,
+)
+WRITE_POLICY_BINDINGS: Final = SetupKind(
+    name="ValidatingAdmissionPolicyBinding",
+    path=f"{_ADMISSION}/validatingadmissionpolicybindings",
+    wire=PolicyBindingObject,
+    label_selector=OURS,
+)
 SLICES: Final = SetupKind(
     name="EndpointSlice",
     path="/apis/discovery.k8s.io/v1/endpointslices",
@@ -148,7 +162,8 @@ ROLE_BINDINGS: Final = SetupKind(
 )
 RBAC_KINDS: Final = (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
 SETUP_KINDS: Final = (
-    DEPLOYMENTS, SYSTEM_PODS, NODE_POOLS, REGISTRATIONS, POLICIES, POLICY_BINDINGS, SLICES,
+    DEPLOYMENTS, SYSTEM_PODS, NODE_POOLS, REGISTRATIONS, POLICIES, POLICY_BINDINGS,
+    WRITE_POLICIES, WRITE_POLICY_BINDINGS, SLICES,
     *RBAC_KINDS,
 )  # fmt: skip
 """The kinds that `ebb doctor` reads beside those of a plan; none is required."""

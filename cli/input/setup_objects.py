@@ -97,6 +97,7 @@ class PolicyObject(Struct):
 
 class PolicyBindingSpec(Struct):
     policy_name: str = ""
+    validation_actions: list[str] | None = None
 
 
 class PolicyBindingObject(Struct):

@@ -15,6 +15,7 @@ from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import by_namespace_in_turns, shape
 from core.marks.mark import Mark
 from core.marks.taints import without_our_taint
+from core.marks.wellknown import TAINT_KEY
 from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -80,7 +81,7 @@ def _blocked_by_mark(
     """
     marks, closed = snapshot.marks, snapshot.unschedulable_nodes
     nodes = [
-        without_our_taint(node, snapshot.config.taint_key)
+        without_our_taint(node, TAINT_KEY)
         for node in snapshot.cluster.nodes
         if node.name in marks
         and marks[node.name].mark is Mark.NO_SCHEDULE

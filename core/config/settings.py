@@ -43,7 +43,6 @@ from core.placement.usable_capacity import Usability
 from core.policies.all import POLICIES
 from core.setting_types.structure import (
     AT_CONTROLLER_START,
-    CONTROLLER,
     EXTENDER,
     FLATTEN,
     FLATTENED,
@@ -299,13 +298,6 @@ class Config:
         Field(alias=f"{FLATTEN}policies"),
     ] = field(default_factory=PolicySettings)
     """Settings of each policy, including policies that are not configured."""
-    taint_key: Annotated[
-        str,
-        QUALIFIED_KEY,
-        Field(json_schema_extra={RESTART: [CONTROLLER, WEBHOOK, EXTENDER]}),
-    ] = TAINT_KEY
-    """Key of the taint that is set on marked nodes. To change it, run `ebb cleanup` first
-    (docs/how-it-works.md)."""
     schedulers: Annotated[
         tuple[Annotated[str, SCHEDULER_NAME], ...], BoundedList(SCHEDULERS_MAX, "that are names")
     ] = KNOWN_SCHEDULERS
@@ -317,8 +309,7 @@ class Config:
     ] = ()
     """Keys of more taints by which other tools announce that they drain or remove a node. The
     taints of common autoscalers and drain tools need no entry. The capacity of such a node
-    does not count, and its pods are placed first. Ebb ignores its own `taintKey` in this
-    list."""
+    does not count, and its pods are placed first. Ebb ignores its own taint in this list."""
     leaving_conditions: Annotated[
         tuple[LeavingConditionConfig, ...],
         BoundedList(LEAVING_CONDITIONS_MAX, "{type, status, message, cordoned}"),
@@ -366,7 +357,7 @@ class Config:
         WebhookConfig,
         Field(json_schema_extra={RESTART: [WEBHOOK], "dependentRequired": PAIR}),
     ] = field(default_factory=WebhookConfig)
-    """Settings of `ebb-webhook`. Outside this section it reads `taintKey` only."""
+    """Settings of `ebb-webhook`, which reads no other section."""
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """Settings of `ebb-controller`. It also reads all settings outside the sections of
     programs."""
@@ -379,7 +370,7 @@ class Config:
         topology spread constraints.
         """
         # With Ebb's own key every marked node would count as leaving, and so lose its mark.
-        leaving = tuple(key for key in self.leaving_taints if key != self.taint_key)
+        leaving = tuple(key for key in self.leaving_taints if key != TAINT_KEY)
         spread = tuple(
             DefaultSpread(constraint.topology_key, constraint.max_skew)
             for constraint in self.default_topology_spread

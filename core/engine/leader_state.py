@@ -20,6 +20,7 @@ from core.engine.reserve_hysteresis import ReserveHits
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import feasible_unschedulable
 from core.marks.mark import Mark, backoffs
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.now import Now
 from core.model.pod import runs_to_completion
@@ -379,7 +380,7 @@ def _pending_pods(state: LeaderState, snapshot: ClusterSnapshot) -> frozenset[st
     Pods for which this was true in an earlier reconciliation are included while they are
     unschedulable.
     """
-    unschedulable, taint_key = snapshot.unschedulable_pods, snapshot.config.taint_key
+    unschedulable, taint_key = snapshot.unschedulable_pods, TAINT_KEY
     admitted = feasible_unschedulable(snapshot.cluster, taint_key, unschedulable)
     feasible = frozenset(pod.key for pod in admitted)
     if feasible >= state.pending_pods:

@@ -16,6 +16,7 @@ from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import shape
 from core.marks.mark import ExistingMark, Mark
 from core.marks.taints import no_schedule_taint
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, PodConstraints, without_volumes
 from core.model.humanize import timestamp
@@ -167,7 +168,7 @@ def blockers_by_node(
     for name, blocker in chain(
         _daemon_sets_without_toleration(snapshot, daemon_pods),
         _under_kueue(snapshot),
-        _daemon_sets_without_pod(snapshot, context, daemon_pods),
+        _daemon_sets_without_pod(context, daemon_pods),
         _last_nodes_of_spread_domains(context),
         _separated_from_affinity(context),
         _admitting_blocked_pods(context, blocked_pods),
@@ -254,7 +255,7 @@ class RecentReasons:
 def _daemon_sets_without_toleration(
     snapshot: ClusterSnapshot, daemon_pods: Iterable[Pod]
 ) -> Iterable[_NodeBlocker]:
-    key = snapshot.config.taint_key
+    key = TAINT_KEY
     taints = {
         node.name: no_schedule_taint(node, key)
         for node in snapshot.cluster.nodes
@@ -288,7 +289,7 @@ def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
 
 
 def _daemon_sets_without_pod(
-    snapshot: ClusterSnapshot, context: _Context, daemon_pods: Iterable[Pod]
+    context: _Context, daemon_pods: Iterable[Pod]
 ) -> Iterable[_NodeBlocker]:
     """Yield a reason for each marked node that lacks a pod of an intolerant DaemonSet.
 
@@ -297,7 +298,7 @@ def _daemon_sets_without_pod(
     controller creates the pod, and NO_SCHEDULE_DAEMONSET applies. *daemon_pods*: pods of
     DaemonSets on marked nodes.
     """
-    key = snapshot.config.taint_key
+    key = TAINT_KEY
     # The value of the taint is the time of the mark, which no toleration can name in advance.
     taint = no_schedule_taint(context.marked[0], key)
     intolerant = [

@@ -29,6 +29,7 @@ from core.engine.peak import RecentTemplates
 from core.engine.pod_index import GroupKey, PodIndex
 from core.engine.unschedulable import is_unschedulable, never_schedulable
 from core.marks.mark import ExistingMark, Mark, existing_marks
+from core.marks.wellknown import TAINT_KEY
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, without_volumes
@@ -121,7 +122,7 @@ class ClusterSnapshot:
     @cached_property
     def marks(self) -> Mapping[str, ExistingMark]:
         """Return Ebb's marks by node name; all steps of a reconciliation read marks here."""
-        return existing_marks(self.cluster.nodes, self.config.taint_key)
+        return existing_marks(self.cluster.nodes, TAINT_KEY)
 
     @cached_property
     def leaving_nodes(self) -> frozenset[str]:
@@ -162,7 +163,7 @@ class ClusterSnapshot:
     def node_order(self) -> NodeOrder:
         """Return the nodes in the order in which first-fit tries to place pods on them."""
         return NodeOrder(
-            self.cluster, self.config.taint_key, self.unschedulable_nodes, self.pod_index.requests
+            self.cluster, TAINT_KEY, self.unschedulable_nodes, self.pod_index.requests
         )
 
     @cached_property
@@ -310,7 +311,7 @@ class ClusterSnapshot:
         """
         groups = self.pod_index.groups.values()
         pending = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
-        unplaceable = never_schedulable(self.cluster, pending, self.config.taint_key)
+        unplaceable = never_schedulable(self.cluster, pending, TAINT_KEY)
         return {(pod.requests, pod.node_constraints): checked for pod, checked in unplaceable}
 
     @cached_property

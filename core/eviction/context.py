@@ -28,6 +28,7 @@ from core.eviction.reasons import (
 )
 from core.marks.mark import Mark, mark_of, marked_since
 from core.marks.taints import desired_taints, no_schedule_taint
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.node import Effect, Taint
 from core.model.node_lifecycle import why_leaving
@@ -220,7 +221,7 @@ class EvictionContext:
         node = self.marked[name]
         if mark_of(node.labels) is not Mark.NO_SCHEDULE:
             return Blocker(NOT_NO_SCHEDULE, "the mark of the node is PreferNoSchedule")
-        if desired_taints(node, self.eviction_input.config.taint_key) != node.taints:
+        if desired_taints(node, TAINT_KEY) != node.taints:
             return Blocker(NOT_NO_SCHEDULE, "the taint of the node does not match its mark")
         return None
 
@@ -241,7 +242,7 @@ class EvictionContext:
 
     def prefer_no_schedule_period_over(self, name: str) -> bool:
         """Return whether the node *name* has been marked for at least `drain.after`."""
-        since = marked_since(self.marked[name], self.eviction_input.config.taint_key)
+        since = marked_since(self.marked[name], TAINT_KEY)
         return self.now.seconds - since >= self.eviction_input.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
@@ -282,7 +283,7 @@ class EvictionContext:
         return leaves(pod, self.now) if pod.terminating else not pod.ready
 
     def _never(self, pod: Pod) -> Blocker | None:
-        own, taint_key = self.eviction_input.own_namespace, self.eviction_input.config.taint_key
+        own, taint_key = self.eviction_input.own_namespace, TAINT_KEY
         if (why := why_never(pod, own, self.now)) is not None:
             return why
         node = self.marked.get(pod.node or "")
@@ -303,7 +304,7 @@ class EvictionContext:
         *initial_pods*: UIDs of the pods that were on the node before. *evicted_owners*: the
         controllers of the pods that were evicted from the node.
         """
-        taint_key = self.eviction_input.config.taint_key
+        taint_key = TAINT_KEY
         for pod in self.on[name]:
             if pod.uid in initial_pods or pod.terminating:
                 continue

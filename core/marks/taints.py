@@ -39,21 +39,6 @@ def _taint(node: Node, taint_key: str, mark: Mark) -> Taint:
     return Taint(taint_key, str(marked_since(node, taint_key)), Effect(mark.value))
 
 
-def keys_unknown(node: Node, taint_key: str) -> list[str]:
-    """Return the keys of taints that a controller of Ebb with another taint key may have set.
-
-    Such a taint differs from the taint that Ebb would set on the Node in the key alone. Empty if
-    the Node has no mark (Ebb's label), or if it has a taint with *taint_key*. The taint may also
-    belong to others: a kubelet can write details to its own Node that match the value of any
-    numeric taint.
-    """
-    mark = mark_of(node.labels)
-    if mark is None or any(taint.key == taint_key for taint in node.taints):
-        return []
-    bare = (replace(taint, time_added="") for taint in node.taints)
-    return sorted(taint.key for taint in bare if taint == _taint(node, taint.key, mark))
-
-
 def without_our_taint(node: Node, taint_key: str) -> Node:
     """Return the Node without Ebb's taint; the same object if it has none.
 

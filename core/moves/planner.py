@@ -19,6 +19,7 @@ from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, may_begin
 from core.engine.node_share import NodeShares, Placement, within_window
 from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable, round_robin
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
 from core.model.now import Now
@@ -199,7 +200,7 @@ class SurgeContext:
 
         Then no move begins, because this pod needs the room.
         """
-        found = feasible_unschedulable(self.surge_input.cluster, self.surge_input.config.taint_key)
+        found = feasible_unschedulable(self.surge_input.cluster, TAINT_KEY)
         return next(iter(found), None) is not None
 
     @cached_property

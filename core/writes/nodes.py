@@ -45,6 +45,7 @@ from core.marks.wellknown import (
     OUR_ANNOTATIONS,
     PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
+    TAINT_KEY,
 )
 from core.model.cluster import Cluster
 from core.model.humanize import duration
@@ -221,7 +222,7 @@ class NodePatchPlanner:
             node.name in self._planned
             or MARK_LABEL in node.labels
             or not node.annotations.keys().isdisjoint(OUR_ANNOTATIONS)
-            or any(taint.key == self._config.taint_key for taint in node.taints)
+            or any(taint.key == TAINT_KEY for taint in node.taints)
         )
 
     # Events
@@ -434,7 +435,7 @@ class NodePatchPlanner:
                 pod = f"{why.pod}: " if why.pod else ""
                 return f"evictions failed: {pod}{_reasons([why])}"
             case Event.NO_SCHEDULE_DUE:
-                since = marked_since(node, self._config.taint_key)
+                since = marked_since(node, TAINT_KEY)
                 evicted = node.name in self._watch.no_schedule
                 return _EVICTED if evicted else f"marked for {duration(max(0, self._now - since))}"
             case Event.NO_SCHEDULE_BLOCKED:
@@ -515,7 +516,7 @@ class NodePatchPlanner:
         return annotations
 
     def _taints(self, node: Node) -> tuple[Taint, ...]:
-        return desired_taints(node, self._config.taint_key)
+        return desired_taints(node, TAINT_KEY)
 
     def _details(self, node: Node, *, renewed: bool) -> dict[str, str | None]:
         """Return the details annotation for a new mark, or for a mark without valid details.
@@ -524,7 +525,7 @@ class NodePatchPlanner:
         """
         since = self._now
         if mark_of(node.labels) is not None:
-            since = min(marked_since(node, self._config.taint_key) or since, since)
+            since = min(marked_since(node, TAINT_KEY) or since, since)
         details = Details(
             since=since,
             deadline=(self._now if renewed else since) + self._config.deadline_seconds,

@@ -16,7 +16,7 @@ from core.eligibility.node_eligibility import (
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import opt_out_annotation, protection_of
 from core.marks.taints import without_our_taint
-from core.marks.wellknown import KEEP_ANNOTATION, PROTECTION_KEYS
+from core.marks.wellknown import KEEP_ANNOTATION, PROTECTION_KEYS, TAINT_KEY
 from core.model.constraints import HOST_LABEL, NO_NODE_CONSTRAINTS, NodeConstraints, names_node
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import is_transient_taint
@@ -68,7 +68,7 @@ class Groups:
         self._read = {*_read_by_pods(pod_lifetimes), *config.node_labels(), ZONE_LABEL} - {
             HOST_LABEL
         }
-        self._taint_key, self._leaving_taints = config.taint_key, frozenset(config.leaving_taints)
+        self._taint_key, self._leaving_taints = TAINT_KEY, frozenset(config.leaving_taints)
         node_lifetimes = [
             lifetime for lifetime in history.node_lifetimes if is_scalable(lifetime.node)
         ]

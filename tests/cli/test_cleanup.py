@@ -12,8 +12,6 @@ from typing import Any
 import orjson
 import pytest
 
-from controller.taint_key import KEY_ANNOTATION
-from core.marks.mark import Details, encode_details
 from core.marks.wellknown import (
     BUFFER_OURS_LABEL,
     COST_ANNOTATION,
@@ -343,123 +341,18 @@ async def test_cleanup_of_node_leaves_other_nodes_unchanged(
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
 
 
-def record(api: FakeApi, home: str, key: str) -> str:
-    """Create a Lease that records a taint key; return its path."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-controller"
-    spec = {"holderIdentity": "", "leaseTransitions": 7}
-    metadata = {"annotations": {KEY_ANNOTATION: key, "theirs": "1"}}
-    api.put_document(path, {"metadata": metadata, "spec": spec})
-    return path
-
-
-def tainted(api: FakeApi, *keys: str) -> None:
-    """Add a marked node with taints of these keys."""
+async def test_cleanup_leaves_taints_of_others(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     odd = marked("n3")
     odd["spec"]["taints"] = [
-        {"key": key, "value": "1700000000", "effect": "NoSchedule"} for key in keys
+        {"key": key, "value": "1700000000", "effect": "NoSchedule"}
+        for key in ("theirs", TAINT_KEY)
     ]
     api.put("nodes", odd)
-
-
-def keys_left(api: FakeApi) -> list[str]:
-    return [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
-
-
-async def test_cleanup_removes_taints_of_recorded_key(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
-) -> None:
-    home, where = installed
-    path = record(api, home, "old")
-    tainted(api, "theirs", "old", "older")
-    code, out, _ = await run(capsys, "cleanup", "--all", *where)
+    code, _, _ = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert code == 0
-    assert keys_left(api) == ["theirs", "older"]
-    assert "\nlease " not in out
-    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old", "still in use"
-
-
-async def test_cleanup_removes_given_taint_key_from_nodes_and_lease(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
-) -> None:
-    home, where = installed
-    path = record(api, home, "old")
-    tainted(api, "theirs", "old", "older")
-    dry = await run(capsys, "cleanup", "--all", "--taint-key", "old", "--dry-run", *where)
-    told = f"lease {home}/ebb-controller  would be cleaned up: taint key old\n"
-    assert (dry[0], told in dry[1]) == (0, True)
-    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old"
-    code, out, _ = await run(capsys, "cleanup", "--all", "--taint-key", "old", *where)
-    assert code == 0
-    assert f"lease {home}/ebb-controller  cleaned up: taint key old\n" in out
-    assert keys_left(api) == ["theirs", "older"]
-    assert api.documents[path]["metadata"]["annotations"] == {"theirs": "1"}
-    assert api.documents[path]["spec"]["leaseTransitions"] == 7
-
-
-async def test_cleanup_leaves_other_recorded_key_unchanged(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
-) -> None:
-    home, where = installed
-    path = record(api, home, "new")
-    tainted(api, "theirs", "old", "new")
-    code, out, _ = await run(capsys, "cleanup", "--all", "--taint-key", "old", *where)
-    assert (code, "\nlease " in out) == (0, False)
-    assert keys_left(api) == ["theirs", "new"]
-    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "new"
-
-
-async def test_taint_key_remains_recorded_when_node_is_not_cleaned_up(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
-) -> None:
-    home, where = installed
-    path = record(api, home, "old")
-    tainted(api, "old")
-    api.fail_next("patch", 403)
-    code, out, _ = await run(capsys, "cleanup", "--all", "--taint-key", "old", *where)
-    assert (code, "\nlease " in out) == (2, False)
-    assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old"
-
-
-OWN_KEY = "own.example/key"
-
-
-def marked_under_another_key(name: str) -> dict[str, Any]:
-    found = marked(name)
-    details = Details(since=1700000000, deadline=1700009000, owner="o", policy="p", reason="r")
-    found["metadata"]["annotations"][DETAILS_ANNOTATION] = encode_details(details)
-    found["spec"]["taints"][1] |= {"key": OWN_KEY, "value": "1700000000"}
-    return found
-
-
-@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
-async def test_cleanup_reports_taint_of_unknown_key_that_may_be_of_ebb(
-    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], dry_run: tuple[str, ...]
-) -> None:
-    """The Lease that records the key is deleted together with the manifests."""
-    api.put("nodes", marked_under_another_key("n3"))
-    code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig, *dry_run)
-    assert code == 0
-    assert err == (
-        f"ebb: node n3: the taint {OWN_KEY} may be Ebb's, and was not removed. "
-        "If it is the taintKey of the installed configuration, use --config with that file, or "
-        "--taint-key\n"
-    )
-    left = [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
-    assert left == ["theirs", OWN_KEY]
-
-
-async def test_cleanup_reads_taint_key_from_configuration(
-    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    api.put("nodes", marked_under_another_key("n3"))
-    file = tmp_path / "ebb.yaml"
-    file.write_text(
-        f"apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\ntaintKey: {OWN_KEY}\n"
-    )
-    told = ("--kubeconfig", kubeconfig, "--config", str(file))
-    code, _, err = await run(capsys, "unmark", "n3", *told)
-    assert (code, err) == (0, "")
-    assert is_clean(api, "n3")
+    assert [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]] == ["theirs"]
 
 
 async def test_cleanup_retries_node_when_write_conflicts(

@@ -37,6 +37,8 @@ AFFECTED: dict[str, set[str]] = {
     "Deployment": {"autoscaler-evicts", "autoscaler-delays"},
     "NodePool": {"nodepools"},
     "MutatingWebhookConfiguration": {"admission", "certificates"},
+    "ValidatingAdmissionPolicy": {"write-policies"},
+    "ValidatingAdmissionPolicyBinding": {"write-policies"},
     "EndpointSlice": {"admission"},
     "ClusterRole": RBAC,
     "ClusterRoleBinding": RBAC,

@@ -10,6 +10,7 @@ import pytest
 
 from cli.__main__ import main
 from core.config.settings import API_VERSION, KIND
+from core.marks.wellknown import TAINT_KEY
 from kube.decode.kinds import CLUSTER_KINDS
 from tests.support.plan_cli import Json, dump, node, plan_of, pod, without_source
 
@@ -102,10 +103,8 @@ class TestDrainTaints:
     def test_ebbs_own_taint_announces_nothing(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        config = configured(
-            tmp_path, "taintKey: own.example/drain", "leavingTaints: [own.example/drain]"
-        )
-        plan = plan_of(capsys, *written(tmp_path, *self.items("own.example/drain")), *config)
+        config = configured(tmp_path, f"leavingTaints: [{TAINT_KEY}]")
+        plan = plan_of(capsys, *written(tmp_path, *self.items(TAINT_KEY)), *config)
         assert "being-deleted" not in codes(plan, "n2")
 
 

@@ -76,7 +76,6 @@ async def test_changed_sections_of_other_programs_are_ignored(running: Running) 
         ("mode: enforced\n", "mode: 'enforced'"),
         ("mode: [\n", "line"),
         ("controller: {leaseDuration: 20s}\n", "controller.leaseDuration: changed"),
-        ("taintKey: other\n", "taintKey: changed"),
         ("mode: enforce\nmod: x\n", "mod: unknown field"),
     ],
 )

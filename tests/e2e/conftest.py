@@ -1,5 +1,6 @@
 """Fixtures: one control plane for all tests of a run; each test removes its objects."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,8 +40,24 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         pytest.fail(str(fault), pytrace=False)
     try:
         yield made.start()
+        assert refused_by_policies(made) == []
     finally:
         made.stop()
+
+
+def refused_by_policies(plane: Plane) -> list[str]:
+    """Return what the API server said when a policy refused a write, other than a dry run.
+
+    The policies of the manifests apply to accounts of Ebb only, and no program makes such a write.
+    """
+    with plane.audit.open(encoding="utf-8") as lines:
+        events = [json.loads(line) for line in lines if "denied request" in line]
+    return [
+        f"{event['verb']} {event['requestURI']}: {event['responseStatus']['message']}"
+        for event in events
+        if "dryRun=All" not in event["requestURI"]
+        and "ValidatingAdmissionPolicy 'ebb-" in event["responseStatus"].get("message", "")
+    ]
 
 
 @pytest.fixture

@@ -39,7 +39,10 @@ from tests.e2e.plane import ROOT, Plane, until
 
 CHART = ROOT / "manifests" / "charts" / "ebb"
 NAMESPACE = "ebb-helm"
-CLUSTER_KINDS = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration"
+CLUSTER_KINDS = (
+    "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,"
+    "validatingadmissionpolicy,validatingadmissionpolicybinding"
+)
 POLICY_KINDS = "mutatingadmissionpolicy,mutatingadmissionpolicybinding"
 WITHOUT_EXTENDER = {"extender": {"enabled": False}}
 COMPONENTS: dict[str, Json] = {

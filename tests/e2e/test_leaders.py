@@ -5,19 +5,16 @@ import itertools
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
 
-from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Mode
-from core.marks.wellknown import TAINT_KEY
 from kube.target import NAMESPACE
-from tests.e2e.api import Api, Json
+from tests.e2e.api import Api
 from tests.e2e.install import (
-    LEASE,
     REGISTRATION,
     SECRET,
     apply,
@@ -28,10 +25,8 @@ from tests.e2e.install import (
     remove,
 )
 from tests.e2e.line import State
-from tests.e2e.objects import NODES, PODS, add_nodes, pod, taints
 from tests.e2e.plane import Plane, until
 from tests.e2e.replica import Replica, leads
-from tests.support.plan_cli import ebb
 from webhook.certs import REPLACED
 
 LEASE_SECONDS = 6
@@ -137,40 +132,6 @@ def test_paused_leader_does_not_lead_when_it_resumes(controllers: Pair) -> None:
     for _ in range(20):
         assert not leads(leader)
         assert leads(other)
-
-
-def test_controller_runs_with_new_taint_key_after_cleanup_of_old_key(
-    plane: Plane, api: Api
-) -> None:
-    def has(found: Mapping[str, Json], key: str) -> bool:
-        return any(key == taint["key"] for one in found.values() for taint in taints(one))
-
-    def recorded() -> str | None:
-        found: str | None = api.get(LEASE)["metadata"].get("annotations", {}).get(KEY_ANNOTATION)
-        return found
-
-    with running(plane, "controller", "webhook") as (controller, webhook):
-        add_nodes(api, "a", "b")
-        api.create(PODS, pod("p", node_name="a", cpu="3"))
-        api.wait(NODES, lambda found: has(found, TAINT_KEY))
-        for replica in (controller, webhook):
-            replica.kill()
-            replica.configure(taintKey=NEW_KEY)
-        controller.restart()
-        until(lambda: not controller.ebb.program.running, "the controller exits")
-        assert controller.ebb.stop() == 2
-        assert f"--taint-key {TAINT_KEY}" in controller.ebb.program.tail()
-        asked = ("cleanup", "--all", "--yes", "--taint-key", TAINT_KEY)
-        done = ebb(*asked, "--kubeconfig", str(plane.kubeconfig("cleanup")))
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert recorded() is None
-        api.wait(NODES, lambda found: not has(found, TAINT_KEY))
-        for replica in (webhook, controller):
-            replica.restart()
-            replica.ebb.wait_ready()
-        found = api.wait(NODES, lambda found: has(found, NEW_KEY))
-        assert not has(found, TAINT_KEY)
-        assert recorded() == NEW_KEY
 
 
 @pytest.mark.parametrize(

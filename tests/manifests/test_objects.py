@@ -56,6 +56,7 @@ def test_base_contains_expected_kinds() -> None:
             "Secret",
             "Service",
             "MutatingWebhookConfiguration",
+            *["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] * 3,
         ]
     )
 

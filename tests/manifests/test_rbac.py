@@ -225,7 +225,7 @@ def test_pods_and_workloads_may_be_written_only_with_components_for_it(name: str
 def test_permission_to_delete_pods_comes_with_policy_that_refuses_every_use() -> None:
     objects = render("surge-delete")
     name = "ebb-controller-surge-delete"
-    (binding,) = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    binding = find(objects, "ValidatingAdmissionPolicyBinding", name)
     assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
     spec = find(objects, "ValidatingAdmissionPolicy", name)["spec"]
     assert spec["failurePolicy"] == "Fail"

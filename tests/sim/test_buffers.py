@@ -7,6 +7,7 @@ from core.config.budgets import CapacityBuffers, Reserve
 from core.config.programs import ExtenderConfig
 from core.config.schedule import Window
 from core.config.settings import Config, Mode
+from core.marks.wellknown import TAINT_KEY
 from core.model.pod import Pod
 from extender.view import View
 from sim.cluster import ClusterState
@@ -31,7 +32,7 @@ def job(state: ClusterState, name: str) -> Pod:
 
 def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     """Return the buffer pods after three pods have arrived, and after a change of leader."""
-    view = View(ExtenderConfig(), CONFIG.taint_key)
+    view = View(ExtenderConfig(), TAINT_KEY)
     ebb = Ebb(CONFIG, view, InProcessCalls(view, CONFIG))
     state = ClusterState()
     for name, cpu in (("a", 1700), ("b", 700)):
@@ -51,7 +52,7 @@ def test_simulation_ignores_settings_for_real_dates() -> None:
     never = Window(start="0 0 29 2 *", duration_seconds=60)
     given = replace(CONFIG, schedule=(never,), pause_until_seconds=2**40)
     assert played(given) == played(CONFIG)
-    view = View(ExtenderConfig(), CONFIG.taint_key)
+    view = View(ExtenderConfig(), TAINT_KEY)
     ebb = Ebb(given, view, InProcessCalls(view, given))
     assert ebb.config == CONFIG
     ebb.close()

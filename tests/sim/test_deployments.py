@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from core.config.settings import Config, Mode, PodDeletionCost
 from core.marks.mark import mark_of
+from core.marks.wellknown import TAINT_KEY
 from core.model.pod import Pod
 from extender.view import View
 from sim.autoscaler import ScaleDown
@@ -128,7 +129,7 @@ def test_scale_in_empties_marked_nodes_when_deletion_cost_is_set(
     order: PodDeletionCost,
 ) -> None:
     config = Config(mode=Mode.ENFORCE, unneeded_time_seconds=60, pod_deletion_cost=order)
-    view = View(config.extender, config.taint_key)
+    view = View(config.extender, TAINT_KEY)
     ebb = Ebb(config, view, InProcessCalls(view, config))
     day = load(of((0, 80), (90 * MINUTE_MS, 40), (120 * MINUTE_MS, 20)), nodes=20)
     world = Simulator(replace(day, duration_ms=121 * MINUTE_MS), ScaleDown.NEVER, ebb, 1)

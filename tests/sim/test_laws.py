@@ -24,7 +24,7 @@ from core.engine.leader_state import RateLimits
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Mark, mark_of
-from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
+from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Effect, Taint
@@ -461,7 +461,7 @@ def played(
     """
     expecting_none = replace(last.budgets.reserve, lookback_seconds=0)
     last = replace(last, budgets=replace(last.budgets, reserve=expecting_none))
-    view = View(config.extender, config.taint_key)
+    view = View(config.extender, TAINT_KEY)
     ebb = Ebb(config, view, InProcessCalls(view, config))
     world = Day(load, how, ebb, config, troubles)
     world.configure((HOURS - QUIET_HOURS) * HOUR_MS + 1, last)

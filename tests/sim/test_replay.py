@@ -586,7 +586,7 @@ class TestVariants:
         [
             ("balanceZones=true,false", [True, False]),
             ("headroom=0,2", [0, 2]),
-            ("taintKey=own.example/010", ["own.example/010"]),
+            ("clusterAutoscaler.statusName=own-010", ["own-010"]),
             ("excessNodes.threshold=0.5,1", [0.5, 1]),
             ("extender.score=marks,pack", ["marks", "pack"]),
         ],

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from core.marks.wellknown import TAINT_KEY
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Ebb, InProcessCalls
@@ -88,7 +89,7 @@ class Watched(Day):
 
 def play(run: Run) -> Outcome:
     """Simulate a run; return its outcome with violations."""
-    view = View(run.config.extender, run.config.taint_key)
+    view = View(run.config.extender, TAINT_KEY)
     ebb = Ebb(run.config, view, InProcessCalls(view, run.config))
     world = Watched(run, ebb)
     outcome = Outcome(run, world.result)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.marks.wellknown import TAINT_KEY
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Ebb, InProcessCalls
@@ -45,7 +46,7 @@ def test_leftovers_are_reported_with_seed_and_second(
 @pytest.mark.parametrize("how", ScaleDown)
 def test_evictions_and_pods_pending_by_mark_are_violations(how: ScaleDown) -> None:
     run = replace(draw(SEED), how=how)
-    view = View(run.config.extender, run.config.taint_key)
+    view = View(run.config.extender, TAINT_KEY)
     ebb = Ebb(run.config, view, InProcessCalls(view, run.config))
     world = Watched(run, ebb)
     assert list(world.wrong()) == []

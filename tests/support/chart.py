@@ -22,6 +22,8 @@ PACKS: Final = f'and {EXTENDER} (ne (dig "extender" "score" "pack" .Values.confi
 CONDITIONS: Final = {
     "base/controller/": "",
     "base/resourcequota.yaml": "",
+    "base/write-policies/registration.yaml": f"and .Values.writePolicies.enabled ({WEBHOOK})",
+    "base/write-policies/": ".Values.writePolicies.enabled",
     "base/webhook/rbac-certificates.yaml": OWN_CA,
     "base/webhook/secret.yaml": OWN_CA,
     "base/webhook/": WEBHOOK,
@@ -148,12 +150,6 @@ IN_FILES: Final = {
             r'{{ dig "clusterAutoscaler" "statusName" "\1" .Values.config | quote }}',
         ),
     ),
-    "mutatingadmissionpolicy.yaml": (
-        Change(
-            r'"(status-taint\.cluster-autoscaler\.kubernetes\.io/kube-ebb)"',
-            r'{{ dig "taintKey" "\1" .Values.config | quote }}',
-        ),
-    ),
 }
 """Changes by the end of a file's path; each must match."""
 
@@ -231,6 +227,7 @@ def values_schema() -> dict[str, Any]:
             podMonitor=enabled,
             prometheusRule=enabled,
             dashboard=enabled,
+            writePolicies=enabled,
             cleanupOnUninstall=flag,
             **{"global": {"type": "object"}},  # Helm adds it to the values of every chart
         ),

@@ -242,7 +242,7 @@ class Day(Simulator):
             self._check_waiting()
 
     def _check(self, node: Node, *, occupied: bool) -> None:
-        assert node.taints == desired_taints(node, self._config.taint_key)
+        assert node.taints == desired_taints(node, TAINT_KEY)
         if mark_of(node.labels) is None:
             return
         details = decode_details(node.annotations)

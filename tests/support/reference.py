@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.config.settings import Config
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -106,7 +107,7 @@ class Reference(Packing):
     def rank(self, node: Node) -> tuple[object, ...]:
         """Return the sort key of a candidate."""
         if is_marked(node):
-            return *self.dearness(node), *mark_rank(node, self.config.taint_key)
+            return *self.dearness(node), *mark_rank(node, TAINT_KEY)
         pods = self.start[node.name]
         used = Resources.total(pod.requests for pod in pods)
         sticky = sum(map(is_sticky, pods)) if self.mutant != "no stickiness" else 0

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.config.settings import Config
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from tests.support.reference import Reference
@@ -136,7 +137,7 @@ class Counted(Reference):
         others = [n for n in left if not is_marked(n)]
         sign = -1 if self.mutant == "fullest first" else 1
         return [
-            *sorted(marked, key=lambda n: mark_rank(n, self.config.taint_key)),
+            *sorted(marked, key=lambda n: mark_rank(n, TAINT_KEY)),
             *sorted(others, key=lambda n: (sign * (self.share_now(n) or 0), n.name)),
         ]  # fmt: skip
 

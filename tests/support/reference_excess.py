@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from core.marks.wellknown import TAINT_KEY
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.reference import Reference
@@ -36,7 +37,7 @@ class Excess(Reference):
 
     def counts_in(self, node: Node) -> bool:
         """Return whether the node counts: it is schedulable, untainted, and has CPU and memory."""
-        keys = [taint.key for taint in node.taints if taint.key != self.config.taint_key]
+        keys = [taint.key for taint in node.taints if taint.key != TAINT_KEY]
         of_others = [key for key in keys if not passing(key)]
         takes = not of_others or self.mutant == "taints are ignored"
         return takes and min(offered(node)) > 0 and self.open(node, self.standing()[node.name])
@@ -78,7 +79,7 @@ class Excess(Reference):
     def rank(self, node: Node) -> tuple[object, ...]:
         """Return the sort key of a node in the current state."""
         if is_marked(node):
-            return *self.dearness(node), *mark_rank(node, self.config.taint_key)
+            return *self.dearness(node), *mark_rank(node, TAINT_KEY)
         return *self.dearness(node), *self.score(node)
 
     def is_last(self, node: Node) -> bool:  # noqa: ARG002 not needed by this policy

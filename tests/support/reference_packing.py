@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.config.settings import Config
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -102,7 +103,7 @@ class Packing(State):
             for pod in left:
                 for node in takes:
                     if (
-                        admits(node, pod.node_constraints, self.config.taint_key, self.mutant)
+                        admits(node, pod.node_constraints, TAINT_KEY, self.mutant)
                         and has_room(pod.requests, free[node.name], self.mutant)
                         and not (pod.key in self.kept_free and node.name in self.idle)
                         and self.beside(pod, node, standing)
@@ -119,7 +120,7 @@ class Packing(State):
 
     def beside(self, pod: Pod, node: Node, standing: list[tuple[Pod, Node]]) -> bool:
         """Return whether the inter-pod rules admit the pod."""
-        return Beside(pod, node, standing, self.cluster, self.config.taint_key, self.mutant).fits()
+        return Beside(pod, node, standing, self.cluster, TAINT_KEY, self.mutant).fits()
 
     def settle(self) -> Moves:
         """Place unschedulable and other Pending pods, displaced pods, buffers, then headroom."""

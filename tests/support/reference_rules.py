@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -271,7 +272,7 @@ class Counts:
         self.plain = {
             n.name
             for n in cluster.nodes
-            if mutant == "taints are ignored" or untainted(n, config.taint_key)
+            if mutant == "taints are ignored" or untainted(n, TAINT_KEY)
         }
         self.takes_pods = {
             n.name
@@ -384,7 +385,7 @@ class Counts:
             (taint.key, taint.value, taint.effect)
             for taint in node.taints
             if taint.effect in ("NoSchedule", "NoExecute")
-            and taint.key != self.config.taint_key
+            and taint.key != TAINT_KEY
             and not passing(taint.key)
         }
         return taints, {name for name, _ in node.allocatable.extended if "hugepages" not in name}

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from core.config.settings import Config, UsabilityMode
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -190,7 +191,7 @@ class State:
         room = node.allocatable - Resources.total(other.requests for other in own)
         return (
             not (node.virtual or node.unreadable or leaving(node))
-            and reaches(node, pod.node_constraints, self.config.taint_key)
+            and reaches(node, pod.node_constraints, TAINT_KEY)
             and volumes_reach(node, pod.node_constraints)
             and volumes_zoned(node, pod.node_constraints)
             and has_room(pod.requests, room)
@@ -202,7 +203,7 @@ class State:
             node.name
             for node in self.cluster.nodes
             if (not node.virtual or self.mutant == "virtual nodes count as nodes")
-            and reaches(node, pod.node_constraints, self.config.taint_key, self.mutant)
+            and reaches(node, pod.node_constraints, TAINT_KEY, self.mutant)
         )
 
     def wide(self, members: Members) -> Members:

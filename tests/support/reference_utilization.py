@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from core.config.settings import Config
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -265,7 +266,7 @@ class Utilization(Reference):
                     if (
                         pod.key not in placed
                         and to.name in free
-                        and admits(to, pod.node_constraints, self.config.taint_key)
+                        and admits(to, pod.node_constraints, TAINT_KEY)
                         and has_room(pod.requests, free[to.name])
                         and self.beside(pod, to, remaining)
                     ):

@@ -16,6 +16,7 @@ import extender.metrics
 import runtime.metrics
 import webhook.metrics
 from core.config.settings import Config
+from core.marks.wellknown import TAINT_KEY
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.write import Write
@@ -181,7 +182,7 @@ def simulated_days(days: int, keep: str) -> Scraper:
     load = embedded(seed=3, days=days, at_once=PODS_AT_ONCE)
     load = replace(load, nodes=load.nodes[::6], interval_ms=SCRAPE_MS)
     config = configuration(WHOLE.ebb, None)  # type: ignore[arg-type]
-    view = View(config.extender, config.taint_key)
+    view = View(config.extender, TAINT_KEY)
     peers = Peers(view, config)
     ebb = ScrapedEbb(config, view, peers)
     scraper = Scraper(load, ebb, peers, keep)

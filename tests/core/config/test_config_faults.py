@@ -51,14 +51,14 @@ def test_value_is_rejected_when_digits_are_not_ascii(change: dict[str, Any], pat
 
 
 @pytest.mark.parametrize("key", ["a..b/c", "a./c", "-a/c", "A/c", f"{'a' * 254}/c", "a/", "a/b/c"])
-def test_taint_key_is_rejected_when_kubernetes_would_reject_it(key: str) -> None:
-    (fault,) = faults_of({**HEAD, "taintKey": key})
-    assert fault.startswith("taintKey: ")
+def test_key_of_taint_is_rejected_when_kubernetes_would_reject_it(key: str) -> None:
+    (fault,) = faults_of({**HEAD, "leavingTaints": [key]})
+    assert fault.startswith("leavingTaints[0]: ")
 
 
 @pytest.mark.parametrize("key", ["c", "C_1.x", "a.b-c.d/C_1", f"{'a' * 253}/{'c' * 63}"])
-def test_valid_taint_key_is_accepted(key: str) -> None:
-    assert parse({**HEAD, "taintKey": key}, "x").taint_key == key
+def test_valid_key_of_taint_is_accepted(key: str) -> None:
+    assert parse({**HEAD, "leavingTaints": [key]}, "x").leaving_taints == (key,)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:65536", "0.0.0.0:99999", ":80", "a b:80", "http://x"])

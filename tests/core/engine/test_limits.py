@@ -21,7 +21,7 @@ from core.engine.planner import HEADROOM, LIMIT, NO_ROOM, TIME_BOX
 from core.engine.snapshot import UNREACHED, ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Mark
-from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -1023,12 +1023,12 @@ def test_other_labels_count_when_selector_names_zones() -> None:
 
 
 def test_marks_in_window_are_counted_by_pool_and_reached_nodes() -> None:
-    """The time of a mark is read from the taint with the configured key."""
-    settings = replace(config(window_seconds=60, pools=(A,)), taint_key="example.com/ours")
+    """The time of a mark is read from the taint."""
+    settings = config(window_seconds=60, pools=(A,))
     only = pod(
         "only", None, 0, 0, node_constraints=NodeConstraints(node_selector=(("pool", "a"),))
     )
-    taint = Taint("example.com/ours", str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
+    taint = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
     nodes = [
         marked(node("reached", labels={"pool": "a"}), Mark.PREFER_NO_SCHEDULE, NOW - 59),
         marked(node("unreached"), Mark.PREFER_NO_SCHEDULE, NOW - 59),

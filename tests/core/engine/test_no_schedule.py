@@ -588,12 +588,10 @@ def test_blocker_names_pod_and_reason() -> None:
 
 
 def test_blocker_names_one_stuck_pod_and_own_taints_are_ignored() -> None:
-    taint = Taint("example.com/ours", "1", Effect.NO_SCHEDULE)
+    taint = Taint(TAINT_KEY, "1", Effect.NO_SCHEDULE)
     one = replace(marked(node("n"), Mark.NO_SCHEDULE, 1), taints=(taint,))
     stuck = [(pod(name, None, 1000 + place, 10), "waits") for place, name in enumerate("pq")]
-    found = blockers_by_node(
-        ClusterSnapshot(Cluster.of([one], []), Config(taint_key="example.com/ours")), stuck
-    )
+    found = blockers_by_node(ClusterSnapshot(Cluster.of([one], []), Config()), stuck)
     assert found == {"n": (Blocker(NO_SCHEDULE_WAITING, "waits", "d/p"),)}
 
 

@@ -20,7 +20,7 @@ from core.marks.mark import (
     protection_of,
     seconds_of,
 )
-from core.marks.taints import desired_taints, keys_unknown
+from core.marks.taints import desired_taints
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -74,29 +74,6 @@ def unadmitted(value: str, *taints: Taint) -> Node:
 )
 def test_taints_follow_mark(found: Node, expected: tuple[Taint, ...]) -> None:
     assert desired_taints(found, TAINT_KEY) == expected
-
-
-THEIRS = replace(OURS, key="their.example/key", time_added="2026-01-01T00:00:00Z")
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param(
-            unadmitted("PreferNoSchedule", OTHER, THEIRS), [THEIRS.key], id="equal to ours"
-        ),
-        pytest.param(unadmitted("PreferNoSchedule", OURS, THEIRS), [], id="our taint exists"),
-        pytest.param(unadmitted("NoSchedule", THEIRS), [], id="another effect"),
-        pytest.param(
-            unadmitted("PreferNoSchedule", replace(THEIRS, value="101")), [], id="another second"
-        ),
-        pytest.param(unadmitted("maybe", THEIRS), [], id="no mark"),
-    ],
-)
-def test_taint_under_another_key_may_be_ours_when_value_and_effect_match(
-    found: Node, expected: list[str]
-) -> None:
-    assert keys_unknown(found, TAINT_KEY) == expected
 
 
 KEYS = st.sampled_from([TAINT_KEY, "a", "b"])

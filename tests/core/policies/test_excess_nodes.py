@@ -16,7 +16,7 @@ from core.engine import reconcile
 from core.engine.leader_state import LeaderState, RateLimits
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Details, encode_details
-from core.marks.wellknown import DETAILS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
+from core.marks.wellknown import DETAILS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.now import Now
@@ -156,7 +156,7 @@ def test_uncounted_node_is_not_removed_and_adds_no_excess(odd: Node, code: str) 
 
 def test_node_counts_when_its_taint_is_transient_or_own() -> None:
     cluster = even(5, 60)
-    for key in ("node.kubernetes.io/memory-pressure", config().taint_key):
+    for key in ("node.kubernetes.io/memory-pressure", TAINT_KEY):
         empty = node("x", taints=(Taint(key, "", "PreferNoSchedule"),))
         assert excess(Cluster.of([*cluster.nodes, empty], cluster.pods)) == 3
 

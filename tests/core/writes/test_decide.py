@@ -763,35 +763,12 @@ def test_note_of_unmarking_names_all_blockers() -> None:
     assert found.note == "last-node: no other; min-nodes: too few"
 
 
-KEY = "example.com/drain"
-
-
-def under_other_key(one: Node) -> Node:
-    """Return the node with its taints under another key."""
-    taints = tuple(replace(t, key=KEY) if t.key == TAINT_KEY else t for t in one.taints)
-    return replace(one, taints=taints)
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
-def test_state_leads_to_same_write_under_another_taint_key(case: Case) -> None:
-    _, one, pods, wanted, kind, annotations = case
-    found = decided(replace(CONFIG, taint_key=KEY), under_other_key(one), *pods, wanted=wanted)
-    assert [write.kind for write in found] == ([kind] if kind else [])
-    for write in found:
-        assert annotations.items() <= write.annotations.items()
-
-
-def test_mark_time_is_read_from_taint_with_configured_key() -> None:
-    one = under_other_key(node(MARKED, PROTECTION, OURS))
-    (found,) = decided(replace(CONFIG, taint_key=KEY), one, POD)
+def test_mark_time_is_read_from_taint() -> None:
+    one = node(MARKED, PROTECTION, OURS)
+    (found,) = decided(CONFIG, one, POD)
     details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
     assert details is not None
     assert details.since == NOW - 60
-    no_schedule = replace(NO_SCHEDULE, taint_key=KEY)
-    undated = under_other_key(node(MARKED, DETAILED | PROTECTION, OURS))
-    assert [write.kind for write in decided(no_schedule, undated, POD)] == [
-        WriteKind.SET_NO_SCHEDULE
-    ]
 
 
 def test_marks_become_prefer_no_schedule_unless_node_is_being_deleted() -> None:
@@ -832,10 +809,9 @@ def test_new_leader_writes_no_schedule_only_when_no_delay_is_configured(
     assert [write.kind for write in found] == kinds
 
 
-@pytest.mark.parametrize("key", [TAINT_KEY, KEY])
-def test_repair_writes_taint_of_mark_and_keeps_foreign_taints(key: str) -> None:
+def test_repair_writes_taint_of_mark_and_keeps_foreign_taints() -> None:
     theirs = Taint("theirs", "x", Effect.NO_SCHEDULE)
     one = node(MARKED, DETAILED | PROTECTION, theirs)
-    (found,) = decided(replace(CONFIG, taint_key=key), one, POD)
-    ours = Taint(key, str(DETAILS.since), Effect.PREFER_NO_SCHEDULE)
+    (found,) = decided(CONFIG, one, POD)
+    ours = Taint(TAINT_KEY, str(DETAILS.since), Effect.PREFER_NO_SCHEDULE)
     assert (found.kind, found.taints) == (WriteKind.REPAIR_TAINTS, (theirs, ours))

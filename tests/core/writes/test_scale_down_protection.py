@@ -29,6 +29,7 @@ from core.marks.wellknown import (
     PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
     SCALE_DOWN_DISABLED_ANNOTATION,
+    TAINT_KEY,
 )
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
@@ -96,7 +97,7 @@ def expecting(config: Config, nodes: list[Node], *pods: Pod) -> LeaderState:
 def stored(write: Write[Node], one: Node) -> Node:
     """Return the node as it is stored after the write and the webhook."""
     made = applied(write, one)
-    return replace(made, taints=desired_taints(made, CONFIG.taint_key))
+    return replace(made, taints=desired_taints(made, TAINT_KEY))
 
 
 def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> list[Node]:
@@ -442,7 +443,7 @@ def test_protection_of_unmarked_node_is_removed_like_marks(
     first = settled(config, initial, MOVING, THERE)
     nodes = settled(config, first, THERE)
     assert nodes[0].annotations == (KARPENTERS if labels else PROTECTED)
-    removal = cleanup_write(nodes[0], config.taint_key)
+    removal = cleanup_write(nodes[0], TAINT_KEY)
     assert removal is not None
     assert applied(removal, nodes[0]).annotations == {}
     config = replace(config, mode=Mode.OBSERVE)
@@ -757,7 +758,7 @@ def test_one_write_sets_prefer_no_schedule_and_protects_node_when_not_empty(
 ) -> None:
     """A second write would conflict with the Node that the first one changed."""
     one = replace(marked_node(), labels={MARK_LABEL: Mark.NO_SCHEDULE})
-    nodes = [replace(one, taints=desired_taints(one, CONFIG.taint_key)), OTHER]
+    nodes = [replace(one, taints=desired_taints(one, TAINT_KEY)), OTHER]
     (write,) = writes_of(CONFIG, run_reconciliation(CONFIG, nodes, THERE, *pods))
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE
     after = stored(write, nodes[0])
@@ -782,7 +783,7 @@ def test_empty_node_keeps_mark_when_no_autoscaler_removes_it(value: Mark) -> Non
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, no_schedule_after_seconds=60 if value is Mark.NO_SCHEDULE else None)
     one = replace(marked_node(), labels={MARK_LABEL: value})
-    nodes = [replace(one, taints=desired_taints(one, config.taint_key)), OTHER]
+    nodes = [replace(one, taints=desired_taints(one, TAINT_KEY)), OTHER]
     assert writes_of(config, run_reconciliation(config, nodes, THERE, now=late - 1)) == ()
     (renewed,) = writes_of(config, run_reconciliation(config, nodes, THERE, now=late))
     assert (renewed.kind, renewed.key) == (WriteKind.MARK, "n")
