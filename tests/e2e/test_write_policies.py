@@ -45,6 +45,7 @@ from tests.e2e.install import (
     apply,
     overlay,
     remove,
+    skip_without_policies,
 )
 from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, clear
 from tests.e2e.plane import Plane, until
@@ -261,6 +262,56 @@ def test_other_accounts_are_not_limited(guarded: Plane) -> None:
         (OPTED_OUT, {"metadata": {"annotations": {KEEP_ANNOTATION: None}}}),
     ):
         assert answer(guarded.api, f"{NODES}/{name}", patch) == ""
+
+
+ADDED = "e2e.example.org/added"
+MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
+
+@pytest.fixture
+def adding_label(guarded: Plane) -> Iterator[None]:
+    """Let a MutatingAdmissionPolicy of a user add a label to each Node that Ebb updates."""
+    skip_without_policies(guarded)
+    api, name = guarded.api, "e2e-adds-label"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"]}
+    expression = f'Object{{metadata: Object.metadata{{labels: {{"{ADDED}": "1"}}}}}}'
+    by_ebb = f'request.userInfo.username.endsWith(":{CONTROLLER_ACCOUNT}")'
+    spec = {
+        "reinvocationPolicy": "Never",
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{**rule, "resources": ["nodes"]}]},
+        "matchConditions": [{"name": "ebb", "expression": by_ebb}],
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": expression},
+            }
+        ],
+    }
+    api.create(MUTATING, {"metadata": {"name": name}, "spec": spec})
+    bound = {"metadata": {"name": name}, "spec": {"policyName": name}}
+    api.create(MUTATING.replace("policies", "policybindings"), bound)
+    try:
+        yield
+    finally:
+        api.delete(f"{MUTATING.replace('policies', 'policybindings')}/{name}")
+        api.delete(f"{MUTATING}/{name}")
+
+
+@pytest.mark.usefixtures("created", "adding_label")
+def test_refusal_names_label_that_another_policy_adds_until_binding_only_audits(
+    guarded: Plane,
+) -> None:
+    ours, path = as_account(guarded, CONTROLLER_ACCOUNT), f"{NODES}/{PLAIN}"
+    mark = {"metadata": forbidden.MARK}
+    told = f"'ebb-controller-nodes' denied request: metadata.labels: {ADDED}"
+    until(lambda: told in answer(ours, path, mark), "the answer names the label")
+    binding = f"{BINDING}/ebb-controller-nodes"
+    guarded.api.merge(binding, {"spec": {"validationActions": ["Audit"]}})
+    until(lambda: not answer(ours, path, mark), "the policy only audits")
+    guarded.api.merge(binding, {"spec": {"validationActions": ["Deny"]}})
+    until(lambda: told in answer(ours, path, mark), "the policy refuses again")
 
 
 @pytest.mark.usefixtures("created")

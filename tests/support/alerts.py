@@ -313,7 +313,9 @@ ALERTS: Final = (
             (LOGS, "`cannot write a Node`, with the answer"),
             (f"kubectl auth can-i patch nodes {AS_CONTROLLER}", "a missing permission"),
         ),
-        "Repair RBAC, or the admission webhook or policy that refuses the write.",
+        "Repair RBAC, or the admission webhook or policy that refuses the write. If it is "
+        "`ebb-controller-nodes`, the answer names the field that something else changes in Ebb's "
+        "writes: [What Ebb's accounts may write](install.md#what-ebbs-accounts-may-write).",
     ),
     Alert(
         "EbbApiThrottled",
