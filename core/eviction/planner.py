@@ -32,6 +32,7 @@ from core.eviction.state import (
     PlannedEviction,
 )
 from core.marks.mark import Mark, mark_of
+from core.marks.wellknown import TAINT_KEY
 from core.model.humanize import plural
 from core.model.pod import STATEFUL_SET, Pod
 from core.model.reason import Blocker
@@ -342,7 +343,7 @@ def _chosen(
         context.eviction_input.cluster.pods,
         state.placed.values(),
         unplaced=0,  # nothing is evicted before all replacements are Ready
-        taint_key=context.eviction_input.config.taint_key,
+        taint_key=TAINT_KEY,
     )
     evict: list[PlannedEviction] = []
     waits: list[Blocker] = []

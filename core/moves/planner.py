@@ -222,7 +222,7 @@ class SurgeContext:
             (pod for pod in cluster.pods if pod.deletion_cost != str(MOVE_COST)),
             within_window(memory.placed, self.now).values(),
             unplaced=len(memory.own.keys() - memory.placed.keys()),
-            taint_key=self.surge_input.config.taint_key,
+            taint_key=TAINT_KEY,
         )
 
     def blockers(self, pod: Pod) -> list[Blocker]:

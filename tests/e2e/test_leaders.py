@@ -15,6 +15,7 @@ from core.config.settings import Mode
 from kube.target import NAMESPACE
 from tests.e2e.api import Api
 from tests.e2e.install import (
+    LEASE,
     REGISTRATION,
     SECRET,
     apply,
