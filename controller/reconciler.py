@@ -28,8 +28,7 @@ from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import Pod
-from core.writes.costs import decide_costs
+from core.writes.costs import NO_COSTS, CostDecision, decide_costs
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
 from kube.stores.objects import Objects
@@ -52,8 +51,8 @@ class ReconcileReport:
     """Writes to Nodes. In mode observe, marks among them are only reported."""
     failed: int
     """Number of failed writes; 0 before the writes."""
-    costs: tuple[Write[Pod], ...] = ()
-    """Writes of pod deletion costs."""
+    costs: CostDecision = NO_COSTS
+    """Pod deletion costs."""
     planned_evictions: PlannedEvictions | None = None
     """Evictions; None if this replica has no evictor."""
 
@@ -100,6 +99,8 @@ class Reconciler:
         # Another leader may have changed the cluster since.
         self._last: ReconcileResult | None = None
         self.figures = self.figures.restarted()
+        self._unspread = 0
+        """ReplicaSets whose costs cannot keep all of their topology spread constraints."""
         self._failed_writes: set[str] = set()
         """Nodes whose mark could not be written, or whose NoSchedule mark could not be removed."""
         if self._evictor:
@@ -176,10 +177,8 @@ class Reconciler:
         costs = self._costs(cluster, config, result.state.scale_in_targets)
         return ReconcileReport(config, result, writes, 0, costs, planned_evictions)
 
-    def _costs(
-        self, cluster: Cluster, config: Config, targets: Mapping[str, int]
-    ) -> tuple[Write[Pod], ...]:
-        """Return the writes of pod deletion costs; empty if Ebb must not write any now.
+    def _costs(self, cluster: Cluster, config: Config, targets: Mapping[str, int]) -> CostDecision:
+        """Return the writes of pod deletion costs; none if Ebb must not write any now.
 
         *targets*: rank of each scale-in target, by node. These are unmarked nodes that scale-ins
         should empty after the marked ones.
@@ -190,7 +189,7 @@ class Reconciler:
             else None
         )
         if enabled is None:
-            return ()
+            return NO_COSTS
         return decide_costs(cluster, config.taint_key, targets, enabled=enabled)
 
     def _plan_evictions(
@@ -238,8 +237,16 @@ class Reconciler:
             if write.kind is WriteKind.MARK or makes_schedulable(write)
         )
         failed = len(batch.failed)
+        if report.costs.unspread != self._unspread:
+            self._unspread = report.costs.unspread
+            log.info(
+                "ReplicaSets whose topology spread constraints admit no order of scale-ins",
+                extra=fields(replica_sets=self._unspread),
+            )
         if self._deletion_costs:
-            failed += await self._deletion_costs.carry_out(report.costs, mode, batch.why_halted)
+            failed += await self._deletion_costs.carry_out(
+                report.costs.writes, mode, batch.why_halted
+            )
         if self._evictor and report.planned_evictions:
             await self._evictor.carry_out(
                 report.planned_evictions, report.config, batch.why_halted, self._record_event

@@ -3,7 +3,8 @@
 The ReplicaSet controller deletes ready pods with the lowest cost first. A scale-in that happens
 anyway, for example by an HPA, thus empties marked nodes without evictions. Rollouts scale down the
 old ReplicaSets of a Deployment in the same order. After the pods on marked nodes come those on
-scale-in targets: a few unmarked nodes that scale-ins should empty next.
+scale-in targets: a few unmarked nodes that scale-ins should empty next. If that could break the
+topology spread constraints of a ReplicaSet, more of its pods get costs (core.writes.spread_order).
 
 Source: kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost, which asks
 to update costs rarely. Ebb writes a cost once while the pod's node is a scale-in target, and once
@@ -12,16 +13,26 @@ for each mark.
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.engine.unschedulable import round_robin
 from core.marks.mark import mark_of, marked_since
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MOVE_ANNOTATION
 from core.model.cluster import Cluster
+from core.model.constraints import HOST_LABEL, SpreadConstraint
 from core.model.node import Node
 from core.model.pod import Pod, detached_pods, goes_by_cost
+from core.placement.matching import selects
+from core.writes.spread_order import (
+    OTHERS,
+    UNORDERED,
+    RankedPod,
+    SkewLimit,
+    SpreadCosts,
+    spread_costs,
+)
 from core.writes.write import CostKind, Keys, Write
 
 COST_MIN: Final = -100_000_000
@@ -49,6 +60,11 @@ COST_STEP_SECONDS: Final = 600
 """Length of a step of time: marks in one step count as equally old.
 
 Costs reach COST_MAX only after the year 2050."""
+
+CONSTRAINTS_MAX: Final = 4
+"""Maximum number of topology spread constraints that the costs of a ReplicaSet keep."""
+DOMAINS_MAX: Final = 64
+"""A ReplicaSet in more topology domains is left out: its costs follow the nodes alone."""
 
 Costs = Mapping[str | None, int]
 """Costs by node."""
@@ -102,14 +118,25 @@ def cost_write(pod: Pod, cost: int) -> Write[Pod]:
     return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
 
 
+class CostDecision(NamedTuple):
+    """The writes of pod deletion costs, and what they do not achieve."""
+
+    writes: tuple[Write[Pod], ...] = ()
+    unspread: int = 0
+    """ReplicaSets whose topology spread constraints admit no order of deletion that keeps all."""
+
+
+NO_COSTS: Final = CostDecision()
+
+
 def decide_costs(
     cluster: Cluster,
     taint_key: str,
     next_in_line: Numbers = NOBODY,
     *,
     enabled: bool,
-) -> tuple[Write[Pod], ...]:
-    """Return the writes that set or remove the pod deletion costs of Ebb.
+) -> CostDecision:
+    """Decide on the writes that set or remove the pod deletion costs of Ebb.
 
     *next_in_line*: ranks, by name, of unmarked nodes whose pods also get a cost
     (core.engine.scale_in_targets). *enabled*: False removes all costs of Ebb. While a surge move
@@ -123,27 +150,36 @@ def decide_costs(
     Applied to its own result, the function returns no writes. Costs of others are never changed.
     """
     costs = _costs(cluster, taint_key, next_in_line) if enabled else {}
-    moving = {(pod.namespace, pod.owner_name) for pod in detached_pods(cluster.pods)}
+    moving = {_replica_set(pod) for pod in detached_pods(cluster.pods)}
     pods = [
         pod
         for pod in cluster.pods
         if (pod.deletion_cost_ours is not None or pod.move is not None or pod.node in costs)
         and not pod.terminating
-        and (pod.namespace, pod.owner_name) not in moving
+        and _replica_set(pod) not in moving
     ]
+    spread, unspread = _spread_costs(cluster, pods, costs)
     removals = [
         _removal(pod)
         for pod in pods
-        if _to_remove(pod, costs) or (pod.move is not None and not enabled)
+        if _to_remove(pod, costs, in_order=_replica_set(pod) in spread)
+        or (pod.move is not None and not enabled)
     ]
-    updated = [pod for pod in pods if _to_set(pod, costs)]
-    updated.sort(key=lambda pod: (costs[pod.node], pod.namespace, pod.name))
-    updates = [cost_write(pod, costs[pod.node]) for pod in updated]
+    updated = [
+        (costs[pod.node], pod)
+        for pod in pods
+        if _replica_set(pod) not in spread and _to_set(pod, costs)
+    ]
+    updated += [update for updates in spread.values() for update in updates]
+    updated.sort(key=lambda update: (update[0], update[1].namespace, update[1].name))
+    updates = [cost_write(pod, cost) for cost, pod in updated]
     # A reconciliation applies only the first writes. A user who may write Pods in one namespace
     # can forge any number of costs to remove, after each reconciliation again, and must not delay
     # all other writes.
     pairs = zip_longest(_in_turns(removals), _in_turns(updates))
-    return tuple(write for pair in pairs for write in pair if write is not None)
+    return CostDecision(
+        tuple(write for pair in pairs for write in pair if write is not None), unspread
+    )
 
 
 def pods_of_other_writers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -180,25 +216,116 @@ def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
     return round_robin(writes, lambda write: write.before.namespace)
 
 
-def _to_remove(pod: Pod, costs: Costs) -> bool:
+def _replica_set(pod: Pod) -> tuple[str, str]:
+    return pod.namespace, pod.owner_name
+
+
+_Updates = Mapping[tuple[str, str], Sequence[tuple[int, Pod]]]
+"""New costs, with their pods, by ReplicaSet."""
+
+
+def _spread_costs(cluster: Cluster, pods: Iterable[Pod], costs: Costs) -> tuple[_Updates, int]:
+    """Return the ReplicaSets whose costs keep their pods spread, and how many cannot keep all.
+
+    They have topology spread constraints that the costs of some pods could break. *pods*: those
+    that have a cost of Ebb or get one. *costs*: by node.
+    """
+    of_interest = {
+        _replica_set(pod)
+        for pod in pods
+        if (pod.pod_constraints.spread or pod.soft_spread)
+        and pod.node in costs
+        and goes_by_cost(pod)
+        and _is_ours(pod)
+    }
+    if not of_interest:
+        return {}, 0
+    members: dict[tuple[str, str], list[Pod]] = {key: [] for key in sorted(of_interest)}
+    for pod in cluster.pods:
+        if (pod.pod_constraints.spread or pod.soft_spread) and _replica_set(pod) in members:
+            ready = pod.ready and pod.node is not None and not pod.terminating
+            if ready and goes_by_cost(pod):
+                members[_replica_set(pod)].append(pod)
+    labels = {node.name: node.labels for node in cluster.nodes}
+    updates, unspread = {}, 0
+    for key, replicas in members.items():
+        by_name, broken = _order_of(replicas, labels, costs)
+        unspread += broken
+        if by_name is not None:
+            wanted = ((by_name.get(pod.name), pod) for pod in replicas)
+            updates[key] = [
+                (cost, pod) for cost, pod in wanted if cost is not None and not has_cost(pod, cost)
+            ]
+    return updates, unspread
+
+
+def _order_of(
+    replicas: Sequence[Pod], labels: Mapping[str, Mapping[str, str]], costs: Costs
+) -> SpreadCosts:
+    """Return the costs that keep the Ready pods of a ReplicaSet spread; *labels*: of the nodes."""
+    constraints = _constraints_of(replicas[0]) if replicas else []
+    limits = [SkewLimit(constraint.max_skew, hard) for constraint, hard in constraints]
+    keys = [constraint.topology_key for constraint, _ in constraints]
+    domains = [tuple(labels.get(pod.node or "", {}).get(key) for key in keys) for pod in replicas]
+    if len(set(domains)) > DOMAINS_MAX:
+        return UNORDERED
+    ranked = [
+        _ranked(pod, domains_of_pod, costs)
+        for pod, domains_of_pod in zip(replicas, domains, strict=True)
+    ]
+    return spread_costs(ranked, limits, range(COST_MIN, 0), NEXT_MIN)
+
+
+def _constraints_of(pod: Pod) -> list[tuple[SpreadConstraint, bool]]:
+    """Return the constraints that deletions of such pods could break; whether each is hard."""
+    hard = [(constraint, True) for constraint in pod.pod_constraints.spread]
+    soft = [(constraint, False) for constraint in pod.soft_spread]
+    # A constraint on the hostname would keep pods on every node, so that none could become empty.
+    return [
+        (constraint, is_hard)
+        for constraint, is_hard in hard + soft
+        if constraint.topology_key != HOST_LABEL and selects(constraint.selector, pod)
+    ][:CONSTRAINTS_MAX]
+
+
+def _ranked(pod: Pod, domains: tuple[str | None, ...], costs: Costs) -> RankedPod:
+    cost = number_of(pod.deletion_cost)
+    if not _is_ours(pod):
+        return RankedPod(pod.name, _rank(cost), domains, cost, fixed=True)
+    present = cost if pod.deletion_cost is not None and COST_MIN <= cost < 0 else None
+    return RankedPod(pod.name, _rank(costs.get(pod.node, 0)), domains, present)
+
+
+def _is_ours(pod: Pod) -> bool:
+    """Return whether Ebb may set the cost of the pod."""
+    if pod.deletion_cost in _OF_MOVES:
+        # A move that succeeded has given the pod back, and it is about to be deleted.
+        return pod.has_our_cost and pod.move is None
+    return pod.deletion_cost == pod.deletion_cost_ours
+
+
+def _rank(cost: int) -> tuple[int, int]:
+    return (0 if cost < NEXT_MIN else 1 if cost < 0 else OTHERS), cost
+
+
+def _to_remove(pod: Pod, costs: Costs, *, in_order: bool) -> bool:
     # Remove the cost if the node of the pod gives it no cost any more, or if someone changed it.
     # If a person removed the cost only (None), keep Ebb's own annotation: it shows that the cost
     # was written once, so that Ebb does not write it again.
     ours = pod.deletion_cost_ours
     return ours is not None and (
-        pod.node not in costs or pod.deletion_cost not in (None, ours) or not goes_by_cost(pod)
+        not (pod.node in costs or in_order)
+        or pod.deletion_cost not in (None, ours)
+        or not goes_by_cost(pod)
     )
 
 
 def _to_set(pod: Pod, costs: Costs) -> bool:
-    if pod.node not in costs or not goes_by_cost(pod):
+    if pod.node not in costs or not goes_by_cost(pod) or not _is_ours(pod):
         return False
     current = pod.deletion_cost
-    if current != pod.deletion_cost_ours:
-        return False
     if current in _OF_MOVES:
-        # A move that succeeded has given the pod back, and it is about to be deleted.
-        return pod.move is None
+        return True
     # Pods do not move, so a cost stays right until Ebb marks or unmarks the node.
     return current is None or _is_target_cost(current) is not (costs[pod.node] >= NEXT_MIN)
 
