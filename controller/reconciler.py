@@ -17,7 +17,7 @@ from controller.writers import (
     Writers,
     makes_schedulable,
 )
-from core.config.settings import Config
+from core.config.settings import Config, Mode
 from core.engine.leader_state import LeaderState
 from core.engine.maintenance_gate import ALWAYS, Refusal
 from core.engine.planner import unlimited_time
@@ -28,7 +28,7 @@ from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.now import Now
-from core.writes.costs import NO_COSTS, CostDecision, decide_costs
+from core.writes.costs import NO_COSTS, NO_ORDERS, CostDecision, decide_costs
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
 from kube.stores.objects import Objects
@@ -99,8 +99,10 @@ class Reconciler:
         # Another leader may have changed the cluster since.
         self._last: ReconcileResult | None = None
         self.figures = self.figures.restarted()
+        self._orders = NO_ORDERS
+        """Orders of scale-ins from the last decision on pod deletion costs."""
         self._unspread = 0
-        """ReplicaSets whose costs cannot keep all of their topology spread constraints."""
+        """ReplicaSets whose scale-ins may break a topology spread constraint."""
         self._failed_writes: set[str] = set()
         """Nodes whose mark could not be written, or whose NoSchedule mark could not be removed."""
         if self._evictor:
@@ -190,7 +192,16 @@ class Reconciler:
         )
         if enabled is None:
             return NO_COSTS
-        return decide_costs(cluster, config.taint_key, targets, enabled=enabled)
+        decision = decide_costs(
+            cluster,
+            config.taint_key,
+            targets,
+            self._orders,
+            enabled=enabled,
+            keep_orders=config.mode is Mode.ENFORCE,
+        )
+        self._orders = decision.orders
+        return decision
 
     def _plan_evictions(
         self, cluster: Cluster, config: Config, result: ReconcileResult
@@ -240,7 +251,7 @@ class Reconciler:
         if report.costs.unspread != self._unspread:
             self._unspread = report.costs.unspread
             log.info(
-                "ReplicaSets whose topology spread constraints admit no order of scale-ins",
+                "ReplicaSets whose scale-ins may break topology spread constraints",
                 extra=fields(replica_sets=self._unspread),
             )
         if self._deletion_costs:

@@ -30,7 +30,6 @@ from core.writes.spread_order import (
     UNORDERED,
     RankedPod,
     SkewLimit,
-    SpreadCosts,
     spread_costs,
 )
 from core.writes.write import CostKind, Keys, Write
@@ -65,6 +64,11 @@ CONSTRAINTS_MAX: Final = 4
 """Maximum number of topology spread constraints that the costs of a ReplicaSet keep."""
 DOMAINS_MAX: Final = 64
 """A ReplicaSet in more topology domains is left out: its costs follow the nodes alone."""
+ORDERED_MAX: Final = 4000
+"""Number of pods after which a decision orders no further ReplicaSet.
+
+The next decision goes on. A reconciliation writes fewer costs, and its removals of marks must not
+wait for these orders."""
 
 Costs = Mapping[str | None, int]
 """Costs by node."""
@@ -118,12 +122,41 @@ def cost_write(pod: Pod, cost: int) -> Write[Pod]:
     return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
 
 
+Place = tuple[tuple[int, int], tuple[str | None, ...]]
+"""Rank of a node and its topology domains (RankedPod)."""
+
+
+class ReplicaSetOrder(NamedTuple):
+    """The costs that order the Ready pods of a ReplicaSet, and what they follow from."""
+
+    pods: list[Pod]
+    places: list[Place]
+    """Places of the pods."""
+    updates: list[tuple[int, Pod]] | None
+    """Costs to set, each with its pod. None: the costs follow the nodes alone."""
+    broken: bool
+    """Scale-ins may break a topology spread constraint."""
+
+
+Orders = Mapping[tuple[str, str], ReplicaSetOrder]
+"""Orders by the namespace and name of the ReplicaSet."""
+NO_ORDERS: Final[Orders] = {}
+
+
 class CostDecision(NamedTuple):
-    """The writes of pod deletion costs, and what they do not achieve."""
+    """The writes of pod deletion costs, and what they follow from."""
 
     writes: tuple[Write[Pod], ...] = ()
-    unspread: int = 0
-    """ReplicaSets whose topology spread constraints admit no order of deletion that keeps all."""
+    orders: Orders = NO_ORDERS
+    """Orders of ReplicaSets whose pods must stay spread, for the next decision."""
+
+    @property
+    def unspread(self) -> int:
+        """Return the number of ReplicaSets whose scale-ins may break a spread constraint.
+
+        Their constraints, or costs that are not Ebb's, admit no order that keeps all constraints.
+        """
+        return sum(order.broken for order in self.orders.values())
 
 
 NO_COSTS: Final = CostDecision()
@@ -133,13 +166,17 @@ def decide_costs(
     cluster: Cluster,
     taint_key: str,
     next_in_line: Numbers = NOBODY,
+    before: Orders = NO_ORDERS,
     *,
     enabled: bool,
+    keep_orders: bool = False,
 ) -> CostDecision:
     """Decide on the writes that set or remove the pod deletion costs of Ebb.
 
     *next_in_line*: ranks, by name, of unmarked nodes whose pods also get a cost
-    (core.engine.scale_in_targets). *enabled*: False removes all costs of Ebb. While a surge move
+    (core.engine.scale_in_targets). *before*: orders of the last decision. *enabled*: False removes
+    all costs of Ebb. *keep_orders*: a ReplicaSet of *before* keeps its costs when none of its pods
+    is on such a node any more, so that they are not removed and soon set again. While a surge move
     has detached a pod of a ReplicaSet, the costs of its pods stay: they decide which pod is
     deleted when the detached one is given back.
 
@@ -156,21 +193,22 @@ def decide_costs(
         for pod in cluster.pods
         if (pod.deletion_cost_ours is not None or pod.move is not None or pod.node in costs)
         and not pod.terminating
-        and _replica_set(pod) not in moving
+        and not (moving and _replica_set(pod) in moving)
     ]
-    spread, unspread = _spread_costs(cluster, pods, costs)
-    removals = [
-        _removal(pod)
-        for pod in pods
-        if _to_remove(pod, costs, in_order=_replica_set(pod) in spread)
-        or (pod.move is not None and not enabled)
-    ]
-    updated = [
-        (costs[pod.node], pod)
-        for pod in pods
-        if _replica_set(pod) not in spread and _to_set(pod, costs)
-    ]
-    updated += [update for updates in spread.values() for update in updates]
+    of_interest = _must_stay_spread(pods, costs)
+    if enabled and keep_orders:
+        kept = {key for key, order in before.items() if order.updates is not None}
+        of_interest |= kept - moving
+    orders, left_alone = _spread_costs(cluster, of_interest, costs, before)
+    in_order = left_alone.union(key for key, one in orders.items() if one.updates is not None)
+    removals, updated = list[Write[Pod]](), list[tuple[int, Pod]]()
+    for pod in pods:
+        ordered = (pod.namespace, pod.owner_name) in in_order
+        if _to_remove(pod, costs, in_order=ordered) or (pod.move is not None and not enabled):
+            removals.append(_removal(pod))
+        elif not ordered and _to_set(pod, costs):
+            updated.append((costs[pod.node], pod))
+    updated += [update for order in orders.values() for update in order.updates or ()]
     updated.sort(key=lambda update: (update[0], update[1].namespace, update[1].name))
     updates = [cost_write(pod, cost) for cost, pod in updated]
     # A reconciliation applies only the first writes. A user who may write Pods in one namespace
@@ -178,7 +216,7 @@ def decide_costs(
     # all other writes.
     pairs = zip_longest(_in_turns(removals), _in_turns(updates))
     return CostDecision(
-        tuple(write for pair in pairs for write in pair if write is not None), unspread
+        tuple(write for pair in pairs for write in pair if write is not None), orders
     )
 
 
@@ -220,17 +258,9 @@ def _replica_set(pod: Pod) -> tuple[str, str]:
     return pod.namespace, pod.owner_name
 
 
-_Updates = Mapping[tuple[str, str], Sequence[tuple[int, Pod]]]
-"""New costs, with their pods, by ReplicaSet."""
-
-
-def _spread_costs(cluster: Cluster, pods: Iterable[Pod], costs: Costs) -> tuple[_Updates, int]:
-    """Return the ReplicaSets whose costs keep their pods spread, and how many cannot keep all.
-
-    They have topology spread constraints that the costs of some pods could break. *pods*: those
-    that have a cost of Ebb or get one. *costs*: by node.
-    """
-    of_interest = {
+def _must_stay_spread(pods: Iterable[Pod], costs: Costs) -> set[tuple[str, str]]:
+    """Return the ReplicaSets with topology spread constraints of which some pods get a cost."""
+    return {
         _replica_set(pod)
         for pod in pods
         if (pod.pod_constraints.spread or pod.soft_spread)
@@ -238,42 +268,81 @@ def _spread_costs(cluster: Cluster, pods: Iterable[Pod], costs: Costs) -> tuple[
         and goes_by_cost(pod)
         and _is_ours(pod)
     }
+
+
+def _spread_costs(
+    cluster: Cluster, of_interest: set[tuple[str, str]], costs: Costs, before: Orders
+) -> tuple[Orders, set[tuple[str, str]]]:
+    """Return the orders of these ReplicaSets, and those to be left alone.
+
+    Unchanged ones keep their order of *before*. Those left alone have their turn in a later
+    reconciliation. *costs*: by node.
+    """
     if not of_interest:
-        return {}, 0
-    members: dict[tuple[str, str], list[Pod]] = {key: [] for key in sorted(of_interest)}
+        return NO_ORDERS, set()
+    turns = round_robin(sorted(of_interest), lambda replica_set: replica_set[0])
+    turns.sort(key=lambda replica_set: replica_set in before)  # those left alone come first
+    members: dict[tuple[str, str], list[Pod]] = {replica_set: [] for replica_set in turns}
     for pod in cluster.pods:
-        if (pod.pod_constraints.spread or pod.soft_spread) and _replica_set(pod) in members:
-            ready = pod.ready and pod.node is not None and not pod.terminating
-            if ready and goes_by_cost(pod):
-                members[_replica_set(pod)].append(pod)
-    labels = {node.name: node.labels for node in cluster.nodes}
-    updates, unspread = {}, 0
+        if (
+            (pod.soft_spread or pod.pod_constraints.spread)
+            and pod.ready
+            and (found := members.get((pod.namespace, pod.owner_name))) is not None
+            and pod.node is not None
+            and not pod.terminating
+            and goes_by_cost(pod)
+        ):
+            found.append(pod)
+    places = _Places(cluster.nodes, costs)
+    orders, left_alone, ordered = {}, set[tuple[str, str]](), 0
     for key, replicas in members.items():
-        by_name, broken = _order_of(replicas, labels, costs)
-        unspread += broken
-        if by_name is not None:
-            wanted = ((by_name.get(pod.name), pod) for pod in replicas)
-            updates[key] = [
-                (cost, pod) for cost, pod in wanted if cost is not None and not has_cost(pod, cost)
-            ]
-    return updates, unspread
+        limits, at = places.of(replicas)
+        order = before.get(key)
+        if order is None or order.places != at or order.pods != replicas:
+            if ordered >= ORDERED_MAX:
+                left_alone.add(key)
+                continue
+            ordered += len(replicas)
+            order = _order_of(replicas, limits, at)
+        orders[key] = order
+    return orders, left_alone
+
+
+class _Places:
+    """Where pods are: the rank of their node, and its topology domains."""
+
+    def __init__(self, nodes: Iterable[Node], costs: Costs) -> None:
+        self._labels = {node.name: node.labels for node in nodes}
+        self._costs = costs
+        self._of_keys: dict[tuple[str, ...], dict[str | None, Place]] = {}
+
+    def of(self, replicas: Sequence[Pod]) -> tuple[list[SkewLimit], list[Place]]:
+        """Return what the constraints of the pods of a ReplicaSet allow, and the pods' places."""
+        constraints = _constraints_of(replicas[0]) if replicas else []
+        keys = tuple(constraint.topology_key for constraint, _ in constraints)
+        of_nodes = self._of_keys.setdefault(keys, {})
+        for pod in replicas:
+            if pod.node not in of_nodes:
+                labels = self._labels.get(pod.node or "", {})
+                domains = tuple(map(labels.get, keys))
+                of_nodes[pod.node] = _rank(self._costs.get(pod.node, 0)), domains
+        limits = [SkewLimit(constraint.max_skew, hard) for constraint, hard in constraints]
+        return limits, [of_nodes[pod.node] for pod in replicas]
 
 
 def _order_of(
-    replicas: Sequence[Pod], labels: Mapping[str, Mapping[str, str]], costs: Costs
-) -> SpreadCosts:
-    """Return the costs that keep the Ready pods of a ReplicaSet spread; *labels*: of the nodes."""
-    constraints = _constraints_of(replicas[0]) if replicas else []
-    limits = [SkewLimit(constraint.max_skew, hard) for constraint, hard in constraints]
-    keys = [constraint.topology_key for constraint, _ in constraints]
-    domains = [tuple(labels.get(pod.node or "", {}).get(key) for key in keys) for pod in replicas]
-    if len(set(domains)) > DOMAINS_MAX:
-        return UNORDERED
-    ranked = [
-        _ranked(pod, domains_of_pod, costs)
-        for pod, domains_of_pod in zip(replicas, domains, strict=True)
-    ]
-    return spread_costs(ranked, limits, range(COST_MIN, 0), NEXT_MIN)
+    replicas: list[Pod], limits: Sequence[SkewLimit], places: list[Place]
+) -> ReplicaSetOrder:
+    if len({domains for _, domains in places}) > DOMAINS_MAX:
+        by_name, broken = UNORDERED
+    else:
+        ranked = [_ranked(pod, *place) for pod, place in zip(replicas, places, strict=True)]
+        by_name, broken = spread_costs(ranked, limits, range(COST_MIN, 0), NEXT_MIN)
+    if by_name is None:
+        return ReplicaSetOrder(replicas, places, None, broken)
+    wanted = ((by_name.get(pod.name), pod) for pod in replicas)
+    updates = [(cost, pod) for cost, pod in wanted if cost is not None and not has_cost(pod, cost)]
+    return ReplicaSetOrder(replicas, places, updates, broken)
 
 
 def _constraints_of(pod: Pod) -> list[tuple[SpreadConstraint, bool]]:
@@ -288,12 +357,12 @@ def _constraints_of(pod: Pod) -> list[tuple[SpreadConstraint, bool]]:
     ][:CONSTRAINTS_MAX]
 
 
-def _ranked(pod: Pod, domains: tuple[str | None, ...], costs: Costs) -> RankedPod:
+def _ranked(pod: Pod, rank: tuple[int, int], domains: tuple[str | None, ...]) -> RankedPod:
     cost = number_of(pod.deletion_cost)
     if not _is_ours(pod):
         return RankedPod(pod.name, _rank(cost), domains, cost, fixed=True)
     present = cost if pod.deletion_cost is not None and COST_MIN <= cost < 0 else None
-    return RankedPod(pod.name, _rank(costs.get(pod.node, 0)), domains, present)
+    return RankedPod(pod.name, rank, domains, present)
 
 
 def _is_ours(pod: Pod) -> bool:

@@ -1,6 +1,6 @@
 """A plain model of how the ReplicaSet controller chooses the pods that a scale-in deletes.
 
-tests/e2e/test_scalein_spread.py compares it with a real controller manager.
+tests/e2e/test_scalein.py compares it with a real controller manager.
 """
 
 import random
@@ -12,12 +12,17 @@ from core.model.pod import Pod
 COSTS = range(-(2**31), 2**31)
 
 
-def cost(pod: Pod) -> int:
-    """Return the pod deletion cost; 0 if there is none or if it is no number."""
-    text = pod.deletion_cost or ""
-    digits = text.removeprefix("-")
-    plain = digits.isdecimal() and text.isascii() and str(int(text)) == text and text != "-0"
-    return int(text) if plain and int(text) in COSTS else 0
+def read_cost(cost: str | None) -> int:
+    """Return a pod deletion cost as the controller reads it; 0 if it is absent or invalid."""
+    digits = (cost or "").removeprefix("-")
+    plain = cost is not None and digits.isascii() and digits.isdecimal()
+    canonical = plain and str(int(digits)) == digits and cost != "-0"
+    return int(cost) if cost and canonical and int(cost) in COSTS else 0
+
+
+def place(*, assigned: bool, ready: bool, cost: int) -> tuple[bool, bool, int]:
+    """Return the place of a Running pod among those that a scale-in deletes; the lowest first."""
+    return assigned, ready, cost
 
 
 def deletions(pods: Iterable[Pod], chance: random.Random) -> list[Pod]:
@@ -28,7 +33,12 @@ def deletions(pods: Iterable[Pod], chance: random.Random) -> list[Pod]:
     """
     shuffled = sorted(pods, key=lambda pod: pod.key)
     chance.shuffle(shuffled)
-    return sorted(shuffled, key=lambda pod: (pod.node is not None, pod.ready, cost(pod)))
+    return sorted(
+        shuffled,
+        key=lambda pod: place(
+            assigned=pod.node is not None, ready=pod.ready, cost=read_cost(pod.deletion_cost)
+        ),
+    )
 
 
 def skews(order: Sequence[Pod], zones: Mapping[str, str], counted: Collection[str]) -> list[int]:

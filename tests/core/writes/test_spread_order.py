@@ -22,8 +22,8 @@ from core.model.constraints import (
 )
 from core.model.node import Node
 from core.model.pod import DETACHED_LABEL, Pod
-from core.writes.costs import COST_MIN, DOMAINS_MAX, MOVE_COST, decide_costs
-from core.writes.write import Write
+from core.writes.costs import COST_MIN, DOMAINS_MAX, MOVE_COST, ORDERED_MAX, decide_costs
+from core.writes.write import CostKind, Write
 from tests.support.builders import marked, node, pod
 from tests.support.examples import examples
 from tests.support.replica_set import deletions, skews, violations
@@ -306,3 +306,46 @@ def test_replica_set_in_many_domains_is_left_out_and_counted() -> None:
     ]
     found = decide_costs(Cluster.of(nodes, pods), TAINT_KEY, TARGETS, enabled=True)
     assert ({write.before.node for write in found.writes}, found.unspread) == ({"n-000"}, 1)
+
+
+def test_costs_stay_until_the_leader_forgets_the_order() -> None:
+    pods = keyed(spread())
+    there = Cluster.of(NODES, pods)
+    first = decide_costs(there, TAINT_KEY, TARGETS, enabled=True)
+    unmarked = [node(one.name, labels={ZONE: one.name[0]}) for one in NODES]
+    after = Cluster.of(unmarked, applied(there, first.writes).pods)
+    kept = decide_costs(after, TAINT_KEY, {}, first.orders, enabled=True, keep_orders=True)
+    assert kept.writes == ()
+    for how in ({"enabled": True}, {"enabled": False, "keep_orders": True}):
+        decision = decide_costs(after, TAINT_KEY, {}, kept.orders, **how)
+        assert {one.key for one in decision.writes} == {one.key for one in first.writes}
+        assert {one.kind for one in decision.writes} == {CostKind.REMOVE}
+
+
+def test_decision_orders_few_replica_sets_and_the_next_one_goes_on() -> None:
+    each = len(PLACES)
+    many = ORDERED_MAX // each + 2
+    pods = [
+        replace(one, name=f"{one.name}-{number}", owner_name=f"web-{number}")
+        for number in range(many)
+        for one in keyed(spread())
+    ]
+    cluster = Cluster.of(NODES, pods)
+    first = decide_costs(cluster, TAINT_KEY, TARGETS, enabled=True)
+    second = decide_costs(cluster, TAINT_KEY, TARGETS, first.orders, enabled=True)
+    assert (len(first.orders), len(second.orders)) == (many - 2, many)
+    assert {one.key for one in first.writes} < {one.key for one in second.writes}
+
+
+@settings(max_examples=examples(200))
+@given(replica_sets(others=True), st.data())
+def test_remembered_orders_do_not_change_the_decision(case: Case, data: st.DataObject) -> None:
+    before = decide_costs(case.cluster, TAINT_KEY, TARGETS, enabled=True)
+    after = applied(case.cluster, before.writes[: data.draw(st.integers(0, 20))])
+    pods = [
+        replace(one, ready=not one.ready) if data.draw(st.integers(0, 9)) == 0 else one
+        for one in after.pods
+    ]
+    cluster = Cluster.of(after.nodes[data.draw(st.integers(0, 1)) :], pods)
+    found = decide_costs(cluster, TAINT_KEY, TARGETS, before.orders, enabled=True)
+    assert found == decide_costs(cluster, TAINT_KEY, TARGETS, enabled=True)
