@@ -65,7 +65,7 @@ CONSTRAINTS_MAX: Final = 4
 DOMAINS_MAX: Final = 64
 """A ReplicaSet in more topology domains is left out: its costs follow the nodes alone."""
 ORDERED_MAX: Final = 4000
-"""Number of pods after which a decision orders no further ReplicaSet.
+"""Number of pods after whose new order a decision orders no further ReplicaSet.
 
 The next decision goes on. A reconciliation writes fewer costs, and its removals of marks must not
 wait for these orders."""
@@ -158,6 +158,11 @@ class CostDecision(NamedTuple):
         """
         return sum(order.broken for order in self.orders.values())
 
+    @property
+    def to_order(self) -> int:
+        """Return the number of pods whose cost the orders change."""
+        return sum(len(order.updates or ()) for order in self.orders.values())
+
 
 NO_COSTS: Final = CostDecision()
 
@@ -170,15 +175,17 @@ def decide_costs(
     *,
     enabled: bool,
     keep_orders: bool = False,
+    reorder: bool = True,
 ) -> CostDecision:
     """Decide on the writes that set or remove the pod deletion costs of Ebb.
 
     *next_in_line*: ranks, by name, of unmarked nodes whose pods also get a cost
     (core.engine.scale_in_targets). *before*: orders of the last decision. *enabled*: False removes
     all costs of Ebb. *keep_orders*: a ReplicaSet of *before* keeps its costs when none of its pods
-    is on such a node any more, so that they are not removed and soon set again. While a surge move
-    has detached a pod of a ReplicaSet, the costs of its pods stay: they decide which pod is
-    deleted when the detached one is given back.
+    is on such a node any more, so that they are not removed and soon set again. *reorder*: False
+    leaves the orders of *before* as they are, which takes much less time. While a surge move has
+    detached a pod of a ReplicaSet, the costs of its pods stay: they decide which pod is deleted
+    when the detached one is given back.
 
     Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
     the updates of a namespace, those on nodes with the oldest marks come first.
@@ -199,7 +206,10 @@ def decide_costs(
     if enabled and keep_orders:
         kept = {key for key, order in before.items() if order.updates is not None}
         of_interest |= kept - moving
-    orders, left_alone = _spread_costs(cluster, of_interest, costs, before)
+    orders: Orders = {key: order for key, order in before.items() if key in of_interest}
+    left_alone = set[tuple[str, str]]()
+    if reorder:
+        orders, left_alone = _spread_costs(cluster, of_interest, costs, before)
     in_order = left_alone.union(key for key, one in orders.items() if one.updates is not None)
     removals, updated = list[Write[Pod]](), list[tuple[int, Pod]]()
     for pod in pods:
@@ -208,7 +218,8 @@ def decide_costs(
             removals.append(_removal(pod))
         elif not ordered and _to_set(pod, costs):
             updated.append((costs[pod.node], pod))
-    updated += [update for order in orders.values() for update in order.updates or ()]
+    if reorder:
+        updated += [update for order in orders.values() for update in order.updates or ()]
     updated.sort(key=lambda update: (update[0], update[1].namespace, update[1].name))
     updates = [cost_write(pod, cost) for cost, pod in updated]
     # A reconciliation applies only the first writes. A user who may write Pods in one namespace
@@ -263,8 +274,8 @@ def _must_stay_spread(pods: Iterable[Pod], costs: Costs) -> set[tuple[str, str]]
     return {
         _replica_set(pod)
         for pod in pods
-        if (pod.pod_constraints.spread or pod.soft_spread)
-        and pod.node in costs
+        if pod.node in costs
+        and (pod.pod_constraints.spread or pod.soft_spread)
         and goes_by_cost(pod)
         and _is_ours(pod)
     }
@@ -302,8 +313,8 @@ def _spread_costs(
             if ordered >= ORDERED_MAX:
                 left_alone.add(key)
                 continue
-            ordered += len(replicas)
             order = _order_of(replicas, limits, at)
+            ordered += len(replicas) if order.updates else 0  # to find no change takes less time
         orders[key] = order
     return orders, left_alone
 

@@ -349,3 +349,14 @@ def test_remembered_orders_do_not_change_the_decision(case: Case, data: st.DataO
     cluster = Cluster.of(after.nodes[data.draw(st.integers(0, 1)) :], pods)
     found = decide_costs(cluster, TAINT_KEY, TARGETS, before.orders, enabled=True)
     assert found == decide_costs(cluster, TAINT_KEY, TARGETS, enabled=True)
+
+
+def test_orders_stay_when_decision_does_not_reorder() -> None:
+    there = Cluster.of(NODES, keyed(spread()))
+    first = decide_costs(there, TAINT_KEY, TARGETS, enabled=True)
+    later = [*applied(there, first.writes).pods, replica("late", "a-marked", spread())]
+    cluster = Cluster.of(NODES, later)
+    same = decide_costs(cluster, TAINT_KEY, TARGETS, first.orders, enabled=True, reorder=False)
+    assert (same.writes, same.orders) == ((), first.orders)
+    then = decide_costs(cluster, TAINT_KEY, TARGETS, same.orders, enabled=True)
+    assert "d/late" in {write.key for write in then.writes}
