@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from controller.deletion_costs import DeletionCosts
 from controller.evictor import Evictor, PlannedEvictions
@@ -17,7 +18,7 @@ from controller.writers import (
     Writers,
     makes_schedulable,
 )
-from core.config.settings import Config
+from core.config.settings import Config, Mode
 from core.engine.leader_state import LeaderState
 from core.engine.maintenance_gate import ALWAYS, Refusal
 from core.engine.planner import unlimited_time
@@ -29,8 +30,7 @@ from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import Pod
-from core.writes.costs import decide_costs
+from core.writes.costs import NO_COSTS, CostDecision, decide_costs
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
 from kube.stores.objects import Objects
@@ -38,6 +38,11 @@ from runtime.logs import fields
 
 ObserveWrites = Callable[[Iterable[tuple[str, str, str]]], None]
 """Takes the writes on Nodes (name, reason of the Event, note) that are only reported."""
+
+ORDER_SECONDS: Final = 60
+"""Time after which ReplicaSets are put in order of scale-ins again.
+
+It is shorter than the 300 s for which an HPA waits by default before it scales in."""
 
 log = logging.getLogger("ebb.reconciler")
 
@@ -53,8 +58,8 @@ class ReconcileReport:
     """Writes to Nodes. In mode observe, marks among them are only reported."""
     failed: int
     """Number of failed writes; 0 before the writes."""
-    costs: tuple[Write[Pod], ...] = ()
-    """Writes of pod deletion costs."""
+    costs: CostDecision = NO_COSTS
+    """Pod deletion costs."""
     planned_evictions: PlannedEvictions | None = None
     """Evictions; None if this replica has no evictor."""
 
@@ -101,6 +106,13 @@ class Reconciler:
         # Another leader may have changed the cluster since.
         self._last: ReconcileResult | None = None
         self.figures = self.figures.restarted()
+        self._last_costs = NO_COSTS
+        self._ordered_at: int | None = None
+        """Unix second at which ReplicaSets were last put in order of scale-ins."""
+        self._nodes: set[str] = set()
+        """Marked nodes and scale-in targets at the last decision on pod deletion costs."""
+        self._unspread = 0
+        """ReplicaSets whose scale-ins may break a topology spread constraint."""
         self._failed_writes: set[str] = set()
         """Nodes whose mark could not be written, or whose NoSchedule mark could not be removed."""
         if self._evictor:
@@ -174,25 +186,38 @@ class Reconciler:
             self._metrics.reconciliation_gauges.report(result)
         before, self.figures = self.figures, self.figures.observe(result)
         self._metrics.report_figures(before, self.figures, changed=not result.skipped)
-        costs = self._costs(cluster, config, result.state.scale_in_targets)
+        costs = self._costs(cluster, config, result, now_seconds)
         return ReconcileReport(config, result, writes, 0, costs, planned_evictions)
 
     def _costs(
-        self, cluster: Cluster, config: Config, targets: Mapping[str, int]
-    ) -> tuple[Write[Pod], ...]:
-        """Return the writes of pod deletion costs; empty if Ebb must not write any now.
-
-        *targets*: rank of each scale-in target, by node. These are unmarked nodes that scale-ins
-        should empty after the marked ones.
-        """
+        self, cluster: Cluster, config: Config, result: ReconcileResult, now_seconds: int
+    ) -> CostDecision:
+        """Return the writes of pod deletion costs; none if Ebb must not write any now."""
         enabled = (
             self._deletion_costs.enabled(config.pod_deletion_cost)
             if self._deletion_costs
             else None
         )
         if enabled is None:
-            return ()
-        return decide_costs(cluster, TAINT_KEY, targets, enabled=enabled)
+            return NO_COSTS
+        # To compare all pods takes time, so an order that was complete is checked every minute.
+        at = self._ordered_at
+        reorder = at is None or not at <= now_seconds < at + ORDER_SECONDS
+        targets = result.state.scale_in_targets
+        nodes = result.snapshot.marks.keys() | targets.keys()
+        reorder = reorder or nodes != self._nodes or self._last_costs.to_order > 0
+        decision = decide_costs(
+            cluster,
+            TAINT_KEY,
+            targets,
+            self._last_costs.orders,
+            enabled=enabled,
+            keep_orders=config.mode is Mode.ENFORCE,
+            reorder=reorder,
+        )
+        self._last_costs, self._nodes = decision, nodes
+        self._ordered_at = now_seconds if reorder else at
+        return decision
 
     def _plan_evictions(
         self, cluster: Cluster, config: Config, result: ReconcileResult
@@ -237,8 +262,16 @@ class Reconciler:
             if write.kind is WriteKind.MARK or makes_schedulable(write)
         )
         failed = len(batch.failed)
+        if report.costs.unspread != self._unspread:
+            self._unspread = report.costs.unspread
+            log.info(
+                "ReplicaSets whose scale-ins may break topology spread constraints",
+                extra=fields(replica_sets=self._unspread),
+            )
         if self._deletion_costs:
-            failed += await self._deletion_costs.carry_out(report.costs, mode, batch.why_halted)
+            failed += await self._deletion_costs.carry_out(
+                report.costs.writes, mode, batch.why_halted
+            )
         if self._evictor and report.planned_evictions:
             await self._evictor.carry_out(
                 report.planned_evictions, report.config, batch.why_halted, self._record_event

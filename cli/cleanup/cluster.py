@@ -111,7 +111,7 @@ class Cleanup:
                 name, delete = f"{self.namespace}/{change.name}", partial(store.carry_out, change)
                 await removals.make("buffer", name, change.operation.value, delete)
         of_any_phase = pods(client, finished=True)
-        for cost in decide_costs(cluster, TAINT_KEY, enabled=False):
+        for cost in decide_costs(cluster, TAINT_KEY, enabled=False).writes:
             if names is None or cost.before.node in names:
                 clear = partial(write_as_decided, of_any_phase, cost.key, cost.if_unchanged)
                 await removals.make("pod", cost.key, "deletion cost", clear)

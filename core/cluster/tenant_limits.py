@@ -216,6 +216,7 @@ def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
         pod,
         node_constraints=node_constraints,
         pod_constraints=pod_constraints,
+        soft_spread=(),
         disruption_facts=disruption_facts,
         too_much=_message(pod),
     )

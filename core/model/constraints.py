@@ -220,7 +220,7 @@ class PodAffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A topology spread constraint with whenUnsatisfiable: DoNotSchedule."""
+    """A topology spread constraint; whether it is hard (DoNotSchedule) depends on its place."""
 
     selector: PodSelector
     topology_key: str

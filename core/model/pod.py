@@ -17,6 +17,7 @@ from core.model.constraints import (
     NodeConstraints,
     PodConstraints,
     QuotaFacts,
+    SpreadConstraint,
     with_extended,
 )
 from core.model.now import Now
@@ -101,6 +102,10 @@ class Pod:
     own_spread: bool = False
     """The pod has topology spread constraints of its own, so the cluster's defaults do not
     apply."""
+    soft_spread: tuple[SpreadConstraint, ...] = ()
+    """Topology spread constraints with whenUnsatisfiable: ScheduleAnyway, in canonical order.
+
+    Plans ignore them; the order of scale-ins keeps them."""
     disruption_facts: DisruptionFacts = NO_DISRUPTION_FACTS
     quota_facts: QuotaFacts = NO_QUOTA_FACTS
     unschedulable: bool = False

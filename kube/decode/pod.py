@@ -16,7 +16,6 @@ from core.model.constraints import (
     DisruptionFacts,
     HostPort,
     NodeConstraints,
-    PodConstraints,
 )
 from core.model.errors import InvalidInputError
 from core.model.pod import (
@@ -117,7 +116,7 @@ def pod(obj: PodObject) -> Pod | None:
     resident = (daemon or mirror) and bool(spec.node_name)
     nominated = None if spec.node_name else status.nominated_node_name
     ready, ready_seconds = _ready(conditions) if spec.node_name else (False, None)
-    template, pod_constraints, unsupported, disruption_facts, too_much = _all_constraints(
+    template, constraints, unsupported, disruption_facts = _all_constraints(
         obj, containers, annotations, namespace, labels, resizes, resident=resident
     )
     requests, quota_facts = amounts_of(
@@ -130,7 +129,7 @@ def pod(obj: PodObject) -> Pod | None:
         node=shared_name(spec.node_name, "spec.nodeName") if spec.node_name else None,
         requests=requests,
         node_constraints=with_rare_constraints(
-            NO_NODE_CONSTRAINTS if too_much else template.node_constraints,
+            NO_NODE_CONSTRAINTS if constraints.too_much else template.node_constraints,
             spec,
             containers.features,
         ),
@@ -142,10 +141,11 @@ def pod(obj: PodObject) -> Pod | None:
         mirror=mirror,
         daemon=daemon,
         unsupported=unsupported,
-        too_much=too_much,
+        too_much=constraints.too_much,
         unreadable="",
-        pod_constraints=pod_constraints,
+        pod_constraints=constraints.pod_constraints,
         own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
+        soft_spread=constraints.soft_spread,
         disruption_facts=disruption_facts,
         quota_facts=quota_facts,
         nominated_node=shared_name(nominated, "status.nominatedNodeName") if nominated else "",
@@ -237,10 +237,10 @@ def _first(owners: bytes, is_wanted: Callable[[OwnerReference], bool]) -> tuple[
     return NO_OWNER
 
 
-AllConstraints = tuple[templates.Template, PodConstraints, tuple[str, ...], DisruptionFacts, str]
-"""Template, pod constraints, fields that cannot be evaluated, disruption facts, exceeded limit.
+AllConstraints = tuple[templates.Template, templates.Constraints, tuple[str, ...], DisruptionFacts]
+"""Template, constraints on other pods, fields that cannot be evaluated, disruption facts.
 
-If a limit is exceeded, the pod constraints are empty, except for host ports and disks."""
+If a limit is exceeded, the constraints are empty, except for host ports and disks."""
 
 
 def _all_constraints(
@@ -274,13 +274,7 @@ def _all_constraints(
     unsupported = _unsupported(spec, constraints.unsupported, disruption_facts)
     if KUEUE_LABEL in labels or (annotations is not NO_ANNOTATIONS and annotations.needs_topology):
         unsupported = (*unsupported, TOPOLOGY_FIELD)
-    return (
-        template,
-        constraints.pod_constraints,
-        unsupported,
-        disruption_facts,
-        constraints.too_much,
-    )
+    return template, constraints, unsupported, disruption_facts
 
 
 def _cost(written: str | None) -> str | None:

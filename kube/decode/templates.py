@@ -57,6 +57,8 @@ class Constraints(NamedTuple):
     """Field paths of constraints that cannot be evaluated."""
     too_much: str = ""
     """The limit that the constraints exceed; only host ports are decoded then."""
+    soft_spread: tuple[SpreadConstraint, ...] = ()
+    """Topology spread constraints with ScheduleAnyway, without those that cannot be evaluated."""
 
 
 NO_CONSTRAINTS: Final = Constraints(NO_POD_CONSTRAINTS, ())
@@ -65,6 +67,7 @@ TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
 """Value for labels that exceed the limits."""
 NO_LABELS: Final = LabelSelector()
 _HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
+_WHEN_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 
 
 _TEMPLATES: Final = ByteBoundedCache[tuple[bytes, bytes, bytes], Template]()
@@ -154,7 +157,24 @@ def _pod_constraints(
         host_ports=ordered(ports),
     )
     size = len(affinity) + len(spreads) + bytes_in(ports)
-    return Constraints(_same_pod_constraints(result, size), tuple(sorted(unsupported)))
+    return Constraints(
+        _same_pod_constraints(result, size),
+        tuple(sorted(unsupported)),
+        soft_spread=_soft_spread(constraints, namespace, labels(own)),
+    )
+
+
+def _soft_spread(
+    constraints: Iterable[Spread], namespace: str, own: Mapping[str, str]
+) -> tuple[SpreadConstraint, ...]:
+    soft = []
+    for spread in constraints:
+        if spread.when_unsatisfiable == "ScheduleAnyway":
+            unsupported = set[str]()
+            converted = _spread_constraint(spread, namespace, own, unsupported)
+            if not unsupported:
+                soft.append(converted)
+    return ordered(soft)
 
 
 def ports_only(ports: tuple[HostPort, ...], too_much: str) -> Constraints:
@@ -256,7 +276,7 @@ def _spread_constraint(
     affinity = _HONOR.get(spread.node_affinity_policy or "Honor")
     taints = _HONOR.get(spread.node_taints_policy or "Ignore")
     faults = {
-        "whenUnsatisfiable": spread.when_unsatisfiable != "DoNotSchedule",
+        "whenUnsatisfiable": spread.when_unsatisfiable not in _WHEN_UNSATISFIABLE,
         "maxSkew": spread.max_skew is None or spread.max_skew < 1,
         "minDomains": spread.min_domains is not None and spread.min_domains < 1,
         "nodeAffinityPolicy": affinity is None,

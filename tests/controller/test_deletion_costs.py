@@ -107,7 +107,7 @@ class World:
     def judge(self) -> tuple[Write[Pod], ...]:
         enabled = self.deletion_costs.enabled(self.order)
         cluster = Cluster.of(self.nodes, self.api.pods.values())
-        return () if enabled is None else decide_costs(cluster, TAINT_KEY, enabled=enabled)
+        return () if enabled is None else decide_costs(cluster, TAINT_KEY, enabled=enabled).writes
 
     async def step(self) -> int:
         failed = await self.deletion_costs.carry_out(self.judge(), self.mode)
@@ -411,11 +411,11 @@ async def test_reconciliation_ends_with_deletion_costs_of_marks() -> None:
         config, nodes, owner="me", metrics=metrics, deletion_costs=deletion_costs
     )
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
-    assert (await controller.reconcile(cluster, NOW)).costs == (), (
+    assert (await controller.reconcile(cluster, NOW)).costs.writes == (), (
         "the permission is not known yet"
     )
     report = await controller.reconcile(cluster, NOW)
-    assert [write.key for write in report.costs] == ["d/m0000", "d/m0001"]
+    assert [write.key for write in report.costs.writes] == ["d/m0000", "d/m0001"]
     assert report.failed == 0
     assert sorted(pods.written) == ["d/m0000", "d/m0001"]
     nodes.down = {"m"}

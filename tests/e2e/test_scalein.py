@@ -1,9 +1,11 @@
 """Pod deletion costs on a real controller manager: scale-ins empty marked nodes first."""
 
+import random
 import signal
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from tests.e2e.install import (
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Plane, until
 from tests.e2e.test_manifests import asked_by, granted, rights_of
+from tests.support.replica_set import place, read_cost
 
 NAMES = ("a", "b", "c", "d")
 EACH = 5
@@ -91,15 +94,21 @@ def deploy(api: Api) -> dict[str, Json]:
     No scheduler runs; the test binds the pods itself.
     """
     add_nodes(api, *NAMES)
-    requests = {"requests": {"cpu": "300m"}}
-    container = {"name": "main", "image": "none", "resources": requests}
-    template = {"metadata": {"labels": APP}, "spec": {"containers": [container]}}
     count = EACH * len(NAMES)
-    spec = {"replicas": count, "selector": {"matchLabels": APP}, "template": template}
-    api.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
+    deployment(api, "web", count)
     for number, name in enumerate(sorted(api.wait(PODS, lambda found: len(found) == count))):
         bind(api, name, NAMES[number % len(NAMES)])
     return api.wait(PODS, all_run)
+
+
+def deployment(api: Api, name: str, count: int, **pod_spec: Any) -> None:
+    """Create a Deployment whose pods have the label app with its name."""
+    labels = {"app": name}
+    requests = {"requests": {"cpu": "300m"}}
+    container = {"name": "main", "image": "none", "resources": requests}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], **pod_spec}}
+    spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": template}
+    api.create(DEPLOYMENTS, {"metadata": {"name": name}, "spec": spec})
 
 
 def bind(api: Api, name: str, node: str) -> None:
@@ -294,3 +303,88 @@ def test_new_pod_on_marked_node_gets_deletion_cost_unless_it_is_bare(
     assert cost(found["bare"]) is None
     in_step = {cost(p) for n, p in found.items() if n != "bare" and p["spec"]["nodeName"] == on}
     assert in_step == {cost(found[late])}
+
+
+ZONE = "topology.kubernetes.io/zone"
+ZONES = "xyz"
+SPREAD_NODES = tuple(f"{zone}{number}" for zone in ZONES for number in (1, 2))
+
+
+def test_plain_model_deletes_the_same_pods_as_the_controller_manager(api: Api) -> None:
+    """Pods are unassigned, not Ready or Ready, with random costs, in 12 ReplicaSets."""
+    chance = random.Random(51)
+    add_nodes(api, *NAMES)
+    sizes = {f"web-{index}": chance.randint(4, 10) for index in range(12)}
+    for name, count in sizes.items():
+        deployment(api, name, count)
+    for name in sorted(api.wait(PODS, lambda found: len(found) == sum(sizes.values()))):
+        if chance.random() < 0.8:
+            bind(api, name, chance.choice(NAMES))
+    bound = api.wait(
+        PODS, lambda found: all_run({n: p for n, p in found.items() if p["spec"].get("nodeName")})
+    )
+    for name, found in bound.items():
+        value = chance.choice((None, "-5", "-5", "3", "-70", "0", "-2147483648"))
+        api.merge(f"{PODS}/{name}", {"metadata": {"annotations": {COST_ANNOTATION: value}}})
+        if found["spec"].get("nodeName") and chance.random() < 0.3:
+            not_ready = [{"type": "Ready", "status": "False"}]
+            api.merge(f"{PODS}/{name}/status", {"status": {"conditions": not_ready}})
+    before = api.wait(PODS, lambda found: len(found) == sum(sizes.values()))
+    after = {name: chance.randint(1, count - 1) for name, count in sizes.items()}
+    for name, count in after.items():
+        api.merge(f"{DEPLOYMENTS}/{name}/scale", {"spec": {"replicas": count}})
+    left = api.wait(PODS, lambda found: len(living(found)) == sum(after.values()))
+    for name in sizes:
+        places = {
+            n: placed(p) for n, p in before.items() if p["metadata"]["labels"]["app"] == name
+        }
+        deleted = max(at for n, at in places.items() if n not in living(left))
+        assert deleted <= min(at for n, at in places.items() if n in living(left)), places
+
+
+def placed(found: Json) -> tuple[bool, bool, int]:
+    conditions = {one["type"]: one["status"] for one in found["status"].get("conditions") or ()}
+    return place(
+        assigned="nodeName" in found["spec"],
+        ready=conditions.get("Ready") == "True",
+        cost=read_cost(cost(found)),
+    )
+
+
+def test_scale_ins_keep_zones_balanced_and_empty_marked_nodes(
+    plane: Plane, api: Api, start: Start
+) -> None:
+    """One node of each zone is marked; each scale-in takes its pods, in turns of the zones."""
+    for name in SPREAD_NODES:
+        add_nodes(api, name, labels={ZONE: name[0]})
+    constraint = {
+        "topologyKey": ZONE,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": APP},
+    }
+    count = EACH * len(SPREAD_NODES)
+    deployment(api, "web", count, topologySpreadConstraints=[constraint])
+    for index, name in enumerate(sorted(api.wait(PODS, lambda found: len(found) == count))):
+        bind(api, name, SPREAD_NODES[index % len(SPREAD_NODES)])
+    api.wait(PODS, all_run)
+    start()
+    nodes = marked(api, 3)
+    assert {name[0] for name in nodes} == set(ZONES)
+    api.wait(PODS, lambda found: in_order(found, nodes))
+    offset = len(plane.audit.read_bytes())
+    for replicas in (28, 23, 19, 15):
+        left = living(scale(api, replicas))
+        zones = Counter(one["spec"]["nodeName"][0] for one in left.values())
+        assert max(zones.values()) - min(zones.values()) <= 1
+        assert by_node(left).total() - sum(by_node(left)[name] for name in nodes) == 15
+    assert our_pod_writes(plane, offset).total() <= EACH, "those of a new scale-in target"
+
+
+def in_order(found: Mapping[str, Json], nodes: Collection[str]) -> bool:
+    """Return whether the pods of marked nodes have the lowest costs, and nearly all have one."""
+    with_cost = {name: one for name, one in found.items() if ours(one)}
+    first = sorted(with_cost.values(), key=lambda one: int(cost(one) or 0))[: 3 * EACH]
+    return len(with_cost) >= len(found) - len(ZONES) and {
+        one["spec"]["nodeName"] for one in first
+    } == set(nodes)

@@ -251,17 +251,19 @@ def test_costs_stay_while_a_pod_of_the_replica_set_is_detached(
 ) -> None:
     """They decide which pod is deleted when the detached one is given back."""
     cluster = Cluster.of((MARKED, node("n")), pods)
-    writes = decide_costs(cluster, TAINT_KEY, enabled=True)
+    writes = decide_costs(cluster, TAINT_KEY, enabled=True).writes
     assert {one.before.name: one.annotations[COST_ANNOTATION] for one in writes} == written
 
 
 def test_notes_of_ended_moves_are_removed_with_the_costs() -> None:
     failed = replace(PLAIN, move=NOTE._replace(failures=1, outcome="timed_out").encode())
     cluster = Cluster.of((MARKED,), (failed,))
-    (write,) = decide_costs(cluster, TAINT_KEY, enabled=False)
+    (write,) = decide_costs(cluster, TAINT_KEY, enabled=False).writes
     assert write.annotations == {COST_OURS_ANNOTATION: None, MOVE_ANNOTATION: None}
     moving = Cluster.of((MARKED,), (OLD,))
-    assert decide_costs(moving, TAINT_KEY, enabled=False) == (), "it has the state of the move"
+    assert decide_costs(moving, TAINT_KEY, enabled=False).writes == (), (
+        "it has the state of the move"
+    )
 
 
 def test_detached_pod_is_one_of_its_workload() -> None:

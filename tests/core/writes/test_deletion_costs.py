@@ -69,7 +69,9 @@ def in_gang(pod: Pod) -> Pod:
 def decided(
     *pods: Pod, nodes: Iterable[Node] = (MARKED, UNMARKED, NEXT), enabled: bool = True
 ) -> list[Write[Pod]]:
-    return list(decide_costs(Cluster.of(nodes, pods), TAINT_KEY, {"next": 7}, enabled=enabled))
+    return list(
+        decide_costs(Cluster.of(nodes, pods), TAINT_KEY, {"next": 7}, enabled=enabled).writes
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_cost_changes_when_mark_or_target_changes(one: Pod, cost: str) -> None:
 def test_cost_is_that_of_mark_when_marked_node_is_also_target() -> None:
     (found,) = decide_costs(
         Cluster.of([MARKED], [make_pod()]), TAINT_KEY, {"marked": 1}, enabled=True
-    )
+    ).writes
     assert found.annotations[COST_ANNOTATION] == COST
 
 
@@ -330,15 +332,15 @@ def applied(cluster: Cluster, writes: Iterable[Write[Pod]]) -> Cluster:
 
 @given(clusters(), TARGETS, st.booleans())
 def test_decision_is_idempotent(cluster: Cluster, targets: dict[str, int], enabled: bool) -> None:
-    after = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=enabled))
-    assert decide_costs(after, TAINT_KEY, targets, enabled=enabled) == ()
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=enabled).writes)
+    assert decide_costs(after, TAINT_KEY, targets, enabled=enabled).writes == ()
 
 
 @given(clusters(), TARGETS, st.booleans())
 def test_foreign_cost_is_never_changed(
     cluster: Cluster, targets: dict[str, int], enabled: bool
 ) -> None:
-    writes = decide_costs(cluster, TAINT_KEY, targets, enabled=enabled)
+    writes = decide_costs(cluster, TAINT_KEY, targets, enabled=enabled).writes
     after = applied(cluster, writes)
     for before, now in zip(cluster.pods, after.pods, strict=True):
         if before.deletion_cost is not None and before.deletion_cost != before.deletion_cost_ours:
@@ -352,10 +354,10 @@ def test_foreign_cost_is_never_changed(
 def test_no_own_annotation_remains_when_unmarked_or_disabled(
     cluster: Cluster, targets: dict[str, int], enabled: bool
 ) -> None:
-    during = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=True))
+    during = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=True).writes)
     if enabled:
         during = Cluster.of((replace(one, labels={}) for one in during.nodes), during.pods)
-    after = applied(during, decide_costs(during, TAINT_KEY, enabled=enabled))
+    after = applied(during, decide_costs(during, TAINT_KEY, enabled=enabled).writes)
     assert all(pod.deletion_cost_ours is None or pod.terminating for pod in after.pods)
     for before, now in zip(cluster.pods, after.pods, strict=True):
         if not before.terminating and before.deletion_cost != before.deletion_cost_ours:
@@ -366,7 +368,7 @@ def test_no_own_annotation_remains_when_unmarked_or_disabled(
 def test_pod_has_at_most_one_write_and_none_when_terminating(
     cluster: Cluster, targets: dict[str, int]
 ) -> None:
-    keys = [write.key for write in decide_costs(cluster, TAINT_KEY, targets, enabled=True)]
+    keys = [write.key for write in decide_costs(cluster, TAINT_KEY, targets, enabled=True).writes]
     assert len(keys) == len(set(keys))
     assert not {pod.key for pod in cluster.pods if pod.terminating} & set(keys)
 
@@ -399,7 +401,7 @@ def test_replica_sets_delete_pods_on_marked_nodes_first_then_on_targets(
         for one, of in zip(cluster.pods, sets, strict=False)
     ]
     cluster = Cluster.of(cluster.nodes, bare)
-    after = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=True))
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=True).writes)
     there = {one.name for one in cluster.nodes}
     order = dict.fromkeys(targets.keys() & there, 1)
     order |= {one.name: 0 for one in cluster.nodes if MARK_LABEL in one.labels}

@@ -195,13 +195,15 @@ class TestPodConstraints:
             spec__topologySpreadConstraints=[
                 SPREAD | {"maxSkew": 2, "topologyKey": HOST} | every,
                 SPREAD,
-                {"whenUnsatisfiable": "ScheduleAnyway"},
+                SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"},
+                SPREAD | {"whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 0},
             ]
         )
         other = SpreadConstraint(
             least.selector, HOST, 2, 3, honor_affinity=False, honor_taints=True
         )
         assert set(found.pod_constraints.spread) == {least, other}
+        assert found.soft_spread == (least,), "the other cannot be evaluated"
         assert found.unsupported == ()
 
     def test_spread_selector_includes_own_values_of_match_label_keys(self) -> None:
