@@ -107,7 +107,7 @@ def test_controller_publishes_capacitybuffer_and_deletes_it_when_disabled(
     ebb = start(reserve=reserve)
     until(lambda: ebb.metric("ebb_leader") == 1, "it leads")
     api.wait(NODES, lambda nodes: len(nodes) == 2)
-    until(lambda: ebb.metric('ebb_reconcile_total{result="evaluated"}') > 1, "it has looked")
+    until(lambda: ebb.metric('ebb_reconcile_total{result="evaluated"}') > 0, "it has looked")
     for number in range(3):
         api.create(PODS, pod(f"job-{number}", cpu="1300m", node_name="a"))
     (told,) = api.wait(OURS, lambda found: len(found) == 1).values()
