@@ -268,6 +268,7 @@ class Utilization(Reference):
                         and to.name in free
                         and admits(to, pod.node_constraints, TAINT_KEY)
                         and has_room(pod.requests, free[to.name])
+                        and not (pod.key in self.kept_free and to.name in self.idle)
                         and self.beside(pod, to, remaining)
                     ):
                         free[to.name] -= pod.requests
