@@ -9,7 +9,6 @@ from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
 from cli.explain.headline import Headline
 from cli.input.cluster_input import ClusterInput
-from cli.input.kept_empty import KeptEmpty
 from cli.nodes import NodeRow
 from core.config.settings import Config
 from core.engine.plan import Plan
@@ -17,6 +16,7 @@ from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
     from cli.explain.explainer import NodeAnswer, PodAnswer
+    from cli.input.kept_empty import KeptEmpty
     from cli.input.mark_status import MarkStatus
     from sim.fewest_nodes import NodesNeeded
     from sim.recording import Recording
@@ -52,7 +52,9 @@ class Planned:
     """Time of the cluster that was read, in Unix seconds."""
     rows: Sequence[NodeRow]
     """The nodes of the plan."""
-    kept_empty: Sequence[KeptEmpty]
+    statuses: "Sequence[MarkStatus]"
+    """State of the mark and scale-down protection of each of these nodes."""
+    kept_empty: "Sequence[KeptEmpty]"
     """The empty nodes that Ebb keeps from scale-down, by name."""
     view: RowOptions
     needed: "NodesNeeded | None" = None

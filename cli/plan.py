@@ -13,6 +13,7 @@ from cli.explain.emptying import emptying
 from cli.explain.headline import headline
 from cli.input.cluster_input import ClusterInput
 from cli.input.kept_empty import kept_empty
+from cli.input.mark_status import mark_statuses
 from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
 from core.engine.maintenance_gate import may_begin
@@ -75,11 +76,14 @@ def planned(
     now = cluster_input.now_seconds(clock)
     snapshot = ClusterSnapshot(cluster, config, Now(now))
     whole = make_plan(snapshot, removals_max=limits.removals_max)
-    names = selection.names(cluster)
-    plan = shown(whole, names)
+    plan = shown(whole, selection.names(cluster))
     surge, namespace = cluster_input.surge_objects, cluster_input.namespace
     emptied = emptying(cluster, plan, config, surge, namespace, now)
     rows = node_rows(plan, cluster, config, now)
+    shown_names = {row.name for row in rows}
+    statuses = [
+        status for status in mark_statuses(cluster, config, now) if status.node in shown_names
+    ]
     return Planned(
         plan=plan,
         headline=headline(snapshot, whole, rows, emptied, cluster_input.facts, now),
@@ -90,7 +94,8 @@ def planned(
         refused=may_begin(config, Now(now)).blockers,
         now_seconds=now,
         rows=rows,
-        kept_empty=kept_empty(cluster, config, now, names),
+        statuses=statuses,
+        kept_empty=kept_empty(statuses, cluster, config),
         view=view,
         needed=_needed(snapshot, whole) if bound else None,
     )

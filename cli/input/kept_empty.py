@@ -1,10 +1,10 @@
 """The empty nodes that Ebb keeps: why, until when, and at what price."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
-from cli.input.mark_status import Protection, mark_statuses
+from cli.input.mark_status import MarkStatus, Protection
 from core.config.settings import Config
 from core.marks.mark import protection_of, reserved_for, seconds_of
 from core.model.cluster import Cluster
@@ -22,19 +22,14 @@ class KeptEmpty(NamedTuple):
 
 
 def kept_empty(
-    cluster: Cluster, config: Config, now_seconds: int, names: Collection[str] | None = None
+    statuses: Iterable[MarkStatus], cluster: Cluster, config: Config
 ) -> tuple[KeptEmpty, ...]:
-    """Return the empty nodes that Ebb keeps, by name. *names*: the nodes to look at; None: all."""
+    """Return the empty nodes that Ebb keeps, by name; *statuses*: of the nodes to look at."""
     nodes = {node.name: node for node in cluster.nodes}
     kept = []
-    for status in mark_statuses(cluster, config, now_seconds):
+    for status in statuses:
         ours = status.protection not in {Protection.NONE, Protection.OTHERS}
-        if (
-            ours
-            and status.empty
-            and not status.leaving
-            and (names is None or status.node in names)
-        ):
+        if ours and status.empty and not status.leaving:
             node = nodes[status.node]
             record = protection_of(node)
             kept.append(

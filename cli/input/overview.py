@@ -209,7 +209,7 @@ def summarize(
             status.mark is None and status.scaled_in_first > 0 for status in statuses
         ),
         reserved=reserved,
-        kept_empty=kept_empty(cluster, cluster_input.config, now_seconds, names),
+        kept_empty=kept_empty(statuses, cluster, cluster_input.config),
         published=tuple(_published(cluster_input)),
         pending=len(pending),
         unschedulable=_unschedulable(snapshot, plan, pending),

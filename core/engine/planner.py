@@ -188,12 +188,14 @@ class Planner:
         self._delays: Delays | None = None if isinstance(candidates, UnneededNodes) else candidates
         names = None if self._delays is None else self._delays.keys()
         parts = PlannerParts.of(snapshot, limits, names)
-        self.packer, self._headroom, self.ledger = parts.packer, parts.headroom, parts.ledger
-        self._policy, self._limits, self._second_pods = (
-            parts.policy,
-            parts.limits,
-            parts.second_pods,
-        )
+        (
+            self.packer,
+            self._headroom,
+            self.ledger,
+            self._policy,
+            self._limits,
+            self._second_pods,
+        ) = parts
         self._due, self._in_time = due, in_time
         self.out_of_time = False
         packer = self.packer

@@ -9,7 +9,7 @@ from cli.explain.headline import Cost
 from cli.explain.reasons import advice
 from cli.formats.text import headline, kept_empty, leader
 from cli.input.kept_empty import KeptEmpty
-from cli.input.mark_status import MarkStatus, Protection, mark_statuses
+from cli.input.mark_status import MarkStatus, Protection
 from cli.nodes import NodeRow
 from controller.leader_report import LeaderFacts
 from core.config.prices import HOURS_A_MONTH
@@ -71,8 +71,7 @@ class PageState:
         self._answer, self._live = answer, live
         self._cluster, self._now = answer.cluster_input.cluster, answer.now_seconds
         self._rows = {row.name: row for row in answer.rows}
-        statuses = mark_statuses(self._cluster, answer.config, self._now)
-        self._statuses = {status.node: status for status in statuses if status.node in self._rows}
+        self._statuses = {status.node: status for status in answer.statuses}
         self._states = {name: self._state_of(row) for name, row in self._rows.items()}
         self.since = self._since(before) if before is not None else {}
 

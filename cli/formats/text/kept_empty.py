@@ -1,6 +1,7 @@
 """The empty nodes that Ebb keeps, for people."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Final
 
 from rich.console import Console
@@ -37,5 +38,5 @@ def write(kept: Sequence[KeptEmpty], now_seconds: int, out: Console) -> None:
 def sentence(kept: Sequence[KeptEmpty]) -> str:
     """Return a sentence with the number of empty nodes that Ebb keeps, and their price."""
     prices = [node.price for node in kept if node.price is not None]
-    price = f", at {money(sum(prices[1:], prices[0]))} an hour" if prices else ""
+    price = f", at {money(sum(prices, Fraction()))} an hour" if prices else ""
     return f"Ebb keeps {plural(len(kept), 'empty node')} from scale-down{price}."
