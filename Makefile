@@ -100,8 +100,9 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/ruff check --fix .
 	$(BIN)/ebb reasons -o markdown > docs/reasons.md.new
 	mv docs/reasons.md.new docs/reasons.md
-	$(BIN)/ebb config schema -o markdown > docs/configuration.md.new
-	mv docs/configuration.md.new docs/configuration.md
+	$(BIN)/ebb config schema -o markdown > docs/settings.md.new
+	mv docs/settings.md.new docs/settings.md
+	$(BIN)/python -m tests.support.first_page
 	$(BIN)/python -m tests.support.life_cycle
 	$(BIN)/python -m tests.support.metrics_page
 	$(BIN)/python -m tests.support.alerts
@@ -109,6 +110,8 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.chart
 	$(BIN)/python -m tests.support.packages_page
 	$(BIN)/python -m tests.support.doctor_page
+	$(BIN)/python -m tests.support.flags_page
+	$(BIN)/python -m tests.support.readme_plan
 	$(BIN)/python -m tests.support.json_documents
 	$(BIN)/python -m tests.support.terminal_pictures
 	$(BIN)/python -m tests.support.explanation_pictures
@@ -116,6 +119,7 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 picture: setup ## write the PNG and GIF pictures in docs/; takes minutes, needs chromium and promtool
 	$(BIN)/python -m tests.support.page_picture
 	$(BIN)/python -m tests.support.lapse_picture
+	$(BIN)/python -m tests.support.day_picture
 	$(BIN)/python -m tests.support.dashboard_picture
 
 bench: setup ## print times, memory and ratios; bench_page needs chromium, the last three e2e-tools
@@ -132,7 +136,7 @@ bench: setup ## print times, memory and ratios; bench_page needs chromium, the l
 	$(BIN)/python -m tests.bench.bench_batching
 	$(BIN)/python -m tests.bench.bench_live
 
-bench-table: setup ## print the figures that docs/results.md has a budget for; the last needs e2e-tools
+bench-table: setup ## print the figures that docs/design/results-log.md has a budget for; the last needs e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine 5000,15000 --short
 	$(BIN)/python -m tests.bench.bench_extender
 	$(BIN)/python -m tests.bench.bench_kube

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Final
 
 import click
 from click.shell_completion import shell_complete
 
+from cli.usage import examples, program_name
 from core.model.errors import EbbError
 from runtime.messages import tell_lines
 
@@ -22,18 +22,19 @@ COMMANDS: Final[Mapping[str, str]] = {
     "plan": "show which nodes are removable, and why the others are not",
     "explain": "explain why a node is removable or not, or where a pod can run",
     "status": "summarize nodes, marks, Pending pods, reasons and the leader",
+    "history": "show what Ebb has done and saved in a day, a week or a month",
     "page": "show the cluster in a browser, and follow it",
     "top": "show the cluster in the terminal, and follow it",
     "doctor": "check the autoscaler, scheduler, admission, rights and workloads around Ebb",
     "reasons": "list all reason codes, or explain some, with their meaning and fix",
     "config": "print the configuration schema, or validate a configuration",
-    "migrate": "convert another tool's settings to a configuration",
+    "prices": "write the setting prices from a CSV or from metrics",
     "unmark": "remove what Ebb has written on some nodes and their pods",
     "cleanup": "remove everything that Ebb has written in the cluster",
-    "demo": "simulate one day of a cluster in five variants",
+    "demo": "simulate one day of a cluster in four variants",
     "replay": "simulate a cluster's history under every mode and policy, and recommend one",
     "completion": "print a script with which a shell completes commands and options",
-    "version": "show the version",
+    "version": "show the versions of ebb and of the controller",
 }
 """One-line help of each command, in the order of the help.
 
@@ -41,8 +42,6 @@ The command NAME is the object `command` in the module cli.commands.NAME.
 """
 COMPLETE: Final = "_EBB_COMPLETE"
 """Environment variable by which a shell requests completions; its name follows click's rules."""
-PLUGIN: Final = "kubectl-ebb"
-"""Name of the program as a plugin of kubectl, which runs it as `kubectl ebb`."""
 FAULT: Final = 2
 ESCAPED: Final = "ebb-escaped"
 """Error handler that escapes characters which the encoding of standard output does not have."""
@@ -65,7 +64,7 @@ class _Commands(click.Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:  # noqa: FBT001 click's
     if requested:
-        ctx.invoke(import_module("cli.commands.version").command)
+        click.echo(import_module("cli.commands.version").own_version())
         ctx.exit()
 
 
@@ -76,6 +75,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> No
         name: click.Command(name, short_help=help_text) for name, help_text in COMMANDS.items()
     },
     no_args_is_help=False,
+    epilog=examples("plan", "plan --from-file dump.json", "explain node worker-1", "plan --help"),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
@@ -83,7 +83,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> No
     help="Show the version and exit.",
 )  # fmt: skip
 def ebb() -> None:
-    """Shrink a Kubernetes cluster gradually and without disruption."""
+    """Shrink a Kubernetes cluster gradually and without evictions."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,9 +128,10 @@ codecs.register_error(ESCAPED, _escaped)
 
 def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
     if requested := environment.get(COMPLETE):
+        import_module("cli.commands.completion")  # it knows kubectl
         return shell_complete(ebb, {"obj": environment}, "ebb", COMPLETE, requested)
     try:
-        with ebb.make_context(_name(), arguments, obj=environment) as context:
+        with ebb.make_context(program_name(), arguments, obj=environment) as context:
             ebb.invoke(context)
     except click.exceptions.Exit as exited:
         return exited.exit_code
@@ -141,11 +142,6 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
     except EbbError as fault:
         return _error(str(fault))
     return 0
-
-
-def _name() -> str:
-    """Return `kubectl ebb` if kubectl runs the program as its plugin, else `ebb`."""
-    return "kubectl ebb" if Path(sys.argv[0]).name == PLUGIN else "ebb"
 
 
 def _usage_error(fault: click.UsageError) -> int:

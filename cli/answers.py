@@ -12,12 +12,15 @@ from cli.input.cluster_input import ClusterInput
 from cli.nodes import NodeRow
 from core.config.settings import Config
 from core.engine.plan import Plan
+from core.engine.snapshot import NO_POOL, ClusterSnapshot
 from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
     from cli.explain.explainer import NodeAnswer, PodAnswer
     from cli.input.kept_empty import KeptEmpty
     from cli.input.mark_status import MarkStatus
+    from controller.day_report import DayReport
+    from controller.leader_report import LimitUse
     from sim.fewest_nodes import NodesNeeded
     from sim.recording import Recording
     from sim.report import RunMetric
@@ -39,6 +42,10 @@ class Planned:
     """Answer of `ebb plan` for one cluster: the plan, a row for each shown node, and warnings."""
 
     plan: Plan
+    whole: Plan
+    """The plan of all nodes, of which `plan` has the shown ones."""
+    snapshot: ClusterSnapshot
+    """Facts about the cluster from which the plan was made."""
     headline: Headline
     cluster_input: ClusterInput
     config: Config
@@ -63,21 +70,35 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExplained:
-    """Answer of `ebb explain node`: why the node is removable or not, and its mark's state."""
+    """Explanation of a node: why it is removable or not, and its mark's state."""
 
     answer: "NodeAnswer"
     status: "MarkStatus"
     cluster_input: ClusterInput
     now_seconds: int
 
+    @property
+    def limits(self) -> "Sequence[LimitUse]":
+        """Return what the leader counts for limits on a new mark of this node."""
+        node, facts = self.answer.node, self.cluster_input.facts
+        pool = self.cluster_input.config.budgets.pool_of(node.labels)
+        return facts.limits_of(node, pool.name if pool else NO_POOL) if facts else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodExplained:
-    """Answer of `ebb explain pod`: whether the pod is movable, and on which nodes it could run."""
+    """Explanation of a pod: whether it is movable, and on which nodes it could run."""
 
     answer: "PodAnswer"
     cluster_input: ClusterInput
     now_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Answer of `ebb explain`: explanations of nodes, or of pods, in the requested order."""
+
+    explanations: "Sequence[NodeExplained | PodExplained]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +111,25 @@ class Reasons:
 @dataclass(frozen=True, slots=True)
 class SettingsSchema:
     """Answer of `ebb config schema`; empty, because every format writes all settings of Ebb."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastDays:
+    """Answer of `ebb history`: the figures of the days of a period, in UTC."""
+
+    cluster: str
+    period: str
+    """day, week or month."""
+    first: str
+    """Date of the first day, such as 2026-01-31."""
+    last: str
+    days: "Sequence[DayReport]"
+    """The days of which there are figures, the last one first."""
+    total: "DayReport"
+    """Sums of these days."""
+    counted_until_seconds: int | None
+    """Unix second up to which the leader has stored figures; None if it has not stored any."""
+    now_seconds: int
 
 
 class Figure(NamedTuple):

@@ -13,6 +13,7 @@ from cli.input.cluster_options import Environment
 from runtime.messages import tell
 
 if TYPE_CHECKING:  # help must be fast
+    from cli.input.cluster_input import ClusterInput
     from cli.input.cluster_options import ClusterOptions
 
 Answer = TypeVar("Answer")
@@ -58,11 +59,16 @@ def options(
             *,
             form: output.Format[Answer],
             exit_code: bool,
+            watch: bool,
             **values: Any,  # noqa: ANN401 by option
         ) -> None:
             from cli.input import reader  # noqa: PLC0415
 
-            if len(where.contexts) > 1:
+            found = False
+            if watch:
+                _check_watch(where, exit_code=exit_code)
+                _print_changes(environment, where, form, lambda read: command(read, **values))
+            elif len(where.contexts) > 1:
                 several = output.several(form, formats)
                 found = _print_each(environment, where, several, form.name, command, values)
             else:
@@ -70,10 +76,56 @@ def options(
                 output.print_answer(answer, form)
             output.exit_if(exit_code and found)
 
-        with_output = output.option(formats)(output.exit_code_option(findings)(wrapped))
-        return source.several_options(with_output)
+        with_watch = click.option(
+            "-w",
+            "--watch",
+            is_flag=True,
+            help="print the answer again after changes, until Ctrl-C",
+        )(wrapped)
+        with_output = output.option(formats)(output.exit_code_option(findings)(with_watch))
+        return source.unread_options(with_output, several=True)
 
     return decorate
+
+
+def _check_watch(where: "ClusterOptions", *, exit_code: bool) -> None:
+    others = (
+        ("--from-file", where.from_file),
+        ("several --context", len(where.contexts) > 1),
+        ("--exit-code", exit_code),
+    )
+    for name, given in others:
+        if given:
+            raise click.UsageError(f"--watch: not allowed with {name}")
+
+
+def _print_changes(
+    environment: Environment,
+    where: "ClusterOptions",
+    form: output.Format[Answer],
+    command: "Callable[[ClusterInput], Answered[Answer]]",
+) -> None:
+    """Print the answer of *command* for a live cluster now and after changes, until Ctrl-C."""
+    import asyncio  # noqa: PLC0415 help must be fast
+
+    from cli.input import reader  # noqa: PLC0415
+    from cli.page.feed import Feed  # noqa: PLC0415
+    from cli.page.printing import print_each  # noqa: PLC0415
+    from runtime.clock import SystemClock  # noqa: PLC0415
+
+    told: list[str] = []
+
+    def text(cluster_input: "ClusterInput") -> str:
+        answer = command(cluster_input).answer
+        warnings = list(output.warnings(answer, form.name))
+        for warning in warnings:
+            if warning not in told:
+                tell(warning)
+        told[:] = warnings
+        return form.text(answer)
+
+    feed = Feed(reader.read_live(environment, where), SystemClock())
+    asyncio.run(print_each(feed, text, form.name, sys.stdout))
 
 
 def _print_each(

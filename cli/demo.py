@@ -1,4 +1,4 @@
-"""`ebb demo`: simulate the same load in five variants, as a table and a picture or a page."""
+"""`ebb demo`: simulate the same load in a few variants, as a table and a picture or a page."""
 
 import time
 import webbrowser
@@ -23,7 +23,7 @@ from sim.costs import check_prices
 from sim.history import instances
 from sim.processes import OnProgress, run_all
 from sim.report import RUN_METRICS
-from sim.scenario import DEMO, OWN, recorded, with_timers
+from sim.scenario import DEMO, OWN, description, interval_ms, recorded
 from sim.simulated_load import HOUR_MS, SimulatedLoad
 from sim.simulator import Result
 
@@ -43,8 +43,6 @@ class Options:
     """Configuration file; None: the demo's own settings."""
     days: int
     seed: int
-    scale_down_timers: int
-    """Timers of the autoscaler's scale-down in seconds."""
     wire: bool
     """Call the programs over HTTP and HTTPS, not in process."""
     page: bool
@@ -77,21 +75,23 @@ def play(options: Options, open_url: Callable[[str], object] = webbrowser.open) 
     began = time.perf_counter()
     total = load.duration_ms // HOUR_MS
     with _bars(out, total) if out.is_terminal else _lines(out, total) as on_progress:
-        scenarios = [with_timers(scenario, options.scale_down_timers) for scenario in DEMO]
-        if options.page:
-            scenarios = [recorded(scenario) for scenario in scenarios]
+        scenarios = [recorded(one) for one in DEMO] if options.page else DEMO
         results = run_all(
             scenarios, load, seed=seed, wire=wire, on_progress=on_progress, given=given
         )
     headings, *rows = report.table(results)
     say(out, Table(*headings, rows=rows))
+    notes = [description(one) for one in DEMO]
+    say(out, *notes)
     how = "over HTTP and HTTPS" if wire else "in process"
-    say(out, f"Ebb was called {how}. {time.perf_counter() - began:.0f} s.")
+    every = interval_ms(load, given)
+    took = time.perf_counter() - began
+    say(out, f"Ebb reconciles every {every // 1000} s, and was called {how}. {took:.0f} s.")
     if not options.page:
         picture.draw(results, title, output)
         say(out, f"Picture: {output}")
         return
-    files.write_text(output, lapse.demo(title, variants(results)))
+    files.write_text(output, lapse.demo(title, variants(results), notes))
     url = Path(output).absolute().as_uri()
     say(out, f"Time lapse: {url}")
     open_url(url)
@@ -134,9 +134,10 @@ def _load(folder: str | None, days: int, seed: int, config: Config) -> Simulated
 
 @contextmanager
 def _bars(out: Console, total: int) -> Iterator[OnProgress]:
+    width = max(len(scenario.name) for scenario in DEMO)
     with Progress(
-        TextColumn("{task.description:>16}"), BarColumn(), TextColumn("{task.completed:>3} h"),
-        TimeElapsedColumn(), console=out,
+        TextColumn(f"{{task.description:>{width}}}"), BarColumn(),
+        TextColumn("{task.completed:>3} h"), TimeElapsedColumn(), console=out,
     ) as progress:  # fmt: skip
         tasks = {scenario.name: progress.add_task(scenario.name, total=total) for scenario in DEMO}
         yield lambda name, hour: progress.update(tasks[name], completed=hour)

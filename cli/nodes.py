@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from core.config.settings import Config
+from core.eligibility.scalability import group_name
 from core.engine.plan import Plan
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import mark_of
@@ -16,6 +17,9 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 
+POOLS_SHOWN: Final = 100
+"""Maximum number of groups of nodes for display; the smallest ones count as OTHER_POOLS."""
+OTHER_POOLS: Final = "other"
 TYPE_LABELS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 
@@ -35,7 +39,8 @@ class NodeRow:
     price: Fraction | None
     """Configured price; None if no entry of `prices` selects the node."""
     pool: str
-    """Name of the pool; empty without pools."""
+    """Group of the node for display: what a label of its provider names, else its pool of the
+    setting `pools`; empty if there is neither."""
     age_seconds: int | None
     reasons: tuple[str, ...]
     """Codes of the reasons why the node is not removable."""
@@ -79,7 +84,7 @@ def node_rows(plan: Plan, cluster: Cluster, config: Config, now_seconds: int) ->
     order = {removal.node: removal.order for removal in plan.removals}
     reasons = {node.node: _codes(node.blockers) for node in plan.kept}
     own = Counter(pod.node for pod in cluster.pods if pod.node and not pod.stays_with_node)
-    used = cluster.used()
+    used, pools = cluster.used(), _pools(cluster, config)
     rows = [
         NodeRow(
             node=node,
@@ -88,7 +93,7 @@ def node_rows(plan: Plan, cluster: Cluster, config: Config, now_seconds: int) ->
             pods=own[node.name],
             requested=_share(used[node.name], node),
             price=_price(node, config),
-            pool=_pool(node, config),
+            pool=pools[node.name],
             age_seconds=None
             if node.created_seconds is None
             else max(0, now_seconds - node.created_seconds),
@@ -120,6 +125,14 @@ def _price(node: Node, config: Config) -> Fraction | None:
         for entry in config.prices
     )
     return config.price_of(node.labels) if priced else None
+
+
+def _pools(cluster: Cluster, config: Config) -> Mapping[str, str]:
+    """Return the group of each node for display, by name of the node."""
+    pools = {node.name: group_name(node, _pool(node, config)) for node in cluster.nodes}
+    largest_first = sorted(Counter(pools.values()).items(), key=lambda item: (-item[1], item[0]))
+    others = {pool for pool, _ in largest_first[POOLS_SHOWN:]}
+    return {name: OTHER_POOLS if pool in others else pool for name, pool in pools.items()}
 
 
 def _pool(node: Node, config: Config) -> str:

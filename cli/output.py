@@ -16,9 +16,9 @@ if TYPE_CHECKING:  # help must be fast
 
     from cli.answers import (
         ClusterPart,
-        NodeExplained,
+        Explained,
+        PastDays,
         Planned,
-        PodExplained,
         Reasons,
         Replayed,
         SettingsSchema,
@@ -177,28 +177,16 @@ def _plan_html(answer: "Planned") -> str:
     return page.text(answer)
 
 
-def _node_table(answer: "NodeExplained") -> str:
+def _explained_table(answer: "Explained") -> str:
     from cli.formats.text import explain
 
-    return _text(explain.write_node, answer)
+    return _text(explain.write, answer)
 
 
-def _node_json(answer: "NodeExplained") -> Json:
+def _explained_json(answer: "Explained") -> Json:
     from cli.formats.json import explain
 
-    return explain.node(answer)
-
-
-def _pod_table(answer: "PodExplained") -> str:
-    from cli.formats.text import explain
-
-    return _text(explain.write_pod, answer)
-
-
-def _pod_json(answer: "PodExplained") -> Json:
-    from cli.formats.json import explain
-
-    return explain.pod(answer)
+    return explain.document(answer)
 
 
 def _status_table(answer: "ClusterStatus") -> str:
@@ -237,6 +225,24 @@ def _diagnosis_json(answer: "Diagnosis") -> Json:
     return doctor.document(answer)
 
 
+def _history_table(answer: "PastDays") -> str:
+    from cli.formats.text import history
+
+    return _text(history.write, answer)
+
+
+def _history_json(answer: "PastDays") -> Json:
+    from cli.formats.json import history
+
+    return history.document(answer)
+
+
+def _history_csv(answer: "PastDays") -> str:
+    from cli.formats import rows
+
+    return rows.history(answer)
+
+
 def _reasons_table(answer: "Reasons") -> str:
     from cli.formats.text import explain
 
@@ -269,9 +275,9 @@ def _settings_json(_: "SettingsSchema") -> Json:
 
 
 def _settings_page(_: "SettingsSchema") -> str:
-    from core.config.page import page
+    from core.config.page import reference
 
-    return page()
+    return reference()
 
 
 def _replay_table(answer: "Replayed") -> str:
@@ -302,13 +308,9 @@ PLAN: Final[Formats["Planned"]] = (
     Format("name", "name: removable nodes", _plan_names, Several(_plan_rows, _plans_names)),
     Format("html", AS_HTML, _plan_html),
 )
-NODE: Final[Formats["NodeExplained"]] = (
-    Format(TABLE, FOR_PEOPLE, _node_table),
-    *_json_and_yaml(_node_json),
-)
-POD: Final[Formats["PodExplained"]] = (
-    Format(TABLE, FOR_PEOPLE, _pod_table),
-    *_json_and_yaml(_pod_json),
+EXPLAINED: Final[Formats["Explained"]] = (
+    Format(TABLE, FOR_PEOPLE, _explained_table),
+    *_json_and_yaml(_explained_json),
 )
 STATUS: Final[Formats["ClusterStatus"]] = (
     Format(TABLE, FOR_PEOPLE, _status_table, Several(_status_row, _statuses_table)),
@@ -317,6 +319,11 @@ STATUS: Final[Formats["ClusterStatus"]] = (
 DIAGNOSIS: Final[Formats["Diagnosis"]] = (
     Format(TABLE, FOR_PEOPLE, _diagnosis_table),
     *_json_and_yaml(_diagnosis_json),
+)
+HISTORY: Final[Formats["PastDays"]] = (
+    Format(TABLE, FOR_PEOPLE, _history_table),
+    *_json_and_yaml(_history_json),
+    Format("csv", "csv: a row for each day and pool", _history_csv),
 )
 REASONS: Final[Formats["Reasons"]] = (
     Format(TABLE, FOR_PEOPLE, _reasons_table),

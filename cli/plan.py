@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from cli.answers import Planned, RowOptions
-from cli.explain.caveats import Caveat, caveats
+from cli.explain.caveats import Caveat, caveats, nothing_selected
 from cli.explain.emptying import emptying
 from cli.explain.headline import headline
 from cli.input.cluster_input import ClusterInput
@@ -18,6 +18,7 @@ from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
 from core.engine.maintenance_gate import may_begin
 from core.engine.plan import Plan
+from core.engine.planner import PlanOptions
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
 from core.model.errors import InvalidInputError
@@ -75,23 +76,26 @@ def planned(
     config, cluster = _limited(cluster_input.config, limits), cluster_input.cluster
     now = cluster_input.now_seconds(clock)
     snapshot = ClusterSnapshot(cluster, config, Now(now))
-    whole = make_plan(snapshot, removals_max=limits.removals_max)
-    plan = shown(whole, selection.names(cluster))
+    whole = make_plan(snapshot, PlanOptions(removals_max=limits.removals_max))
+    names = selection.names(cluster)
+    plan = shown(whole, names)
     surge, namespace = cluster_input.surge_objects, cluster_input.namespace
-    emptied = emptying(cluster, plan, config, surge, namespace, now)
+    facts = cluster_input.facts
+    leader = cluster_input.leader_pod
+    emptied = emptying(cluster, plan, config, surge, namespace, now, leader)
     rows = node_rows(plan, cluster, config, now)
     shown_names = {row.name for row in rows}
-    statuses = [
-        status for status in mark_statuses(cluster, config, now) if status.node in shown_names
-    ]
+    statuses = [status for status in mark_statuses(cluster, now) if status.node in shown_names]
     return Planned(
         plan=plan,
-        headline=headline(snapshot, whole, rows, emptied, cluster_input.facts, now),
+        whole=whole,
+        snapshot=snapshot,
+        headline=headline(snapshot, whole, rows, emptied, facts, now),
         cluster_input=cluster_input,
         config=config,
-        caveats=_caveats(cluster_input, config),
+        caveats=(*nothing_selected(names), *_caveats(cluster_input, config)),
         emptying=emptied,
-        refused=may_begin(config, Now(now)).blockers,
+        refused=may_begin(config, Now(now), facts.refused_write() if facts else None).blockers,
         now_seconds=now,
         rows=rows,
         statuses=statuses,
@@ -113,23 +117,7 @@ def _caveats(cluster_input: ClusterInput, config: Config) -> Sequence[Caveat]:
 
 
 def _limited(config: Config, limits: Limits) -> Config:
-    """Return the configuration with the thresholds of the command line.
-
-    If these change a threshold, `releaseThresholds` (above which Ebb unmarks nodes) are derived
-    from the new thresholds, even if the file sets `releaseThresholds`.
-    """
+    """Return the configuration with the thresholds of the command line."""
     own = config.thresholds
     thresholds = replace(own, cpu=limits.cpu or own.cpu, memory=limits.memory or own.memory)
-    if thresholds == own:
-        return config
-    budgets = config.budgets
-    pools = tuple(
-        pool if pool.thresholds else replace(pool, release_thresholds=None)
-        for pool in budgets.pools
-    )
-    return replace(
-        config,
-        thresholds=thresholds,
-        release_thresholds=None,
-        budgets=replace(budgets, pools=pools),
-    )
+    return replace(config, thresholds=thresholds)

@@ -16,7 +16,7 @@ from cli import output
 from cli.answers import Figure, Recommended, Replayed, VariantResult
 from cli.input.cluster_input import report_unreadable
 from core.config.document import parse
-from core.config.drain import Eviction
+from core.config.eviction import EvictionMode
 from core.config.settings import Config
 from core.model.humanize import plural
 from runtime import files
@@ -37,7 +37,7 @@ BUILT_IN: Final = "built in"
 COMMENT_CHARS: Final = 96
 MINUTE_MS: Final = HOUR_MS // 60
 NO_EVICTIONS: Final = (
-    "evictions by Ebb (eviction: enabled) are not simulated: pods that it would evict keep running"
+    "evictions by Ebb (eviction.mode) are not simulated: pods that it would evict keep running"
 )
 UNITS: Final = ((DAY_MS, "days"), (HOUR_MS, "hours"), (MINUTE_MS, "minutes"))
 DAYS: Final = 2
@@ -281,7 +281,7 @@ def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Rec
 
 
 def _not_simulated(config: Config) -> Sequence[str]:
-    return (NO_EVICTIONS,) if config.eviction is Eviction.ENABLED else ()
+    return (NO_EVICTIONS,) if config.eviction.mode is EvictionMode.ENABLED else ()
 
 
 def _line(outcome: Outcome) -> str:

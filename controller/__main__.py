@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from controller import names, report_server
 from controller.conditional_watch import ConditionalWatch, forbidden_note
@@ -18,26 +18,39 @@ from controller.decisions import DecisionLog
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
 from controller.evictor import Evictor
+from controller.handovers import Handovers
+from controller.historian import Historian, HistoryStores
 from controller.hourly_moves import HourlyMoves
-from controller.leader_report import LeaderFacts, facts_of, with_figures
+from controller.leader_report import REPORT_PORT_NAME, LeaderFacts, facts_of, with_figures
 from controller.loop import STALE_SECONDS, Loop
 from controller.metrics import Metrics
 from controller.mover import Mover, MoverDependencies, MoveStores
 from controller.publisher import Publisher
 from controller.reconciler import Reconciler
+from controller.refusals import Refusals
 from controller.report_server import ReportServer
 from controller.view import ClusterView
 from core.model.node import Node
+from core.setting_types.value_types import PORT, duration
 from kube.client import Client
-from kube.decode.kinds import BUDGETS, KINDS, SURGE_KINDS, AnyKind
+from kube.cluster_kinds import KINDS, NEEDED, SURGE_KINDS
+from kube.decode.kinds import BUDGETS, BUFFERS, AnyKind
 from kube.freshness import WatchSink
 from kube.listing import Part
 from kube.stores import events, objects
-from kube.stores.access_review import PATCH_PODS, Access, AccessReview, is_allowed, list_access
+from kube.stores.access_review import (
+    PATCH_PODS,
+    Access,
+    AccessReview,
+    create_access,
+    is_allowed,
+    list_access,
+)
 from kube.stores.capacity_buffers import PublishedStore
 from kube.stores.events import Events, EventType, Regarding
 from kube.stores.evictions import EvictionStore
 from kube.stores.lease import LeaseStore
+from kube.stores.packed_config_map import PackedConfigMap
 from kube.stores.pod_moves import PodMoves
 from kube.stores.selecting import selecting_objects
 from kube.target import NAMESPACE
@@ -53,6 +66,23 @@ Follow = Callable[[], Coroutine[Any, Any, None]]
 log = logging.getLogger("ebb.controller")
 
 
+METRICS_LISTEN: Final = program.listen_flag("--metrics-listen", "[::]:8081", "probes and metrics")
+REPORT_PORT: Final = program.Flag(
+    "--report-port",
+    PORT,
+    8082,
+    "port on 127.0.0.1 at which `ebb` reads, through a port-forward, what only the leader knows; "
+    f"`ebb` looks it up in the pod: the container port `{REPORT_PORT_NAME}` must be the same",
+)
+LEASE_DURATION: Final = program.Flag(
+    "--lease-duration",
+    duration(3),
+    15,
+    "time after which another replica takes over from a leader that has died",
+)
+FLAGS: Final = (METRICS_LISTEN, REPORT_PORT, LEASE_DURATION)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the controller until SIGTERM, and return its exit code.
 
@@ -60,25 +90,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     the process.
     """
     description = "Watches the cluster; the elected leader marks and unmarks Nodes."
-    return program.run("ebb-controller", description, _serve, argv)
+    return program.run("ebb-controller", description, _serve, argv, FLAGS)
 
 
 async def _serve(start: program.Start) -> None:
-    async with await Client.connect(start.kubeconfig) as client:
-        await _Controller(start, client).run()
+    namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
+    # The elector needs the client, and the client counts its requests in the metrics. So the
+    # metrics ask the elector at each scrape, which is later.
+    metrics = Metrics(namespace, is_leading=lambda: controller.leading)
+    connecting = Client.connect(start.kubeconfig, count_request=metrics.count_request)
+    async with await connecting as client:
+        controller = _Controller(start, client, namespace, metrics)
+        await controller.run()
 
 
 class _Controller:
-    def __init__(self, start: program.Start, client: Client) -> None:
+    def __init__(
+        self, start: program.Start, client: Client, namespace: str, metrics: Metrics
+    ) -> None:
         config = start.config
         self._start, self._config, self._client = start, config, client
-        self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
+        self._namespace, self._metrics = namespace, metrics
         self._clock, self._health = SystemClock(), http.Health()
-        self._metrics = Metrics(self._namespace)
         self._decisions = DecisionLog(self._clock)
         self._view = ClusterView(self._clock.unix_seconds)
         name = os.environ.get("POD_NAME") or socket.gethostname()
-        timing = Timing.of(config.controller.lease_seconds)
+        timing = Timing.of(start.flags[LEASE_DURATION.name])
         leases = LeaseStore(client, self._namespace, names.LEASE, timing.call)
         self._elector = Elector(
             leases,
@@ -95,19 +132,26 @@ class _Controller:
         )
         # Deadlines and backoffs must not end because the wall clock is set.
         steady = SteadyClock(self._clock)
+        warn = partial(self._record_about_namespace, type_=EventType.WARNING)
+        self._refusals = Refusals(steady, self._metrics, warn)
+        client.observe_patch = self._refusals.observe
+        buffers = create_access(BUFFERS, self._namespace)
+        may_publish = self._access(buffers, "create CapacityBuffers", steady)
         self._reconciler = Reconciler(
             config,
             objects.nodes(client),
             owner=name,
             metrics=self._metrics,
             record_event=self._record_decision,
+            observe_writes=self._decisions.observe,
             deletion_costs=self._deletion_costs(steady),
             evictor=self._evictor(steady),
+            refused_write=self._refusals.of_node,
+            may_publish=lambda: may_publish.allowed is True,
         )
-        self._reconciler.observe_writes = self._decisions.observe
         self._watches: dict[AnyKind, ConditionalWatch] = {}
         """Watches of the kinds that only some configurations need."""
-        self._mover = self._surge_mover(steady, leases)
+        self._mover = self._surge_mover(steady, leases, name)
         self._loop = Loop(
             self._view,
             self._reconciler,
@@ -116,9 +160,17 @@ class _Controller:
             lambda: self._elector.leading,
             self._mover.capture,
         )
-        self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
+        self._publisher = Publisher(
+            PublishedStore(client, self._namespace), self._reconciler, may_publish
+        )
+        self._historian = self._storing_historian()
         self._metrics.clock_offset.set_function(steady.offset_seconds)
         self._set_gauges()
+
+    @property
+    def leading(self) -> bool:
+        """Return whether this replica leads."""
+        return self._elector.leading
 
     def _queue_of_events(self, name: str) -> Events:
         lost = self._metrics.event_write_failures.inc
@@ -140,8 +192,6 @@ class _Controller:
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
             self._metrics.watch_age.labels(kind.resource).set_function(age)
-        self._client.count_request = self._metrics.count_request
-        self._metrics.is_leading = lambda: self._elector.leading
         self._metrics.leader.set_function(self._metrics.is_leading)
 
     def _deletion_costs(self, clock: Clock) -> DeletionCosts:
@@ -168,16 +218,17 @@ class _Controller:
     def _is_needed(self, kind: AnyKind) -> bool:
         if kind in SURGE_KINDS:
             return self._mover.needs_objects
-        return kind.needed is None or kind.needed(self._reconciler.config)
+        return kind not in NEEDED or NEEDED[kind](self._reconciler.config)
 
     def _access(self, access: Access, action: str, clock: Clock) -> AccessReview:
         return AccessReview(partial(is_allowed, self._client, access), clock, action)
 
-    def _surge_mover(self, clock: Clock, leases: LeaseStore) -> Mover:
+    def _surge_mover(self, clock: Clock, leases: LeaseStore, name: str) -> Mover:
         stores = MoveStores(
             moves=PodMoves(self._client),
             pods=objects.pods(self._client),
             hourly=HourlyMoves(leases),
+            handovers=Handovers(leases),
             selecting=partial(selecting_objects, self._client),
         )
         dependencies = MoverDependencies(
@@ -185,10 +236,27 @@ class _Controller:
             leading=lambda: self._elector.leading,
             why_unknown=self._why_surge_unknown,
             pod_access=self._access(PATCH_PODS, "patch pods", clock),
+            leader_pod=f"{self._namespace}/{name}",
+            hand_over=self._elector.hand_over,
+            refused_write=self._refusals.of_node_or_pod,
             record_event=self._record_move,
             report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
+            count_moved_pod=self._reconciler.count_moved_pod,
         )
         return Mover(self._reconciler, self._view, stores, clock, self._metrics, dependencies)
+
+    def _storing_historian(self) -> Historian:
+        stores = HistoryStores(
+            today=PackedConfigMap(self._client, self._namespace, names.TODAY),
+            history=PackedConfigMap(self._client, self._namespace, names.HISTORY),
+        )
+        return Historian(
+            stores,
+            self._reconciler,
+            self._decisions,
+            identity=self._elector.identity,
+            leading=lambda: self._elector.leading,
+        )
 
     def _why_surge_unknown(self) -> str | None:
         """Return why the objects that surge moves depend on are unknown or outdated, or None."""
@@ -212,8 +280,8 @@ class _Controller:
         """Run until SIGTERM; then fail readiness, stop leading and give up the Lease."""
         plain = http.Server(
             http.base_app(self._health, self._clock, self._metrics),
-            self._config.controller.metrics_listen,
-            setting="controller.metricsListen",
+            self._start.flags[METRICS_LISTEN.name],
+            flag=METRICS_LISTEN.name,
         )
         report = self._report_server()
         await plain.start()
@@ -227,7 +295,7 @@ class _Controller:
                 sink = self._sink(kind)
                 part = Part.of(kind, self._config)
                 watch: Follow = partial(watch_objects, self._client, kind, sink, part)
-                if kind.needed is not None:
+                if kind in NEEDED:
                     watch = self._conditional(kind, sink, watch).run
                 running.append(tasks.create_task(watch()))
             leader = tasks.create_task(self._elector.run(self._lead))
@@ -253,9 +321,9 @@ class _Controller:
         )
         return http.Server(
             reports.app(),
-            f"{report_server.HOST}:{self._config.controller.report_port}",
+            f"{report_server.HOST}:{self._start.flags[REPORT_PORT.name]}",
             limits=report_server.LIMITS,
-            setting="controller.reportPort",
+            flag=REPORT_PORT.name,
         )
 
     def _facts(self) -> LeaderFacts | None:
@@ -265,17 +333,20 @@ class _Controller:
             self._reconciler.last,
             moves=self._mover.moves,
             refused_moves=self._mover.refused,
+            refused_writes=self._refusals.current,
             decisions=self._decisions.entries,
             stale_because=self._loop.why_stale(),
+            capacity_buffers=self._publisher.state,
             now_seconds=self._clock.unix_seconds(),
         )
-        return with_figures(facts, self._reconciler.figures)
+        return with_figures(facts, self._reconciler.figures, self._historian.past)
 
     async def _lead(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run())
             tasks.create_task(self._publisher.run(self._loop.why_stale))
             tasks.create_task(self._mover.run(self._loop.why_stale))
+            tasks.create_task(self._historian.run())
 
     def _age_seconds(self, kind: AnyKind) -> float:
         freshness = self._view.freshness_of(kind)

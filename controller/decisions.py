@@ -1,34 +1,19 @@
-"""Keep the last decisions of this replica about objects in memory, for the leader's report."""
+"""Keep the last decisions about objects in memory, for the leader's report and the next leader."""
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.history.packing import TEXT_CHARACTERS_MAX
+from core.history.today import DECISIONS_MAX, Decision
 from runtime.clock import Clock
 
-DECISIONS_MAX: Final = 200
-REASON_CHARACTERS_MAX: Final = 300
-"""Maximum length of the reason of a decision; longer reasons are cut."""
-
-
-class Decision(NamedTuple):
-    """A decision about an object, such as to mark a Node: when, what and why."""
-
-    at: int
-    """Unix second of the decision."""
-    kind: str
-    """Kind of the object, such as Node."""
-    name: str
-    """Name of the object, with its namespace if it has one."""
-    action: str
-    """The reason of the Event about the decision, such as NodeMarked."""
-    reason: str
-    written: bool
-    """False in mode observe, where the decision is only reported."""
+REASON_CHARACTERS_MAX: Final = TEXT_CHARACTERS_MAX
+"""Maximum length of the reason of a decision; longer reasons are cut, as the stored ones are."""
 
 
 class DecisionLog:
-    """The last decisions of this replica, at most DECISIONS_MAX."""
+    """The last decisions, also those of previous leaders, at most DECISIONS_MAX."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,6 +32,13 @@ class DecisionLog:
         *kind* and *name*: the object. *action*: reason of the Event, such as NodeMarked.
         """
         self._add(kind, name, action, reason, written=True)
+
+    def restore(self, earlier: Iterable[Decision]) -> None:
+        """Add the decisions that a previous leader has stored, unless they are known."""
+        known = set(self._entries)
+        added = [decision for decision in earlier if decision not in known]
+        merged = sorted([*added, *self._entries], key=lambda decision: decision.at)
+        self._entries = deque(merged, maxlen=DECISIONS_MAX)
 
     def observe(self, writes: Iterable[tuple[str, str, str]]) -> None:
         """Add decisions about Nodes that a reconciliation only reported, in mode observe.

@@ -16,6 +16,7 @@ from core.config.settings import Mode, PodDeletionCost
 from core.model.errors import UnavailableError
 from core.model.pod import Pod
 from core.writes.write import Write, split
+from kube.client import PolicyRefusedError
 from kube.stores.access_review import AccessReview
 from kube.stores.objects import Failures, Objects, write_as_decided
 from runtime.logs import fields
@@ -110,10 +111,11 @@ class DeletionCosts:
         except UnavailableError as fault:
             self._refused.add(write.key)
             self._metrics.pod_writes.labels(write.kind, WriteResult.of(fault)).inc()
-            log.warning(
-                "cannot write the deletion cost of a pod; a later reconciliation retries",
-                extra=fields(pod=write.key, reason=str(fault)),
-            )
+            if not isinstance(fault, PolicyRefusedError):  # logged once by controller.refusals
+                log.warning(
+                    "cannot write the deletion cost of a pod; a later reconciliation retries",
+                    extra=fields(pod=write.key, reason=str(fault)),
+                )
             return fault
         result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
         self._metrics.pod_writes.labels(write.kind, result).inc()

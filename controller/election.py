@@ -18,6 +18,8 @@ from runtime.logs import fields
 JITTER_FACTOR: Final = 1.2
 """Maximum jitter in retry periods, so that waiting replicas do not all try at the same time."""
 RELEASE_TRIES_MAX: Final = 3
+HANDOVER_DURATIONS: Final = 2
+"""Durations of a Lease for which a replica that has handed it over does not try to take it."""
 
 log = logging.getLogger("ebb.election")
 
@@ -89,6 +91,7 @@ class Elector:
         self._leads_until = 0.0
         """Monotonic time at which leading ends unless the Lease is renewed."""
         self._working = False
+        self._handing_over = asyncio.Event()
 
     @property
     def leading(self) -> bool:
@@ -111,10 +114,20 @@ class Elector:
             await self._acquire()
             log.info("started leading", extra=fields(identity=self.identity))
             self._working = True
+            self._handing_over.clear()
             try:
                 await self._lead(lead)
             finally:
                 self._working = False
+            if self._handing_over.is_set():
+                await asyncio.sleep(HANDOVER_DURATIONS * self._timing.duration)
+
+    def hand_over(self) -> None:
+        """End leading soon, and let another replica take the Lease.
+
+        If none takes it, this replica leads again after some time.
+        """
+        self._handing_over.set()
 
     async def _acquire(self) -> None:
         while True:
@@ -125,7 +138,11 @@ class Elector:
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
         work = asyncio.ensure_future(lead())
-        holding = [asyncio.ensure_future(self._renew()), asyncio.ensure_future(self._deadline())]
+        holding = [
+            asyncio.ensure_future(self._renew()),
+            asyncio.ensure_future(self._deadline()),
+            asyncio.ensure_future(self._until_handed_over()),
+        ]
         try:
             await asyncio.wait({work, *holding}, return_when=asyncio.FIRST_COMPLETED)
             for task in (work, *holding):
@@ -136,6 +153,9 @@ class Elector:
             await self._release()
             raise
         await _cancel(work, *holding)
+        if self._handing_over.is_set():
+            await self._release()
+            return
         log.warning(
             "lost the Lease; this replica stops writing", extra=fields(identity=self.identity)
         )
@@ -152,6 +172,9 @@ class Elector:
                 return
             if not await self._try_hold() and self._held_by_another():
                 return
+
+    async def _until_handed_over(self) -> None:
+        await self._handing_over.wait()
 
     async def _deadline(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from controller.metrics import Metrics
+from controller.pause_log import PauseLog
 from controller.writers import RecordEvent, for_each
 from core.config.settings import Config
 from core.eviction.context import EvictionInput
@@ -17,7 +18,6 @@ from core.eviction.reasons import NODE_SHARE
 from core.eviction.state import REFUSED_SECONDS_MAX, EvictionState, PlannedEviction
 from core.model.node import Node
 from core.model.now import Now
-from core.model.reason import Blocker
 from kube.stores.access_review import AccessReview
 from kube.stores.evictions import EvictionAnswer, EvictionResult, Evictions
 from runtime.clock import Clock
@@ -29,7 +29,7 @@ EVICTED: Final = "PodEvicted"
 REFUSED: Final = "PodEvictionRefused"
 FORBIDDEN: Final = "EvictionForbidden"
 FORBIDDEN_NOTE: Final = (
-    "`eviction` is enabled, but RBAC does not allow creating pods/eviction, or listing "
+    "`eviction.mode` is enabled, but RBAC does not allow creating pods/eviction, or listing "
     "poddisruptionbudgets, so no pod is evicted; manifests/components/eviction grants both"
 )
 
@@ -76,8 +76,7 @@ class Evictor:
         """Forget all evictions when this replica starts leading."""
         # Another leader may have evicted pods since.
         self._state, self._busy = EvictionState(), False
-        self._paused = False
-        """Evictions wait because a node has its share of replacements."""
+        self._pauses = PauseLog(log, "further evictions wait", NODE_SHARE)
 
     def restart_evictions(self) -> None:
         """Stop the evictions on the current node; the next decision chooses a node anew.
@@ -124,7 +123,7 @@ class Evictor:
             return
         self._state, self._busy = decision.state, True
         self._report_failed(planned)
-        self._log_pause(next((why for why in decision.waits if why.reason is NODE_SHARE), None))
+        self._pauses.decided(decision.waits)
 
         async def evict(eviction: PlannedEviction) -> None:
             permitted = eviction.permit.is_valid(Now(self._clock.unix_seconds()))
@@ -135,11 +134,6 @@ class Evictor:
             await for_each(decision.evict, CALLS_MAX, evict)
         finally:
             self._busy = False
-
-    def _log_pause(self, why: Blocker | None) -> None:
-        if why is not None and not self._paused:
-            log.info("further evictions wait", extra=fields(pod=why.pod, reason=why.message))
-        self._paused = why is not None
 
     async def _evict(
         self, eviction: PlannedEviction, node: Node, record_event: RecordEvent

@@ -1,11 +1,7 @@
 """Count the moves of the last hour in the Lease of the controller, before they begin."""
 
-import logging
-from dataclasses import replace
-from typing import Final
-
 from controller.election import Leases
-from core.model.errors import ConflictError
+from controller.lease_annotation import annotate
 from core.model.now import Now
 from core.moves.hourly import (
     MOVES_BEGUN_ANNOTATION,
@@ -14,12 +10,6 @@ from core.moves.hourly import (
     encode,
     with_begun,
 )
-from runtime.logs import fields
-
-TRIES_MAX: Final = 5
-"""Maximum number of attempts to write the Lease, which the elector renews at the same time."""
-
-log = logging.getLogger("ebb.hourly-moves")
 
 
 class HourlyMoves:
@@ -35,22 +25,9 @@ class HourlyMoves:
         return begun_within_hour(decode(text), now)
 
     async def add(self, moves: int, now: Now) -> None:
-        """Record that this many *moves* begin now.
-
-        Raises: UnavailableError; ConflictError if the Lease was written during each attempt, or
-        does not exist.
-        """
-        for _ in range(TRIES_MAX):
-            lease = await self._leases.read()
-            if lease is None:
-                break
-            text = lease.annotations.get(MOVES_BEGUN_ANNOTATION, "")
-            begun = encode(with_begun(decode(text), moves, now))
-            annotations = {**lease.annotations, MOVES_BEGUN_ANNOTATION: begun}
-            try:
-                await self._leases.write(replace(lease, annotations=annotations))
-            except ConflictError as fault:
-                log.info("the Lease was renewed meanwhile", extra=fields(reason=str(fault)))
-                continue
-            return
-        raise ConflictError("the moves could not be counted in the Lease")
+        """Record that this many *moves* begin now. Raises: UnavailableError, ConflictError."""
+        await annotate(
+            self._leases,
+            MOVES_BEGUN_ANNOTATION,
+            lambda text: encode(with_begun(decode(text), moves, now)),
+        )

@@ -5,25 +5,45 @@ a field may change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
-from controller.decisions import Decision as LoggedDecision
+from controller.day_report import (
+    DayReport,
+    MonthReport,
+    month_report,
+    today_report,
+    yesterday_report,
+)
 from controller.figures.figures import Figures
 from controller.figures.pending import Cause
+from controller.publishing import Publishing
 from core.config.settings import API_VERSION, Config
+from core.engine.arrivals import LOOKBACK_SECONDS
 from core.engine.leader_state import LeaderState, watched_until
+from core.engine.maintenance_gate import RefusedWrite
+from core.engine.mark_limits import CLUSTER, MARK_LIMITS, End, Ends
 from core.engine.reconcile import ReconcileResult
+from core.history.days import PoolDay
+from core.history.today import Decision as LoggedDecision
+from core.model.node import Node
 from core.model.now import Now
 from core.moves.move import Move
 from core.placement.usable_capacity import Amount
+from kube.decode.kinds import NODES
 
 KIND: Final = "LeaderReport"
 PATH: Final = "/report"
-DELAYS_MAX: Final = 10_000
-"""Maximum number of nodes whose delay is reported; the delays that end first are reported."""
+REPORT_PORT_NAME: Final = "report"
+"""Name of the container port that serves the report, as in manifests/."""
+LISTED_MAX: Final = 10_000
+"""Maximum number of delays that are reported, those that end first; and of entries of `limits`,
+those of the cluster first."""
+REMEMBERED: Final = frozenset(limit.reason.code for limit in MARK_LIMITS if fields(limit))
+"""Codes of the limits for which a leader remembers something, such as earlier marks."""
 REPORT_BYTES_MAX: Final = 8 * 1024**2
 """Maximum size of a report that a client accepts."""
 
@@ -58,19 +78,37 @@ class PeakDemand(_Part):
     """Time at which the last sample above the current requests leaves the window."""
 
 
-class Cooldown(_Part):
-    """A setting that lets Ebb set no new marks before a certain time."""
+class LimitUse(_Part):
+    """What counts for a limit on new marks, such as earlier marks (core.engine.mark_limits)."""
 
-    setting: str
-    """Path of the setting that causes it."""
+    code: str
+    """Code of the reason, such as cooldown."""
+    scope: str
+    """Name of the node or pool to which the limit applies; empty for the whole cluster."""
+    until_seconds: list[int]
+    """Time until which each event counts, the first to end first."""
+    unreached_until_seconds: list[int] = []
+    """The same for marks of nodes that no movable pod can use; they count for such nodes only."""
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """Return all events, the first to end first."""
+        reached = (End(until) for until in self.until_seconds)
+        unreached = (End(until, reached=False) for until in self.unreached_until_seconds)
+        return tuple(sorted((*reached, *unreached)))
+
+
+class RefusedWrites(_Part):
+    """A policy for Ebb's own accounts that refuses Ebb's writes (controller.refusals)."""
+
+    resource: str
+    """Kind of the objects: nodes or pods. Marks begin only while writes to nodes are accepted."""
+    policy: str
+    """Name of the ValidatingAdmissionPolicy."""
+    change: str
+    """The change that the policy does not allow, in its own words."""
     until_seconds: int
-
-
-class SkippedNode(_Part):
-    """A node that plans leave out until a certain time, because its mark could not be written."""
-
-    node: str
-    until_seconds: int
+    """Time until which Ebb begins nothing; then it tries again."""
 
 
 class MoveInProgress(_Part):
@@ -121,13 +159,13 @@ class PendingPods(_Part):
 
 
 class Unknown(_Part):
-    """A setting whose time span is longer than the leader has observed the cluster.
+    """A setting or limit whose time span is longer than the leader has observed the cluster.
 
-    What this setting needs, such as the number of pods created, is incomplete until then.
+    What it needs, such as the number of pods created, is incomplete until then.
     """
 
-    setting: str
-    """Path of the setting whose time span the fact needs."""
+    needed_for: str
+    """Path of the setting, or code of the reason of the limit."""
     until_seconds: int
     """Time at which this leader has observed the cluster for the whole time span."""
 
@@ -140,11 +178,17 @@ class LeaderFacts(_Part):
     reconciled_at_seconds: int | None = None
     stale_because: str | None = None
     """Reason why the view of the cluster is too old to reconcile, or None."""
+    capacity_buffers: str = Publishing.UNKNOWN.value
+    """Whether Ebb publishes the expected pods as CapacityBuffers, or why not: published, absent,
+    forbidden, observe or unknown."""
     delays: list[Delay] = []
     delays_omitted: int = 0
     peaks: list[PeakDemand] = []
-    cooldowns: list[Cooldown] = []
-    skipped_nodes: list[SkippedNode] = []
+    limits: list[LimitUse] = []
+    """The limits on new marks for which the leader remembers something; the others follow from the
+    cluster."""
+    limits_omitted: int = 0
+    refused_writes: list[RefusedWrites] = []
     moves: list[MoveInProgress] = []
     refused_moves: dict[str, int] = {}
     """Number of ReplicaSets whose pods cannot be detached now, by code of the reason."""
@@ -153,6 +197,40 @@ class LeaderFacts(_Part):
     not_yet_known: list[Unknown] = []
     savings: Savings | None = None
     pending: list[PendingPods] = []
+    today: DayReport | None = None
+    """The figures of this day, also under previous leaders; None before the first
+    reconciliation."""
+    yesterday: DayReport | None = None
+    month: MonthReport | None = None
+    """None also until the leader can read and write the past days in `ebb-history`."""
+
+    @property
+    def knows_limits(self) -> bool:
+        """Return whether delays and limits are known, as after the first reconciliation."""
+        return self.reconciled_at_seconds is not None
+
+    def refused_write(self) -> RefusedWrite | None:
+        """Return the write to a Node that was refused last, while such writes are refused."""
+        found = (
+            RefusedWrite(one.policy, one.change, one.until_seconds)
+            for one in self.refused_writes
+            if one.resource == NODES.resource
+        )
+        return next(found, None)
+
+    def limits_of(self, node: Node, pool: str) -> list[LimitUse]:
+        """Return what counts for the node; *pool*: the name of its pool, or NO_POOL."""
+        scopes = {limit.reason.code: limit.scopes(node, pool) for limit in MARK_LIMITS}
+        return [use for use in self.limits if use.scope in scopes.get(use.code, ())]
+
+    def limit_ends(self, now: Now) -> dict[str, Ends]:
+        """Return what counts at *now* for each limit that remembers something, by its code."""
+        found: dict[str, dict[str, tuple[End, ...]]] = {code: {} for code in REMEMBERED}
+        for use in self.limits:
+            ends = tuple(end for end in use.ends if end.until and now.before(end.until))
+            if use.code in found and ends:
+                found[use.code][use.scope] = ends
+        return dict(found)
 
 
 class Report(_Part):
@@ -178,27 +256,38 @@ def facts_of(
     *,
     moves: Iterable[Move],
     refused_moves: Mapping[str, int] = MappingProxyType({}),
+    refused_writes: Mapping[str, RefusedWrite] = MappingProxyType({}),
     decisions: Sequence[LoggedDecision],
     stale_because: str | None,
+    capacity_buffers: Publishing = Publishing.UNKNOWN,
     now_seconds: int,
-    delays_max: int = DELAYS_MAX,
+    listed_max: int = LISTED_MAX,
 ) -> LeaderFacts:
-    """Return what the leader has observed and decided, without savings and Pending pods.
+    """Return what the leader has observed and decided, without its statistics.
 
     *last*: its last reconciliation, or None before the first one. *moves*: surge moves in
     progress. *refused_moves*: number of ReplicaSets whose pods cannot be detached, by reason code.
-    *stale_because*: why the cluster is too outdated to reconcile, or None. *delays_max*:
-    maximum number of delays; `delays_omitted` counts the others.
+    *refused_writes*: last refused write of each policy that refuses writes now, by resource.
+    *stale_because*: why the cluster is too outdated to reconcile, or None. *capacity_buffers*:
+    whether Ebb publishes CapacityBuffers. *listed_max*: maximum number of delays, and of entries
+    of `limits`; `delays_omitted` and `limits_omitted` count the others.
     """
     facts = LeaderFacts(
         stale_because=stale_because,
+        capacity_buffers=capacity_buffers.value,
         moves=[_in_progress(move) for move in sorted(moves, key=lambda move: move.key)],
         refused_moves=dict(refused_moves),
+        refused_writes=[
+            RefusedWrites(
+                resource=resource, policy=one.policy, change=one.change, until_seconds=one.until
+            )
+            for resource, one in sorted(refused_writes.items())
+        ],
         decisions=[_decision(decision) for decision in reversed(decisions)],
     )
     if last is None:
         return facts
-    config, now = last.snapshot.config, Now(now_seconds)
+    config, limits = last.snapshot.config, _limits(last, Now(now_seconds))
     delays = sorted(
         _delays(last, now_seconds), key=lambda delay: (delay.until_seconds, delay.node)
     )
@@ -206,21 +295,23 @@ def facts_of(
         facts,
         leading_since_seconds=last.state.first_reconciliation_at,
         reconciled_at_seconds=last.at,
-        delays=delays[:delays_max],
-        delays_omitted=max(0, len(delays) - delays_max),
+        delays=delays[:listed_max],
+        delays_omitted=max(0, len(delays) - listed_max),
         peaks=list(_peaks(last)),
-        cooldowns=list(_cooldowns(last, now_seconds)),
-        skipped_nodes=[
-            SkippedNode(node=name, until_seconds=until)
-            for name, until in sorted(last.state.skipped_until(now).items())
-        ],
+        limits=limits[:listed_max],
+        limits_omitted=max(0, len(limits) - listed_max),
         not_yet_known=list(_not_yet_known(last.state, config, now_seconds)),
     )
 
 
-def with_figures(facts: LeaderFacts, figures: Figures) -> LeaderFacts:
-    """Return *facts* with the fields `savings` and `pending` set from the statistics *figures*."""
-    saved, pending = figures.savings, figures.pending
+def with_figures(
+    facts: LeaderFacts, figures: Figures, past: Mapping[int, PoolDay] | None = None
+) -> LeaderFacts:
+    """Return *facts* with the fields that are set from the statistics *figures*.
+
+    *past*: sums of the days in `ebb-history`, by number of the day; None if they are unknown.
+    """
+    saved, pending, today = figures.savings, figures.pending, figures.to_store
     return msgspec.structs.replace(
         facts,
         savings=Savings(
@@ -237,6 +328,9 @@ def with_figures(facts: LeaderFacts, figures: Figures) -> LeaderFacts:
             )
             for cause in Cause
         ],
+        today=today and today_report(today),
+        yesterday=today and yesterday_report(today),
+        month=None if today is None or past is None else month_report(today, past),
     )
 
 
@@ -272,19 +366,24 @@ def _last_above(samples: Sequence[tuple[int, Amount]]) -> int:
     return max((at for at, _ in earlier), default=current[0])
 
 
-def _cooldowns(last: ReconcileResult, now_seconds: int) -> Iterator[Cooldown]:
-    limits = last.rate_limits
-    for setting, until in (
-        ("cooldown.delayAfterAdd", limits.cooling_until),
-        ("cooldown.delayAfterPending", limits.pending_until),
-        ("markInterval", limits.mark_interval_until),
-    ):
-        if until is not None and until > now_seconds:
-            yield Cooldown(setting=setting, until_seconds=until)
+def _limits(last: ReconcileResult, now: Now) -> Sequence[LimitUse]:
+    """Return what counts for the limits, first for the cluster, then for pools and nodes."""
+    uses = [
+        LimitUse(
+            code=limit.reason.code,
+            scope=scope,
+            until_seconds=[end.until for end in ends if end.until and end.reached],
+            unreached_until_seconds=[end.until for end in ends if end.until and not end.reached],
+        )
+        for limit in last.state.mark_limits
+        if limit.reason.code in REMEMBERED
+        for scope, ends in sorted(limit.ends(last.snapshot, now).items())
+    ]
+    return sorted(uses, key=lambda use: use.scope != CLUSTER)
 
 
 def _not_yet_known(state: LeaderState, config: Config, now_seconds: int) -> Iterator[Unknown]:
-    """Yield each setting whose time span is longer than this leader has observed the cluster.
+    """Yield each setting and limit whose time span is longer than this leader has observed.
 
     Yields nothing before the first reconciliation.
     """
@@ -294,18 +393,19 @@ def _not_yet_known(state: LeaderState, config: Config, now_seconds: int) -> Iter
     spans = [
         ("unneededTime", since + config.unneeded_time_seconds),
         ("stabilizationWindow", since + budgets.stabilization_window_seconds),
-        ("cooldown.delayAfterPending", since + budgets.cooldown.delay_after_pending_seconds),
-        # Marks of nodes that have left are on no Node any more.
-        ("budgets.window", since + budgets.window_seconds),
+        *(
+            (limit.reason.code, until)
+            for limit in MARK_LIMITS
+            if (until := limit.unseen_until(config, since)) is not None
+        ),
     ]
     counting = state.arrivals.counting_since
     counted = watched_until(state, budgets.reserve.window_seconds)
     if counting is not None and counted is not None:
-        end = max(counted, counting + budgets.reserve.lookback_seconds)
-        spans.append(("reserve.lookback", end))
+        spans.append(("reserve.window", max(counted, counting + LOOKBACK_SECONDS)))
     yield from (
-        Unknown(setting=setting, until_seconds=until)
-        for setting, until in spans
+        Unknown(needed_for=needed_for, until_seconds=until)
+        for needed_for, until in spans
         if until > now_seconds
     )
 

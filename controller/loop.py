@@ -235,7 +235,9 @@ class Loop:
                     self._view.wake.set()
             except Exception:
                 self._metrics.reconcile_errors.inc()
-                log.exception("cannot check whether unschedulable pods are urgent")
+                log.exception(
+                    "cannot check unschedulable pods at once; the next reconciliation does"
+                )
             took = self._clock.monotonic_seconds() - begun
             await asyncio.sleep(max(PAUSE_SECONDS, (CHECK_SHARE - 1) * took))
 
@@ -275,7 +277,7 @@ def _notices(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
     """
     config = snapshot.config
     if not snapshot.autoscalers.found:
-        subject = f"ConfigMap {config.cluster_autoscaler.status_key}, NodePools"
+        subject = f"ConfigMap {config.cluster_autoscaler.status}, NodePools"
         yield subject, "no autoscaler was found, so Ebb does not know which nodes it can remove"
     if config.lacks_prices:
         yield "minSavings", "minSavings has no effect, because no prices are configured"

@@ -19,7 +19,7 @@ from core.marks.mark import Mark
 from core.model.errors import ConflictError
 from core.model.resources import Resources
 from core.moves.outcomes import MoveOutcome
-from core.placement.reach_utilization import RESOURCE_NAMES, PoolTotals
+from core.placement.reach_utilization import RESOURCE_NAMES
 from core.placement.usable_capacity import Amount
 from core.policies.all import POLICIES
 from core.writes.costs import pods_of_other_writers
@@ -131,34 +131,6 @@ def _provisioning_seconds(result: ReconcileResult) -> Samples:
     return {(reach.name,): seconds[reach.key] for reach in reaches}
 
 
-def _of_cluster(value_of: Callable[[PoolTotals], int]) -> Callable[[ReconcileResult], Samples]:
-    return lambda result: {(): value_of(result.snapshot.pool_totals[0])}
-
-
-def _of_pools(value_of: Callable[[PoolTotals], int]) -> Callable[[ReconcileResult], Samples]:
-    return lambda result: {
-        (name,): value_of(totals) for name, totals in result.snapshot.pool_totals[1].items()
-    }
-
-
-def _cluster_ratios(result: ReconcileResult) -> Samples:
-    return {(resource,): ratio for resource, ratio in _ratios(result.snapshot.pool_totals[0])}
-
-
-def _pool_ratios(result: ReconcileResult) -> Samples:
-    return {
-        (name, resource): ratio
-        for name, totals in result.snapshot.pool_totals[1].items()
-        for resource, ratio in _ratios(totals)
-    }
-
-
-def _ratios(totals: PoolTotals) -> Iterable[tuple[str, float]]:
-    cpu, memory = totals.allocatable_cpu_millis, totals.allocatable_memory_bytes
-    yield "cpu", totals.cpu_millis / cpu if cpu else 0
-    yield "memory", totals.memory_bytes / memory if memory else 0
-
-
 def _policy_values(gauge: str) -> Callable[[ReconcileResult], Samples]:
     """Return a function that reads the values of a policy's *gauge* from a reconciliation.
 
@@ -191,13 +163,14 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
         _unremovable,
     ),
     ReportedGauge(
-        "ebb_may_begin",
-        "1 if `schedule` and `pauseUntil` let marks, surge moves and evictions begin.",
+        "ebb_schedule_open",
+        "1 if marks, surge moves and evictions may begin; 0 while `schedule`, `pauseUntil` or a "
+        "refused write to a Node forbids it.",
         (),
         lambda result: {(): not result.rate_limits.beginning.blockers},
     ),
     ReportedGauge(
-        "ebb_protected_nodes",
+        "ebb_unmarked_protected_nodes",
         "Unmarked nodes that Ebb protects from the autoscaler's scale-down.",
         (),
         lambda result: {(): len(result.plan.protected)},
@@ -247,7 +220,7 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_capacity_buffer_allowed_pods",
-        "Pods that CapacityBuffers request and that `reserve.maxBuffers` allows.",
+        "Pods that CapacityBuffers request, on at most half of the nodes that they can use.",
         (),
         lambda result: {(): sum(buffer.allowed for buffer in result.plan.buffers)},
     ),
@@ -285,44 +258,6 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
                 pod.disruption_facts.resize_deferred for pod in result.snapshot.pod_index.untypical
             )
         },
-    ),
-    ReportedGauge(
-        "ebb_cluster_nodes",
-        "Ready and schedulable nodes of the cluster.",
-        (),
-        _of_cluster(lambda totals: totals.nodes),
-    ),
-    ReportedGauge(
-        "ebb_cluster_pods",
-        "Pods on the Ready and schedulable nodes of the cluster.",
-        (),
-        _of_cluster(lambda totals: totals.pods),
-    ),
-    ReportedGauge(
-        "ebb_cluster_requests_ratio",
-        "Sum of pod requests divided by allocatable, on the Ready and schedulable nodes of the "
-        "cluster.",
-        ("resource",),
-        _cluster_ratios,
-    ),
-    ReportedGauge(
-        "ebb_pool_nodes",
-        "Ready and schedulable nodes of a pool.",
-        ("pool",),
-        _of_pools(lambda totals: totals.nodes),
-    ),
-    ReportedGauge(
-        "ebb_pool_pods",
-        "Pods on the Ready and schedulable nodes of a pool.",
-        ("pool",),
-        _of_pools(lambda totals: totals.pods),
-    ),
-    ReportedGauge(
-        "ebb_pool_requests_ratio",
-        "Sum of pod requests divided by allocatable, on the Ready and schedulable nodes of the "
-        "pool.",
-        ("pool", "resource"),
-        _pool_ratios,
     ),
     # Users who label nodes influence the names of reaches. core.engine.plan.REACHES_SHOWN bounds
     # the number of reaches, core.placement.reaches the length of their names.
@@ -364,6 +299,18 @@ FIGURE_GAUGES: Final[tuple[ReportedGauge[Figures], ...]] = (
         _nodes_by_state,
     ),
     ReportedGauge(
+        "ebb_pool_nodes",
+        "Ready and schedulable nodes of a pool.",
+        ("pool",),
+        lambda figures: {(name,): pool.nodes for name, pool in figures.pools.items()},
+    ),
+    ReportedGauge(
+        "ebb_pool_pods",
+        "Pods on the Ready and schedulable nodes of a pool.",
+        ("pool",),
+        lambda figures: {(name,): pool.pods for name, pool in figures.pools.items()},
+    ),
+    ReportedGauge(
         "ebb_pool_allocatable",
         "Allocatable resources of the Ready and schedulable nodes of a pool.",
         ("pool", "resource", "unit"),
@@ -399,7 +346,7 @@ FIGURE_GAUGES: Final[tuple[ReportedGauge[Figures], ...]] = (
         lambda figures: {(): figures.marks.oldest or 0},
     ),
     ReportedGauge(
-        "ebb_oldest_released_node_timestamp_seconds",
+        "ebb_oldest_scale_down_allowed_timestamp_seconds",
         "Of the nodes whose scale-down is allowed, the earliest time at which Ebb allowed it; 0 "
         "if there is none. A new leader counts from its first reconciliation.",
         (),
@@ -425,7 +372,7 @@ def _published_gauges(namespace: str) -> Iterable[ReportedGauge[ReconcileResult]
         return {(): sum(min(buffer.ready, buffer.accepted) for buffer in own)}
 
     yield ReportedGauge(
-        "ebb_published_pods",
+        "ebb_capacity_buffer_published_pods",
         "Pods that Ebb's CapacityBuffers request from autoscalers.",
         (),
         requested,
@@ -448,23 +395,21 @@ def _published_gauges(namespace: str) -> Iterable[ReportedGauge[ReconcileResult]
 class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
     """The metrics of the controller."""
 
-    def __init__(self, namespace: str = "") -> None:
+    def __init__(self, namespace: str = "", is_leading: Callable[[], bool] = lambda: True) -> None:
         """Create the metrics.
 
-        *namespace*: where Ebb publishes CapacityBuffers; empty if it publishes none.
+        *namespace*: where Ebb publishes CapacityBuffers; empty if it publishes none. *is_leading*:
+        returns whether this replica leads.
         """
         super().__init__()
-        self.is_leading: Callable[[], bool] = lambda: True
-        """Returns whether this replica leads."""
-        # The report of a former leader and that of the new leader would count the same nodes. The
-        # elector is created after the metrics, so the attribute is read at each scrape.
-        is_valid = lambda: self.is_leading()  # noqa: E731, PLW0108
+        self.is_leading = is_leading
+        # The report of a former leader and that of the new leader would count the same nodes.
         self.reconciliation_gauges: MetricCollector[ReconcileResult] = MetricCollector(
-            *RECONCILIATION_GAUGES, *_published_gauges(namespace), is_valid=is_valid
+            *RECONCILIATION_GAUGES, *_published_gauges(namespace), is_valid=is_leading
         )
         self.registry.register(self.reconciliation_gauges)
         self.figure_gauges: MetricCollector[Figures] = MetricCollector(
-            *FIGURE_GAUGES, is_valid=is_valid
+            *FIGURE_GAUGES, is_valid=is_leading
         )
         self.registry.register(self.figure_gauges)
         self.leader = self._gauge("ebb_leader", "1 while this replica leads.")
@@ -525,13 +470,17 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             operation=tuple(CostKind),
             result=(WriteResult.SUCCESS, WriteResult.CONFLICT, WriteResult.ERROR),
         )
+        self.writes_refused = self._gauge(
+            "ebb_writes_refused",
+            "1 while a ValidatingAdmissionPolicy for Ebb's own accounts refuses Ebb's writes.",
+        )
         self.evictions = self._counter(
             "ebb_evictions_total",
             "Evictions of pods on marked nodes by result.",
             result=tuple(EvictionResult),
         )
-        self.mark_releases = self._counter(
-            "ebb_mark_releases_total",
+        self.unmarks = self._counter(
+            "ebb_unmarks_total",
             "Marks that Ebb removed, by reason: a reason code, or `deadline-missed`, `leaving` "
             "(another program is removing the node), `observe`, `not-removable`.",
             reason=(),
@@ -544,7 +493,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.eviction_forbidden = self._gauge(
             "ebb_eviction_forbidden",
-            "1 if `eviction` is enabled, but RBAC does not let Ebb evict pods.",
+            "1 if `eviction.mode` is enabled, but RBAC does not let Ebb evict pods.",
         )
 
     def _add_surge(self) -> None:
@@ -590,7 +539,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             cause=tuple(Cause),
         )
         self.repeated_marks = self._counter(
-            "ebb_repeated_marks_total",
+            "ebb_remarked_nodes_total",
             f"Marks on nodes that had lost a mark at most {AGAIN_SECONDS // 60} minutes before.",
         )
         # Expected savings include real savings, so they are no values of one label.

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
+from controller.handovers import Handovers
 from controller.hourly_moves import HourlyMoves
 from controller.metrics import Metrics, WriteResult
+from controller.pause_log import PauseLog
 from controller.view import ClusterView
 from controller.writers import for_each
 from core.config.settings import Config, Mode
+from core.engine.maintenance_gate import RefusedWrite
 from core.engine.node_share import WINDOW_SECONDS, Placement, first_placed
 from core.engine.reconcile import ReconcileResult
 from core.engine.unschedulable import round_robin
@@ -32,13 +35,14 @@ from core.moves.facts import AddMoves, ReplicaSetKey, with_moves
 from core.moves.move import Move, found_move, new_pods
 from core.moves.note import OVERDUE_SECONDS
 from core.moves.outcomes import FAILED, SETTLE_SECONDS, MoveOutcome, note_after
+from core.moves.own import leader_to_replace
 from core.moves.patches import PodMetadata, attach_patch, detach_patch
 from core.moves.planner import MoveMemory, MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
 from core.moves.reasons import NODE_SHARE, NOT_DETACHED, OWNER_REFERENCES
 from core.moves.selecting import SelectingObjects, selecting_blockers
 from core.moves.steps import End, MoveView, Wait, leaving_nodes, marked_nodes, next_step
 from core.writes.costs import UNDO_COST, cost_write
-from kube.client import ApiError
+from kube.client import ApiError, PolicyRefusedError
 from kube.decode.kinds import DEPLOYMENTS
 from kube.stores.access_review import AccessReview
 from kube.stores.events import EventType, Regarding
@@ -68,6 +72,7 @@ missing in the metric `ebb_surge_moved_pods_per_removed_node`."""
 BEGAN: Final = "SurgeMoveBegan"
 MOVED: Final = "SurgeMoved"
 ENDED: Final = "SurgeMoveEnded"
+HANDED_OVER: Final = "LeaseHandedOver"
 FORBIDDEN: Final = "SurgeForbidden"
 FORBIDDEN_PODS: Final = (
     "surge moves are enabled, but RBAC does not allow reading and patching pods, so no pod is "
@@ -122,6 +127,7 @@ class MoveStores:
     pods: Objects[Pod]
     """For the deletion cost of a new pod."""
     hourly: HourlyMoves
+    handovers: Handovers
     selecting: Callable[[str], Awaitable[SelectingObjects]]
     """Lists the objects of a namespace that select pods."""
 
@@ -137,10 +143,18 @@ class MoverDependencies:
     why_unknown: Callable[[], str | None]
     """Returns why the objects that moves depend on are unknown or outdated, or None."""
     pod_access: AccessReview
+    leader_pod: str = ""
+    """Pod of this replica as namespace/name."""
+    hand_over: Callable[[], None] = lambda: None
+    """Ends the leading of this replica soon, and lets another one lead."""
+    refused_write: Callable[[], RefusedWrite | None] = lambda: None
+    """Returns a write to a Node or Pod that a policy for Ebb's own accounts refused recently."""
     record_event: Callable[[Regarding, str, str, EventType], None] = lambda *_: None
     """Writes an Event with a reason and a note."""
     report_forbidden: Callable[[str, str], None] = lambda *_: None
     """Writes an Event about Ebb's namespace."""
+    count_moved_pod: Callable[[str], None] = lambda _: None
+    """Counts a pod that was moved from the node with this name."""
 
 
 @dataclass(slots=True)
@@ -211,8 +225,7 @@ class Mover:
         self._moved_from: dict[str, int] = {}
         """Number of moved pods by node, until the node is removed."""
         self._pods_pending = False
-        self._paused = False
-        """Moves wait because a node has its share of new pods."""
+        self._pauses = PauseLog(log, "further moves wait", NODE_SHARE)
         self._due = 0
         self._complained: str = ""
 
@@ -254,12 +267,10 @@ class Mover:
             try:
                 await self.turn(why_stale)
             except EbbError as fault:
-                log.warning(
-                    "a turn of surge moves failed; retrying", extra=fields(reason=str(fault))
-                )
+                log.warning("surge moves failed; Ebb tries again", extra=fields(reason=str(fault)))
             except Exception:
                 self._metrics.reconcile_errors.inc()
-                log.exception("a turn of surge moves failed; retrying")
+                log.exception("surge moves failed; Ebb tries again")
                 await asyncio.sleep(RETRY_SECONDS)
             await asyncio.sleep(PAUSE_SECONDS)
             await self._until_due()
@@ -428,10 +439,11 @@ class Mover:
         """
         self._due = min(self._due, self._clock.unix_seconds() + RETRY_SECONDS)
         self._metrics.surge_write_errors.labels(WriteResult.of(fault)).inc()
-        log.warning(
-            "cannot write a step of a surge move; retrying",
-            extra=fields(pod=key, reason=str(fault)),
-        )
+        if not isinstance(fault, PolicyRefusedError):  # logged once by controller.refusals
+            log.warning(
+                "cannot write a step of a surge move; retrying",
+                extra=fields(pod=key, reason=str(fault)),
+            )
 
     async def _end(self, move: Move, end: End, now: Now) -> None:
         """Give the pod of a move back to its ReplicaSet. Raises: UnavailableError."""
@@ -485,6 +497,7 @@ class Mover:
         if outcome is MoveOutcome.MOVED:
             note = f"moved pod {move.pod} from node {move.node}: another pod replaced it"
             self._its.record_event(_regarding(move), MOVED, note, EventType.NORMAL)
+            self._its.count_moved_pod(move.node)
             if move.node in self._moved_from or len(self._moved_from) < MOVED_NODES_MAX:
                 self._moved_from[move.node] = self._moved_from.get(move.node, 0) + 1
             return
@@ -499,10 +512,10 @@ class Mover:
         *last*: the last reconciliation, whose plan says where the moved pods find room.
         """
         moment = Now(self._clock.unix_seconds())
-        memory = await self._captured_memory(moment)
+        memory, refused_write = await self._captured_memory(moment), self._its.refused_write()
         cluster, objects = self._view.snapshot(config.read_options), self._view.surge_snapshot()
 
-        def plan() -> tuple[MovePlan, bool]:
+        def plan() -> tuple[MovePlan, bool, Pod | None]:
             of, own = objects(), self._its.namespace
             context = SurgeContext(
                 SurgeInput(
@@ -512,13 +525,18 @@ class Mover:
                     objects=of,
                     memory=memory,
                     own_namespace=own,
+                    leader_pod=self._its.leader_pod,
                     now_seconds=moment.seconds,
+                    refused_write=refused_write,
                 )
             )
-            return plan_moves(context), context.pods_pending
+            return plan_moves(context), context.pods_pending, leader_to_replace(context)
 
-        chosen, self._pods_pending = await asyncio.to_thread(plan)
-        self._log_pause(next((why for why in chosen.waits if why.reason is NODE_SHARE), None))
+        chosen, self._pods_pending, leader = await asyncio.to_thread(plan)
+        self._pauses.decided(chosen.waits)
+        if leader is not None and not chosen.begin:
+            await self._hand_over(leader)
+            return
         begin = await self._not_selected_by_others(chosen.begin)
         now = Now(self._clock.unix_seconds())
         begin = [one for one in begin if one.permit.is_valid(now)]
@@ -527,10 +545,24 @@ class Mover:
         await self._stores.hourly.add(len(begin), now)
         await for_each(begin, CALLS_MAX, self._begin)
 
-    def _log_pause(self, why: Blocker | None) -> None:
-        if why is not None and not self._paused:
-            log.info("further moves wait", extra=fields(pod=why.pod, reason=why.message))
-        self._paused = why is not None
+    async def _hand_over(self, leader: Pod) -> None:
+        """Let another replica lead, which then moves the pod of this one.
+
+        Nothing happens if a leader has handed the Lease over within a day. Raises:
+        UnavailableError.
+        """
+        now = Now(self._clock.unix_seconds())
+        if not self._its.leading() or not await self._stores.handovers.record(now):
+            return
+        log.info("handing the Lease over", extra=fields(pod=leader.name, node=leader.node or ""))
+        note = (
+            f"the leader {leader.name} is the last pod on node {leader.node}, which is being "
+            "emptied: it hands its Lease over, so that another replica moves it"
+        )
+        regarding = {"apiVersion": "v1", "kind": "Pod", "name": leader.name}
+        regarding |= {"namespace": leader.namespace, "uid": leader.uid}
+        self._its.record_event(regarding, HANDED_OVER, note, EventType.NORMAL)
+        self._its.hand_over()
 
     async def _captured_memory(self, now: Now) -> MoveMemory:
         """Return what this leader knows of moves, for a thread. Raises: UnavailableError."""
@@ -582,7 +614,8 @@ class Mover:
         """Detach the pod of a new move."""
         move = new.move
         now = Now(self._clock.unix_seconds())
-        if not self._its.leading() or not new.permit.is_valid(now):
+        permitted = new.permit.is_valid(now) and self._its.refused_write() is None
+        if not self._its.leading() or not permitted:
             return
         # Before the patch: its answer may be lost.
         self._memory.own[move.uid] = move
@@ -613,7 +646,8 @@ class Mover:
         if refuses_owner_references(fault):
             self._complain(FORBIDDEN_OWNERS)
             self._refuse(move, [Blocker(OWNER_REFERENCES, f"{fault}", about=move.deployment)])
-        elif _is_refusal(fault):
+        # A policy for Ebb's own accounts refuses the writes to other pods too.
+        elif _is_refusal(fault) and not isinstance(fault, PolicyRefusedError):
             until = self._clock.unix_seconds() + REFUSED_SECONDS
             message = f"not tried again before {timestamp(until)}: {fault}"
             self._refuse(move, [Blocker(NOT_DETACHED, message, about=move.deployment)])

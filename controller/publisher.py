@@ -1,24 +1,27 @@
 """Publish CapacityBuffers for expected pods, so that the autoscaler adds nodes early.
 
 The leader compares the buffers in the cluster with the expected pods after each reconciliation,
-and at least every ten seconds, and writes material differences. In mode observe, and while
-`reserve.capacityBuffers` is disabled, it deletes all buffers of Ebb.
+and at least every ten seconds, and writes material differences, if RBAC allows it (component
+capacity-buffers). In mode observe it deletes all buffers of Ebb.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from typing import Final, NamedTuple, Protocol
 
-from core.config.settings import Config
-from core.engine.leader_state import LeaderState
+from controller.publishing import Publishing
+from core.config.settings import Config, Mode
+from core.engine.arrivals import LOOKBACK_SECONDS, Counts
+from core.engine.buffers import SHARE_MAX
 from core.engine.reconcile import ReconcileResult
 from core.model.errors import ConflictError, EbbError, UnavailableError
-from core.model.now import Now
 from core.model.resources import Resources
 from core.writes.capacity_buffers import BufferChange, BufferShape, Found, Wanted, changes, wanted
 from kube.client import ApiError
+from kube.stores.access_review import AccessReview
 from runtime.logs import fields
 
 ROUND_SECONDS: Final = 10.0
@@ -28,6 +31,11 @@ PAUSE_SECONDS: Final = 1.0
 NO_KIND: Final = (
     "cannot publish CapacityBuffers: the cluster does not have this kind, or RBAC does not allow "
     "reading it; see manifests/components/capacity-buffers"
+)
+ALLOWED: Final = "RBAC allows writing CapacityBuffers, so Ebb publishes the expected pods"
+FORBIDDEN: Final = (
+    "RBAC does not allow writing CapacityBuffers, so Ebb publishes none; "
+    "manifests/components/capacity-buffers grants it"
 )
 
 log = logging.getLogger("ebb.publisher")
@@ -58,11 +66,13 @@ class ReconcileSource(Protocol):
 class _LastReconciliation(NamedTuple):
     # The publisher does not keep a reference to the whole result, so that its snapshot, which can
     # be large, is freed while the publisher waits for the API server.
-    state: LeaderState
+    may_publish: bool
+    counting_since: int | None
+    """Time since which the leader counts arriving pods, in Unix seconds."""
     allocatable: Resources
     """Allocatable resources of all nodes."""
-    short_reaches: frozenset[str]
-    """Reaches that lack room for expected pods."""
+    missing: Counts
+    """Expected pods in the reaches that lack room for them, by shape."""
     at: int
     """Time of the reconciliation in Unix seconds."""
 
@@ -70,9 +80,22 @@ class _LastReconciliation(NamedTuple):
 class Publisher:
     """Update the CapacityBuffers of Ebb while this replica leads."""
 
-    def __init__(self, store: PublishedObjects, source: ReconcileSource) -> None:
-        self._store, self._source = store, source
-        self._cleared = self._absent = False
+    def __init__(
+        self,
+        store: PublishedObjects,
+        source: ReconcileSource,
+        access: AccessReview,
+        *,
+        share: Fraction = SHARE_MAX,
+    ) -> None:
+        """Take the source of reconciliations, and the access review about writing buffers.
+
+        *share*: maximum share of the cluster's capacity that the buffers may ask for.
+        """
+        self._store, self._source, self._access, self._share = store, source, access, share
+        self.state = Publishing.UNKNOWN
+        """Whether Ebb publishes CapacityBuffers, as of the last update."""
+        self._cleared = False
         self._counting_since: int | None = None
         """Time since which this leader counts arriving pods, in Unix seconds."""
         self._inherited: Mapping[BufferShape, int] = {}
@@ -83,7 +106,7 @@ class Publisher:
 
         *why_stale*: returns why the information about the cluster is outdated, or None.
         """
-        self._cleared = False
+        self._cleared, self.state = False, Publishing.UNKNOWN
         while True:
             self._source.evaluated.clear()
             try:
@@ -106,25 +129,32 @@ class Publisher:
         retries.
         """
         config = self._source.config
-        if not config.publishes:
+        if config.mode is Mode.OBSERVE:
+            self.state = Publishing.OBSERVE
             await self._clear()
             return
         self._cleared = False
+        if await self._access.refresh():
+            log.info(ALLOWED if self._access.allowed else FORBIDDEN)
+        if not self._access.allowed:
+            known = self._access.allowed is not None
+            self.state = Publishing.FORBIDDEN if known else Publishing.UNKNOWN
+            return
         last = _last_reconciliation(self._source.last)
-        if last is None or why_stale() is not None:
+        if last is None or not last.may_publish or why_stale() is not None:
             return
         existing = await self._store.found()
-        if existing.absent and not self._absent:
-            log.warning(NO_KIND)
-        self._absent = existing.absent
         if existing.absent:
+            if self.state is not Publishing.ABSENT:
+                log.warning(NO_KIND)
+            self.state = Publishing.ABSENT
             return
+        self.state = Publishing.PUBLISHED
         # A leader that has just started to count, or counts again because the settings have
         # changed, knows less than the leader that wrote these buffers.
-        since = last.state.arrivals.counting_since
-        if since != self._counting_since:
-            self._counting_since, self._inherited = since, existing.published
-        buffers = await asyncio.to_thread(_wanted, config, last, self._inherited)
+        if last.counting_since != self._counting_since:
+            self._counting_since, self._inherited = last.counting_since, existing.published
+        buffers = await asyncio.to_thread(_wanted, last, self._inherited, self._share)
         await self._write(existing, buffers)
 
     async def _clear(self) -> None:
@@ -170,21 +200,24 @@ class Publisher:
 def _last_reconciliation(last: ReconcileResult | None) -> _LastReconciliation | None:
     if last is None:
         return None
+    # Reaches that lack room get buffers for all expected pods, other reaches get none. An
+    # autoscaler that sees all missing room at once adds few large nodes. If the buffers grew
+    # with each pod that arrives, it would add a small node for each of them.
+    missing = {
+        shape: pods
+        for shape, pods in last.expected_pods.items()
+        if shape.reach in last.short_reaches
+    }
+    state, allocatable = last.state, last.snapshot.total_allocatable
     return _LastReconciliation(
-        last.state, last.snapshot.total_allocatable, last.short_reaches, last.at
+        state.may_publish, state.arrivals.counting_since, allocatable, missing, last.at
     )
 
 
 def _wanted(
-    config: Config, last: _LastReconciliation, inherited: Mapping[BufferShape, int]
+    last: _LastReconciliation, inherited: Mapping[BufferShape, int], share: Fraction
 ) -> dict[str, Wanted]:
-    reserve = config.budgets.reserve
-    counts = last.state.expected_pods(last.allocatable, Now(last.at))
-    # Reaches that lack room get buffers for all expected pods, other reaches get none. An
-    # autoscaler that sees all missing room at once adds few large nodes. If the buffers grew
-    # with each pod that arrives, it would add a small node for each of them.
-    counts = {shape: pods for shape, pods in counts.items() if shape.reach in last.short_reaches}
-    since = last.state.arrivals.counting_since
-    if since is None or last.at - since >= reserve.lookback_seconds:
+    since = last.counting_since
+    if since is None or last.at - since >= LOOKBACK_SECONDS:
         inherited = {}  # this leader has counted for long enough to know better
-    return wanted(counts, last.allocatable, reserve.max_buffers, inherited)
+    return wanted(last.missing, last.allocatable, share, inherited)

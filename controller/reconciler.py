@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.deletion_costs import DeletionCosts
-from controller.evictor import Evictor, PlannedEvictions
+from controller.evictor import EVICTED, Evictor, PlannedEvictions
+from controller.figures.day import Happened
 from controller.figures.figures import Figures
 from controller.metrics import Metrics
 from controller.writers import (
@@ -20,11 +22,12 @@ from controller.writers import (
 )
 from core.config.settings import Config, Mode
 from core.engine.leader_state import LeaderState
-from core.engine.maintenance_gate import ALWAYS, Refusal
+from core.engine.maintenance_gate import ALWAYS, Refusal, RefusedWrite
 from core.engine.planner import unlimited_time
 from core.engine.reconcile import ReconcileResult, reconcile
 from core.eviction.context import EvictionInput
 from core.eviction.planner import NOTHING
+from core.history.today import Today
 from core.marks.mark import Mark
 from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
@@ -43,6 +46,9 @@ ORDER_SECONDS: Final = 60
 """Time after which ReplicaSets are put in order of scale-ins again.
 
 It is shorter than the 300 s for which an HPA waits by default before it scales in."""
+
+HAPPENED_MAX: Final = 10_000
+"""Maximum number of writes that the next reconciliation counts; the last ones are kept."""
 
 log = logging.getLogger("ebb.reconciler")
 
@@ -78,27 +84,36 @@ class Reconciler:
         owner: str,
         metrics: Metrics,
         record_event: RecordEvent = lambda *_: None,
+        observe_writes: ObserveWrites = lambda _: None,
         deletion_costs: DeletionCosts | None = None,
         evictor: Evictor | None = None,
+        refused_write: Callable[[], RefusedWrite | None] = lambda: None,
+        may_publish: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take the configuration and the parts that write.
 
-        *owner*: name of this replica, which the details of a mark contain. *deletion_costs*: None
+        *owner*: name of this replica, which the details of a mark contain. *observe_writes*:
+        called after each evaluation with the writes that are only reported. *deletion_costs*: None
         if Ebb writes no pod deletion costs. *evictor*: None if Ebb evicts no pods.
+        *refused_write*: returns a write to a Node that a policy for Ebb's own accounts refused
+        recently, or None. *may_publish*: returns whether RBAC allows Ebb to write CapacityBuffers;
+        False while that is unknown.
         """
         self.config = config
         """Configuration for the next reconciliation."""
-        self.observe_writes: ObserveWrites = lambda _: None
-        """Called after each evaluation with the writes that are only reported."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
         self.reconciled = asyncio.Event()
         """Set after the writes of each evaluation; the task that waits for it clears it."""
-        self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
-        self._owner, self._metrics = owner, metrics
+        self._writers = Writers(nodes, metrics, record_event, self._record_unmark)
+        self._record_event = record_event
+        self._owner, self._metrics, self._observe_writes = owner, metrics, observe_writes
         self._deletion_costs, self._evictor = deletion_costs, evictor
+        self._refused_write, self._may_publish = refused_write, may_publish
         self.figures = Figures()
         """Figures for operators, such as savings, from the reconciliations of this replica."""
+        # Appended in the event loop, and emptied in the thread of a reconciliation.
+        self._happened: deque[Happened] = deque(maxlen=HAPPENED_MAX)
         self.begin()
 
     def begin(self) -> None:
@@ -106,6 +121,8 @@ class Reconciler:
         # Another leader may have changed the cluster since.
         self._last: ReconcileResult | None = None
         self.figures = self.figures.restarted()
+        self._stored: Today | None = None
+        """Figures of a leader that the next reconciliation continues."""
         self._last_costs = NO_COSTS
         self._ordered_at: int | None = None
         """Unix second at which ReplicaSets were last put in order of scale-ins."""
@@ -124,6 +141,30 @@ class Reconciler:
     def last(self) -> ReconcileResult | None:
         """Return the result of the last reconciliation since this replica leads, or None."""
         return self._last
+
+    @property
+    def to_store(self) -> Today | None:
+        """Return what the next leader needs to continue the figures of the day.
+
+        None before the first reconciliation, and until it has continued the stored figures.
+        """
+        return self.figures.to_store if self._stored is None else None
+
+    def restore(self, stored: Today) -> None:
+        """Continue the figures that a leader has stored, with the next reconciliation."""
+        self._stored = stored
+
+    def count_moved_pod(self, node: str) -> None:
+        """Count a pod that Ebb has moved from the node with this name."""
+        self._happened.append(Happened(node))
+
+    def _record_unmark(self, node: str, code: str) -> None:
+        self._happened.append(Happened(node, code))
+
+    def _record_eviction(self, node: Node, action: str, note: str) -> None:
+        if action == EVICTED:
+            self.count_moved_pod(node.name)
+        self._record_event(node, action, note)
 
     @property
     def opens_at(self) -> int | None:
@@ -156,8 +197,11 @@ class Reconciler:
             frozenset(failed_writes),
             Now(now_seconds),
             unneeded_time_seconds=config.unneeded_time_seconds,
-            max_seconds=config.budgets.backoff.max_seconds,
         )
+        if (refused_write := self._refused_write()) != state.refused_write:
+            state = replace(state, refused_write=refused_write)
+        if (may_publish := self._may_publish()) is not state.may_publish:
+            state = replace(state, may_publish=may_publish)
         self._last = result = reconcile(
             cluster, config, state, now_seconds, in_time=in_time, last=last
         )
@@ -172,6 +216,7 @@ class Reconciler:
             evictions.state.failed,
             result.state.last_protected.at,
             result.state.last_reserved.at,
+            result.state.refused_write,
         )
         writes = decide(
             cluster,
@@ -184,10 +229,18 @@ class Reconciler:
         self._metrics.reconciles.labels("skipped" if result.skipped else "evaluated").inc()
         if not result.skipped:
             self._metrics.reconciliation_gauges.report(result)
-        before, self.figures = self.figures, self.figures.observe(result)
-        self._metrics.report_figures(before, self.figures, changed=not result.skipped)
+        self._count(result)
         costs = self._costs(cluster, config, result, now_seconds)
         return ReconcileReport(config, result, writes, 0, costs, planned_evictions)
+
+    def _count(self, result: ReconcileResult) -> None:
+        before, stored = self.figures, self._stored
+        figures = before if stored is None else before.restored(stored, result.at)
+        happened = [self._happened.popleft() for _ in range(len(self._happened))]
+        self.figures = figures.observe(result, happened)
+        if stored is self._stored:
+            self._stored = None
+        self._metrics.report_figures(before, self.figures, changed=not result.skipped)
 
     def _costs(
         self, cluster: Cluster, config: Config, result: ReconcileResult, now_seconds: int
@@ -233,6 +286,7 @@ class Reconciler:
                 watched_seconds=result.watched_seconds,
                 now_seconds=result.at,
                 own_namespace=self._evictor.own_namespace,
+                refused_write=result.state.refused_write,
             )
         )
 
@@ -249,7 +303,7 @@ class Reconciler:
         wanted, reported = split(report.writes, mode)
         for write in reported:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
-        self.observe_writes(
+        self._observe_writes(
             (write.key, EVENT_REASONS[write.kind], write.note) for write in reported
         )
         unschedulable = report.result.snapshot.unschedulable_nodes
@@ -273,8 +327,15 @@ class Reconciler:
                 report.costs.writes, mode, batch.why_halted
             )
         if self._evictor and report.planned_evictions:
+
+            def why_not_evicted() -> str | None:
+                refused = self._refused_write()
+                return (
+                    batch.why_halted() if refused is None else f"{refused.policy} refuses writes"
+                )
+
             await self._evictor.carry_out(
-                report.planned_evictions, report.config, batch.why_halted, self._record_event
+                report.planned_evictions, report.config, why_not_evicted, self._record_eviction
             )
         self.reconciled.set()
         if self._deletion_costs:  # after all writes, which must not wait for the answer

@@ -14,13 +14,8 @@ from core.model.node import Node
 from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
 from core.model.pod import REPLICA_SET, Pod
-from kube.decode.kinds import (
-    DEPLOYMENTS,
-    NODES,
-    PODS,
-    SURGE_KINDS,
-    AnyKind,
-)
+from kube.cluster_kinds import SURGE_KINDS
+from kube.decode.kinds import DEPLOYMENTS, NODES, PODS, AnyKind
 from kube.freshness import Freshness
 from kube.inventory import Inventory
 

@@ -19,6 +19,7 @@ from core.marks.mark import Mark, mark_of
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.writes.write import URGENT, CostKind, Write, WriteKind, repair
+from kube.client import PolicyRefusedError
 from kube.stores.objects import (
     Objects,
     Versioned,
@@ -170,8 +171,16 @@ class Writers:
     A new batch does not wait for the previous one, which finishes only the writes that have begun.
     """
 
-    def __init__(self, nodes: Objects[Node], metrics: Metrics, record_event: RecordEvent) -> None:
+    def __init__(
+        self,
+        nodes: Objects[Node],
+        metrics: Metrics,
+        record_event: RecordEvent,
+        record_unmark: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
+        """Take the nodes to write; *record_unmark*: takes an unmarked node and the reason code."""
         self._nodes, self._metrics, self._record_event = nodes, metrics, record_event
+        self._record_unmark = record_unmark
         self._batch: WriteBatch | None = None
         self._in_flight: set[str] = set()
         self._refused: set[str] = set()
@@ -259,10 +268,11 @@ class Writers:
         except UnavailableError as fault:
             self._count(operation, WriteResult.of(fault))
             self._record_failure(batch, write, refused=not is_for_all(fault))
-            log.warning(
-                FAILED,
-                extra=fields(operation=operation.value, node=write.key, reason=str(fault)),
-            )
+            if not isinstance(fault, PolicyRefusedError):  # logged once by controller.refusals
+                log.warning(
+                    FAILED,
+                    extra=fields(operation=operation.value, node=write.key, reason=str(fault)),
+                )
         except Exception:
             self._count(operation, WriteResult.ERROR)
             self._record_failure(batch, write, refused=True)
@@ -333,6 +343,7 @@ class Writers:
             kind = done.write.kind
             self._count(kind, WriteResult.SUCCESS)
             if done.write.code:
-                self._metrics.mark_releases.labels(done.write.code).inc()
+                self._metrics.unmarks.labels(done.write.code).inc()
+                self._record_unmark(name, done.write.code)
             self._record_event(done.stored[0], EVENT_REASONS[kind], done.write.note)
         return done

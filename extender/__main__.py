@@ -4,13 +4,14 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from core.config.programs import ExtenderConfig
 from core.marks.wellknown import TAINT_KEY
+from core.setting_types.value_types import duration
 from extender.app import make_app
 from extender.metrics import Metrics
-from extender.view import View
+from extender.view import STALE_SECONDS, View
 from kube.client import Client
 from kube.decode.kinds import AnyKind
 from kube.freshness import WatchSink
@@ -25,29 +26,42 @@ if TYPE_CHECKING:
     from serving.tls_contexts import ServingCertificateFiles
 
 
+LISTEN: Final = program.listen_flag(
+    "--listen", "[::]:8888", "calls of kube-scheduler, probes and metrics"
+)
+STALE_AFTER: Final = program.Flag(
+    "--stale-after",
+    duration(1),
+    STALE_SECONDS,
+    "if a watch receives nothing for this long, all nodes get the same score; bookmarks arrive "
+    "about once a minute",
+)
+FLAGS: Final = (LISTEN, STALE_AFTER)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the extender until SIGTERM; *argv* is None for the arguments of the process.
 
     Returns: the exit code: 0, or 2 after an error, which is written to standard error.
     """
-    return program.run("ebb-extender", "Answer kube-scheduler's prioritize calls.", _serve, argv)
+    description = "Answer kube-scheduler's prioritize calls."
+    return program.run("ebb-extender", description, _serve, argv, FLAGS)
 
 
 async def _serve(start: program.Start) -> None:
     config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
-    view = View(config.extender, TAINT_KEY)
+    view = View(config.extender, TAINT_KEY, start.flags[STALE_AFTER.name])
     certificate_required = config.extender.client_ca_file is not None
     app = make_app(view, clock, metrics, health, certificate_required=certificate_required)
     pair = _certificate_files(config.extender, clock)
     metrics.certificate_until.set_function(lambda: pair.serving.valid_until if pair else 0)
     context = pair.serving.context if pair else None
     failed = Handshakes(metrics, clock).failed
-    listen = config.extender.listen
-    server = http.Server(app, listen, context, setting="extender.listen", failed=failed)
+    server = http.Server(app, start.flags[LISTEN.name], context, flag=LISTEN.name, failed=failed)
     _report_ages(view, clock, metrics)
-    async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
-        client.count_request = metrics.count_request
+    connecting = Client.connect(start.kubeconfig, count_request=metrics.count_request)
+    async with await connecting as client, asyncio.TaskGroup() as tasks:
         watches: list[asyncio.Task[None]] = []
         for kind, selector in view.watches.items():
             sink = WatchSink(view, kind, view.freshness, clock, metrics)
@@ -71,13 +85,13 @@ def _report_ages(view: View, clock: Clock, metrics: Metrics) -> None:
 
 
 def _certificate_files(config: ExtenderConfig, clock: Clock) -> "ServingCertificateFiles | None":
-    if config.cert_file is None or config.key_file is None:
+    if config.cert_dir is None:
         return None
     # It takes 8 MB of memory.
     from serving.tls_contexts import ServingCertificate, ServingCertificateFiles  # noqa: PLC0415
 
     return ServingCertificateFiles(
-        ServingCertificate(config.client_ca_file), config.cert_file, config.key_file, clock
+        ServingCertificate(config.client_ca_file), config.cert_dir, clock
     )
 
 

@@ -26,6 +26,8 @@ ANY_POD: Final[ScoreClass] = -1
 FragmentsOf = Callable[[ScoreClass], wire.Fragments]
 """Returns the fragments for a class of pods."""
 OWNER_CLASSES: Final = 2
+LASTING: Final = 0
+"""Owner class of pods that scale-ins cannot delete: all but those of ReplicaSets."""
 
 
 class Score(ABC):
@@ -159,8 +161,7 @@ class RequestsByNode:
 class OwnerMixes:
     """The number of pods of each owner class on each node.
 
-    The owner class is 1 for pods of ReplicaSets, and 0 for others. Pods that do not keep a node
-    from being empty do not count.
+    Pods that do not keep a node from being empty do not count.
     """
 
     # Ebb influences the order in which scale-ins delete pods of ReplicaSets (core.writes.costs).
@@ -189,24 +190,30 @@ class OwnerMixes:
     def has_class(self, owner_class: int, name: str) -> bool | None:
         """Return whether the node *name* has this owner class; None if it is empty.
 
-        A node has class 1 if all its pods belong to ReplicaSets. Else it has class 0, because
-        scale-ins cannot empty it.
+        A node has the class LASTING if it has a pod of that class, because scale-ins cannot empty
+        it. Else it has the other class.
         """
         counts = self._by_node.get(name)
-        return bool(counts[0]) is not bool(owner_class) if counts else None
+        return bool(counts[LASTING]) is (owner_class == LASTING) if counts else None
 
 
 def owner_class_of(pod: Pod) -> int:
-    """Return the owner class of a pod: 1 for a pod of a ReplicaSet, else 0."""
-    return int(pod.owner_kind == REPLICA_SET)
+    """Return the owner class of a pod: 1 for a pod of a ReplicaSet, else LASTING."""
+    return LASTING if pod.owner_kind != REPLICA_SET else 1
+
+
+def _lasts(pod: Pod) -> bool:
+    return pod.occupies and owner_class_of(pod) == LASTING
 
 
 class Pack(Score):
     """The setting `extender.score: pack`: prefer full nodes, with pods of the same owner class.
 
     The score depends on utilization, on the owner class of the node's pods, and on the part of the
-    node's cost that the pod takes. The class of a pod combines its owner class with the points
-    that it loses on a node: owner class + OWNER_CLASSES * points.
+    node's cost that the pod takes. For pods that scale-ins cannot delete, such as those of Jobs,
+    only the requests of such pods count as utilization: so few nodes have such pods, and the
+    others can be emptied. The class of a pod combines its owner class with the points that it
+    loses on a node: owner class + OWNER_CLASSES * points.
     """
 
     watches: ClassVar = {NODES: None, PODS: None}
@@ -216,6 +223,8 @@ class Pack(Score):
 
     def __init__(self) -> None:
         self._requests = RequestsByNode()
+        self._lasting_requests = RequestsByNode()
+        """Requests of the pods that keep their node from being empty until they end."""
         self._owner_mixes = OwnerMixes()
         self._shapes = NodeShapes()
 
@@ -235,11 +244,11 @@ class Pack(Score):
         if pods == ANY_POD:
             return by_utilization
         dearer, owner_class = divmod(pods, OWNER_CLASSES)
-        return score_pack(
-            by_utilization,
-            alike=self._owner_mixes.has_class(owner_class, node.name),
-            dearer=dearer,
-        )
+        alike = self._owner_mixes.has_class(owner_class, node.name)
+        if alike and owner_class == LASTING:
+            lasting = self._lasting_requests.of(node.name)
+            by_utilization = score_full(lasting, node.allocatable)
+        return score_pack(by_utilization, alike=alike, dearer=dearer)
 
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
         """Return the JSON of each node's score, by the owner and the requests of the pod.
@@ -276,6 +285,7 @@ class Pack(Score):
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
         """Replace the requests and owner classes of all known pods by those of these pods."""
         self._requests.replace_all(pods)
+        self._lasting_requests.replace_all({key: pod for key, pod in pods.items() if _lasts(pod)})
         self._owner_mixes.replace_all(pods)
 
     def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
@@ -286,6 +296,8 @@ class Pack(Score):
         for pod, sign in ((before, -1), (after, 1)):
             if pod is not None:
                 self._requests.add(pod, sign)
+                if _lasts(pod):
+                    self._lasting_requests.add(pod, sign)
                 self._owner_mixes.add(pod, sign)
 
 

@@ -24,6 +24,8 @@ Marked = tuple[Mark, tuple[int, int]]
 FIRST: Final = (0, 0)
 """Sort key of a mark whose details cannot be read."""
 
+STALE_SECONDS: Final = 180
+"""Default of `--stale-after`."""
 NEUTRAL: Final = 5
 """Score of every node while the view is stale: equal scores change nothing."""
 
@@ -31,10 +33,16 @@ NEUTRAL: Final = 5
 class View(Inventory):
     """The scores of all nodes, computed when a Node or pod changes, for prioritize calls."""
 
-    def __init__(self, config: ExtenderConfig, taint_key: str) -> None:
+    def __init__(
+        self, config: ExtenderConfig, taint_key: str, stale_seconds: int = STALE_SECONDS
+    ) -> None:
+        """Create an empty view.
+
+        *stale_seconds*: time without news of a watch after which the view is stale.
+        """
         super().__init__()
         self._score = SCORES[config.score]()
-        self._stale_after = config.stale_after_seconds
+        self._stale_seconds = stale_seconds
         self._taint_key = taint_key
         self._marks: dict[str, Marked] = {}
         """Marks by node name."""
@@ -58,7 +66,7 @@ class View(Inventory):
 
         While the view is stale, all nodes get the same neutral score.
         """
-        return self.freshness.why_stale(now, self._stale_after, unbroken=False)
+        return self.freshness.why_stale(now, self._stale_seconds, unbroken=False)
 
     def answer(self, body: bytes, now: float) -> tuple[bytes, bool]:
         """Return the JSON answer to a prioritize call, and whether it has real scores.

@@ -18,7 +18,6 @@ from kube.decode.kinds import PODS
 from kube.decode.pod import head
 from kube.decode.requests import amounts_of, containers_of
 
-EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
 """Maximum size of a call; enough for some thousand full Nodes."""
 POD_BYTES_MAX: Final = 3 * 1024**2

@@ -32,6 +32,7 @@ from kube.credentials import (
 from kube.decode.field_decoding import DECODE_ERRORS, Bytes
 from kube.decode.json_depth import decoded, legible
 from kube.target import Overrides, Target
+from kube.write_policies import DENIAL
 from runtime.clock import Clock, SystemClock
 
 # `import kubernetes` runs the package's __init__.py, which imports a second client and several
@@ -76,13 +77,11 @@ VERBS: Final[Mapping[str, str]] = {
 """Verbs of the Kubernetes API by HTTP method; a GET may also be a list or a watch."""
 NO_ANSWER: Final = "error"
 """Code of a request without an answer, for metrics."""
-
 _DENIAL: Final = re.compile(r'admission webhook "|\S+( "[^"]*")? is forbidden: (?!User ")')
 """Beginning of the API server's message if admission denies an object.
 
 Without RBAC permission the message names the user instead, and proxies have other messages.
 Source: the API server's package admission."""
-
 Wire_ = TypeVar("Wire_")
 Sleep = Callable[[float], Awaitable[object]]
 
@@ -105,8 +104,26 @@ class ApiError(UnavailableError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class PolicyRefusedError(ApiError):
+    """A policy for Ebb's own accounts (WRITE_POLICIES) refused a write.
+
+    These policies let every write of Ebb pass. So a mutating webhook or policy of somebody else
+    has changed the object of the write, and the next write most likely fails too.
+    """
+
+    def __init__(self, status: int, problem: str, *, policy: str, change: str) -> None:
+        super().__init__(status, problem)
+        self.policy = policy
+        self.change = change
+        """The change that the policy does not allow, such as `metadata.labels: example.org/a`."""
+
+
 class TooLargeError(UnavailableError):
     """An answer is too large or too deeply nested; a request for fewer objects may succeed."""
+
+
+CountRequest = Callable[[str, str], None]
+"""Counts a request, given its verb and the code of its answer."""
 
 
 class Client:
@@ -121,17 +138,22 @@ class Client:
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
         target: Target | None = None,
+        count_request: CountRequest = lambda *_: None,
+        request_seconds: float | None = None,
     ) -> None:
+        """Take a client of the kubernetes package, and the credentials to renew before each call.
+
+        *request_seconds*: timeout of each call; 0 means WATCH_SECONDS, None the default of the
+        call.
+        """
         self._api, self._renewed, self._sleep = api, renewed, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
-        self.count_request: Callable[[str, str], None] = lambda *_: None
-        """Counts a request, given its verb and the code of its answer."""
+        self._count_request, self._request_seconds = count_request, request_seconds
+        self.observe_patch: Callable[[str, PolicyRefusedError | None], None] = lambda *_: None
+        """Called with the path of each PATCH that the API server accepted (None), or that a policy
+        for Ebb's own accounts refused."""
         self._retired: deque[aiohttp.ClientSession] = deque()
         """Sessions with a previous client certificate, whose watches may still be open."""
-        for credentials in renewed:
-            credentials.reconnect = self._use_certificate
-        self.request_seconds: float | None = None
-        """Timeout of each call; 0 means WATCH_SECONDS, None the default of the call."""
         self.server_date = ""
         """Header Date of the last answer: the time of the API server."""
         self.target = target or Target(str(api.configuration.host))
@@ -147,12 +169,15 @@ class Client:
         context: str | None = None,
         clock: Clock = SystemClock(),  # noqa: B008 it has no state
         overrides: Overrides = kubeconfig.NO_OVERRIDES,
+        *,
+        count_request: CountRequest = lambda *_: None,
     ) -> "Client":
         """Create a client from a kubeconfig, or from the service account files of a pod.
 
         *paths*: kubeconfig files, separated as in $KUBECONFIG; None: use the service account.
         *context*: name of the context; None: the current context. *clock*: decides when
-        credentials of a plugin expire. *overrides*: options of the command line.
+        credentials of a plugin expire. *overrides*: options of the command line. *count_request*:
+        called after each request.
 
         Raises: InvalidInputError if the file or the context does not exist, the file is not a
         kubeconfig, or its plugin returns no credentials.
@@ -182,14 +207,18 @@ class Client:
             settings.client_session_kwargs = {"headers": headers}
             if file is not None:
                 use_token_file(file, settings)
-            connected = cls(client.ApiClient(settings), renewed=renewed, target=target)
+            return cls(
+                client.ApiClient(settings),
+                renewed=renewed,
+                target=target,
+                count_request=count_request,
+                request_seconds=overrides.request_seconds,
+            )
         except _NO_CONFIGURATION as fault:
             problem = one_line(str(fault))
             if paths is None:
                 problem = f"{problem} Outside a cluster, give --kubeconfig FILE"
             raise InvalidInputError(paths or "in-cluster configuration", problem) from fault
-        connected.request_seconds = overrides.request_seconds
-        return connected
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,7 +230,7 @@ class Client:
 
     async def _renew_credentials(self) -> None:
         for credentials in self._renewed:
-            await credentials.renew(self._api.configuration)
+            await credentials.renew(self._api.configuration, self._use_certificate)
         while len(self._retired) > RETIRED_MAX:
             await self._retired.popleft().close()
 
@@ -330,8 +359,8 @@ class Client:
 
         *method*: the HTTP method. *seconds_max*: timeout of each try. *tries_max*: maximum number
         of tries while the server answers 429, with pauses between them. *patch_type*: content type
-        of a PATCH. Raises: ApiError with the status, ConflictError for 409, UnavailableError
-        without an answer.
+        of a PATCH. Raises: ApiError with the status, PolicyRefusedError if a policy for Ebb's own
+        accounts refused it, ConflictError for 409, UnavailableError without an answer.
         """
 
         async def once() -> bytes:
@@ -343,7 +372,14 @@ class Client:
                 seconds_max=seconds_max,
                 patch_type=patch_type,
             )
-            return await self._read(await call)
+            try:
+                raw = await self._read(await call)
+            except PolicyRefusedError as fault:
+                self.observe_patch(path, fault)
+                raise
+            if method == "PATCH":
+                self.observe_patch(path, None)
+            return raw
 
         return await self._while_throttled(once, tries_max)
 
@@ -403,8 +439,8 @@ class Client:
             prepared = await self._api.param_serialize(
                 method, path, None, given, headers, body, auth_settings=[BEARER]
             )
-            if self.request_seconds is not None:
-                seconds_max = self.request_seconds or WATCH_SECONDS
+            if self._request_seconds is not None:
+                seconds_max = self._request_seconds or WATCH_SECONDS
             answer = await self._api.call_api(*prepared, _request_timeout=seconds_max)
             code = str(answer.response.status)
         except ApiException as fault:
@@ -412,14 +448,13 @@ class Client:
         except (TimeoutError, aiohttp.ClientError, OSError) as fault:
             raise _unreachable(fault) from fault
         finally:
-            self.count_request(_verb(method, query or {}), code)
+            self._count_request(_verb(method, query or {}), code)
         response: aiohttp.ClientResponse = answer.response
         self.server_date = response.headers.get("Date", "")
         if response.status < 300:
             return response
         problem = _message(await self._read(response))
-        after = response.headers.get("Retry-After", "")
-        refusal = ApiError(response.status, problem, float(after) if after.isdecimal() else None)
+        refusal = _refusal(response, problem)
         if response.status == 401 and not refusal.denied:
             for credentials in self._renewed:
                 credentials.refused()
@@ -462,6 +497,15 @@ def _verb(method: str, query: Mapping[str, str | None]) -> str:
     if method == "GET" and "limit" in query:
         return "list"
     return "watch" if "watch" in query else VERBS[method]
+
+
+def _refusal(response: aiohttp.ClientResponse, problem: str) -> ApiError:
+    """Return the error for an answer; *problem*: its message."""
+    if denial := DENIAL.search(problem):
+        policy, change = denial[1], one_line(denial[2])
+        return PolicyRefusedError(response.status, problem, policy=policy, change=change)
+    after = response.headers.get("Retry-After", "")
+    return ApiError(response.status, problem, float(after) if after.isdecimal() else None)
 
 
 def _message(body: bytes) -> str:

@@ -30,6 +30,10 @@ class ClientCertificate(NamedTuple):
     key: bytes
 
 
+Reconnect = Callable[[ClientCertificate], None]
+"""Uses a client certificate for new connections. Raises: OSError, ValueError if it is invalid."""
+
+
 def use_token_file(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
     """Make every call send the current token in *file*.
 
@@ -54,16 +58,14 @@ def use_token_file(file: Path, settings: Any) -> None:  # noqa: ANN401 the packa
 class RenewableCredentials(Protocol):
     """Credentials that a client renews before each call."""
 
-    reconnect: Callable[[ClientCertificate], None]
-    """Called with each new client certificate. Raises: OSError, ValueError."""
-
     def refused(self) -> None:
         """Record that the API server rejected the credentials (status 401)."""
 
-    async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+    async def renew(self, settings: Any, reconnect: Reconnect) -> None:  # noqa: ANN401 the package's own
         """Renew the credentials if necessary, and set a new token in *settings*.
 
-        *settings*: Configuration of the kubernetes package. Raises: UnavailableError.
+        *settings*: Configuration of the kubernetes package. *reconnect*: called with a new client
+        certificate. Raises: UnavailableError.
         """
 
 
@@ -76,12 +78,11 @@ class CertificateFiles:
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key
         self._used: ClientCertificate | None = None
-        self.reconnect: Callable[[ClientCertificate], None] = lambda _: None
 
     def refused(self) -> None:
         """Do nothing: the files are read before each call anyway."""
 
-    async def renew(self, settings: Any) -> None:  # noqa: ANN401, ARG002 the package's own
+    async def renew(self, settings: Any, reconnect: Reconnect) -> None:  # noqa: ANN401, ARG002 the package's own
         """Use the current certificate and key in the files for new connections.
 
         While the files are missing, or do not belong together, the previous certificate is used.
@@ -90,7 +91,7 @@ class CertificateFiles:
         with suppress(OSError, ValueError):  # an ssl.SSLError is an OSError
             pair = ClientCertificate(*map(_content, self._files))
             if pair != self._used:
-                self.reconnect(pair)
+                reconnect(pair)
                 self._used = pair
 
 
@@ -107,7 +108,6 @@ class PluginCredentials:
 
     def __init__(self, run: plugin.PluginRun, clock: Clock) -> None:
         self._run, self._clock = run, clock
-        self.reconnect: Callable[[ClientCertificate], None] = lambda _: None
         self._run_at = clock.monotonic_seconds()
         self._rejected = False
         self._running: asyncio.Task[None] | None = None
@@ -116,7 +116,7 @@ class PluginCredentials:
         """Record that the API server rejected the credentials (status 401)."""
         self._rejected = True
 
-    async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+    async def renew(self, settings: Any, reconnect: Reconnect) -> None:  # noqa: ANN401 the package's own
         """Run the plugin if necessary; set the token in *settings*.
 
         It is necessary if the credentials expire soon or were rejected. If the plugin is running
@@ -125,7 +125,7 @@ class PluginCredentials:
         previous token then remains in use until the next run.
         """
         if self._running is None and self._due():
-            self._running = asyncio.create_task(self._run_again(settings))
+            self._running = asyncio.create_task(self._run_again(settings, reconnect))
         if self._running is not None:
             # A cancelled caller must not stop the plugin, because other callers wait for it too.
             await asyncio.shield(self._running)
@@ -136,7 +136,7 @@ class PluginCredentials:
         since = self._clock.monotonic_seconds() - self._run_at
         return (ended or self._rejected) and since >= RUN_AFTER_SECONDS_MIN
 
-    async def _run_again(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+    async def _run_again(self, settings: Any, reconnect: Reconnect) -> None:  # noqa: ANN401 the package's own
         before = self._run
         try:
             run = await plugin.run(before.given, before.spec)
@@ -145,19 +145,20 @@ class PluginCredentials:
         finally:
             self._running, self._run_at = None, self._clock.monotonic_seconds()
         if run.certificate is not None and run.certificate != before.certificate:
-            self._use_certificate(run)
+            _use_certificate(run, reconnect)
         self._run, self._rejected = run, False
         if token := run.fields.get("token"):
             settings.api_key[BEARER] = f"Bearer {token}"
 
-    def _use_certificate(self, run: plugin.PluginRun) -> None:
-        """Use the client certificate that a run of the plugin returned, for new connections.
 
-        Raises: UnavailableError if it is invalid.
-        """
-        try:
-            certificate, key = (base64.b64decode(run.fields[name]) for name in CERTIFICATE_FIELDS)
-            self.reconnect(ClientCertificate(certificate, key))
-        except (OSError, ValueError) as fault:  # an ssl.SSLError is an OSError
-            problem = "returned a client certificate that cannot be used"
-            raise UnavailableError(f"plugin {run.given['command']}: {problem}") from fault
+def _use_certificate(run: plugin.PluginRun, reconnect: Reconnect) -> None:
+    """Use the client certificate that a run of the plugin returned, for new connections.
+
+    Raises: UnavailableError if it is invalid.
+    """
+    try:
+        certificate, key = (base64.b64decode(run.fields[name]) for name in CERTIFICATE_FIELDS)
+        reconnect(ClientCertificate(certificate, key))
+    except (OSError, ValueError) as fault:  # an ssl.SSLError is an OSError
+        problem = "returned a client certificate that cannot be used"
+        raise UnavailableError(f"plugin {run.given['command']}: {problem}") from fault

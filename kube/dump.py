@@ -11,18 +11,10 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.moves.objects import SurgeObjects
+from kube.cluster_kinds import BY_NAME, CLUSTER_KINDS
 from kube.decode.field_decoding import DECODE_ERRORS, Bytes, decode_json, join, location_of
 from kube.decode.json_depth import legible
-from kube.decode.kinds import (
-    BY_NAME,
-    CLUSTER_KINDS,
-    DEPLOYMENTS,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    AnyKind,
-    Object,
-)
+from kube.decode.kinds import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, AnyKind, Object
 from kube.decode.objects import (
     HEAD_DECODER,
     LINES_DECODER,

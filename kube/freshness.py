@@ -2,10 +2,10 @@
 
 import logging
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-from kube.decode.kinds import CLUSTER_KINDS, AnyKind
+from kube.cluster_kinds import CLUSTER_KINDS
+from kube.decode.kinds import AnyKind, Object
 from kube.inventory import Inventory, Undecodable
 from runtime.clock import Clock
 from runtime.logs import fields
@@ -73,14 +73,14 @@ class WatchSink:
         self._unreadable = metrics.unreadable_objects.labels(kind.resource)
         self._counted = 0
 
-    def replaced(self, objects: list[Any], refused: Sequence[Undecodable] = ()) -> None:
+    def replaced(self, objects: Collection[Object], refused: Sequence[Undecodable] = ()) -> None:
         """Replace all objects of the kind by the objects of a list.
 
         *refused*: keys and reasons of objects that cannot be decoded and have no placeholder.
         """
         self._report(self._inventory.replaced(self._kind, objects, refused))
 
-    def changed(self, obj: Any) -> None:  # noqa: ANN401 by kind
+    def changed(self, obj: Object) -> None:
         """Add a new object to the inventory, or replace the previous version of it."""
         self._report(self._inventory.changed(self._kind, obj))
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from core.cluster.assumptions import Assumed, assume
-from core.cluster.build import build_cluster
+from core.cluster.build import ClusterObjects, build_cluster
 from core.cluster.default_spread import Spread, with_default_spread
 from core.cluster.namespaces import Kept, with_kept
 from core.cluster.read_options import READ_DEFAULTS, Judged, ReadOptions, judged_by
@@ -17,21 +17,19 @@ from core.model.node_groups import leaving_by_claim
 from core.model.node_lifecycle import LeavingNodes, LeavingRules, leaving_ends, name_leaving
 from core.model.pod import Pod
 from core.model.sorted_objects import BY_NAME, BY_NAMESPACE_AND_NAME, SortedObjects
-from core.moves.listed import surge_objects
 from core.moves.objects import SurgeObjects
-from kube.decode.kinds import (
+from kube.cluster_kinds import (
     CLUSTER_KINDS,
     KINDS,
-    NAMESPACES,
-    NODE_CLAIMS,
-    NODES,
-    PODS,
     SURGE_KINDS,
-    AnyKind,
+    Lists,
+    cluster_objects,
+    surge_objects,
 )
+from kube.decode.kinds import NODES, PODS, AnyKind, Object
 
-Captured = dict[str, Any]
-"""Objects for `build_cluster`, by the name of its argument: ClusterPods for pods, else a tuple."""
+Captured = dict[AnyKind, Any]
+"""Sorted and immutable objects of each kind: ClusterPods for pods, else a tuple."""
 Undecodable = tuple[str, str]
 """Key of an object that cannot be decoded, and the reason."""
 
@@ -55,13 +53,13 @@ class Inventory:
         keeps the node from being marked."""
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
         """Version of a kind, which increases with every change."""
-        self._sorted: dict[AnyKind, SortedPods | SortedObjects[Any]] = {}
-        """The known objects, sorted, of each kind that a snapshot has read since its last list."""
+        self._sorted: dict[AnyKind, Any] = {}
+        """SortedPods or SortedObjects, if a snapshot has read the kind since its last list."""
         self._captured: dict[AnyKind, tuple[int, Any]] = {}
         """Objects of each kind in the latest snapshot, and the version of the kind then."""
         self._made: tuple[Captured, _Steps, Cluster | None] = {}, _Steps(READ_DEFAULTS), None
         """Latest Cluster, and the objects and steps that it was created from."""
-        self._surge: tuple[Sequence[Sequence[Any]], SurgeObjects] = (), SurgeObjects()
+        self._surge: tuple[Captured, SurgeObjects] = {}, SurgeObjects()
         """Latest SurgeObjects, and the objects that they were created from."""
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
@@ -79,7 +77,7 @@ class Inventory:
         return self._known[PODS]
 
     def replaced(
-        self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[Undecodable] = ()
+        self, kind: AnyKind, objects: Iterable[Object], refused: Iterable[Undecodable] = ()
     ) -> Sequence[Undecodable]:
         """Replace all objects of a kind by the objects of a list.
 
@@ -98,7 +96,7 @@ class Inventory:
         self.relisted(kind)
         return [(key, reason) for key, reason in undecodable.items() if before.get(key) != reason]
 
-    def changed(self, kind: AnyKind, obj: Any) -> Sequence[Undecodable]:  # noqa: ANN401 by kind
+    def changed(self, kind: AnyKind, obj: Object) -> Sequence[Undecodable]:
         """Add a new object, or replace the previous version of it.
 
         Returns: its key and the reason if *obj* is a placeholder and this reason is new; else
@@ -106,7 +104,7 @@ class Inventory:
         """
         key, known = kind.key(obj), self._known[kind]
         before = known.get(key)
-        if before is not None and _unchanged(kind, before, obj):
+        if before is not None and _unchanged(before, obj):
             return ()  # most events of pods change only fields that Ebb does not read
         known[key] = obj
         self._update(kind, key, before, obj)
@@ -133,7 +131,9 @@ class Inventory:
         if before is not None:
             self._update(kind, key, before, None)
 
-    def _update(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
+    def _update(
+        self, kind: AnyKind, key: str, before: Object | None, after: Object | None
+    ) -> None:
         self.versions[kind] += 1
         if kind in self._sorted:
             self._sorted[kind].update(before, after)
@@ -160,53 +160,44 @@ class Inventory:
         The function may run in any thread. With 150,000 pods it can take seconds, for example if
         all of them have volumes. That is too long for the event loop, which must renew the Lease.
         """
-        objects = {kind.field: self._capture(kind) for kind in CLUSTER_KINDS}
-        return partial(self._cluster_of, objects, options, self._unix_seconds())
+        return partial(
+            self._cluster_of, self._capture(CLUSTER_KINDS), options, self._unix_seconds()
+        )
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
         """Capture the objects of surge moves; the returned function creates SurgeObjects."""
-        return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
+        return partial(self._surge_of, self._capture(SURGE_KINDS))
 
-    def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured
-        """Return the objects of a kind, sorted and immutable; the same result until a change."""
-        version, objects = self._captured.get(kind, (None, None))
-        if version != self.versions[kind]:
+    def _capture(self, kinds: Iterable[AnyKind]) -> Captured:
+        """Return the objects of these kinds; of each kind the same object until a change."""
+        for kind in kinds:
+            version, _ = self._captured.get(kind, (None, None))
+            if version == self.versions[kind]:
+                continue
             # The extender takes no snapshots, so it needs no sorted objects.
             if kind not in self._sorted:
                 self._sorted[kind] = _sorted(kind, self._known[kind].values())
-            objects = self._sorted[kind].snapshot()
-            self._captured[kind] = self.versions[kind], objects
-        return objects
+            self._captured[kind] = self.versions[kind], self._sorted[kind].snapshot()
+        return {kind: self._captured[kind][1] for kind in kinds}
 
-    def _surge_of(self, objects: Sequence[Sequence[Any]]) -> SurgeObjects:
+    def _surge_of(self, captured: Captured) -> SurgeObjects:
         """Convert captured objects to SurgeObjects; return the last result if nothing changed."""
         before, made = self._surge
-        if len(before) != len(objects) or any(
-            a is not b for a, b in zip(before, objects, strict=True)
-        ):
-            made = surge_objects(
-                **{
-                    kind.field: objects_of_kind
-                    for kind, objects_of_kind in zip(SURGE_KINDS, objects, strict=True)
-                }
-            )
-            self._surge = objects, made
+        if not _same(before, captured):
+            made = surge_objects(Lists(captured.__getitem__))
+            self._surge = captured, made
         return made
 
     def _cluster_of(
-        self, objects: Captured, options: ReadOptions, now_seconds: int | None
+        self, captured: Captured, options: ReadOptions, now_seconds: int | None
     ) -> Cluster:
         """Create a Cluster of captured objects; return the last Cluster if nothing changed."""
         before, steps, made = self._made
         if steps.options != options:
             steps, made = _Steps(options), None
-        if (
-            made is None
-            or any(before.get(field) is not now for field, now in objects.items())
-            or steps.changes_until(now_seconds)
-        ):
-            made = steps.cluster(objects, now_seconds)
-            self._made = objects, steps, made
+        if made is None or not _same(before, captured) or steps.changes_until(now_seconds):
+            made = steps.cluster(cluster_objects(Lists(captured.__getitem__)), now_seconds)
+            self._made = captured, steps, made
         return made
 
 
@@ -233,23 +224,27 @@ class _Steps:
         ends = self.leaving_ends
         return ends is not None and now_seconds is not None and now_seconds >= ends
 
-    def cluster(self, objects: Captured, now_seconds: int | None) -> Cluster:
+    def cluster(self, objects: ClusterObjects, now_seconds: int | None) -> Cluster:
         options = self.options
-        pods, self.judged = judged_by(options.schedulers, objects[PODS.field], self.judged)
+        pods, self.judged = judged_by(options.schedulers, objects.pods, self.judged)
         pods, self.spread = with_default_spread(options.default_spread, pods, self.spread)
         rules = LeavingRules(
             options.leaving_taints,
             options.leaving_conditions,
-            leaving_by_claim(objects[NODE_CLAIMS.field]),
+            leaving_by_claim(objects.node_claims),
             now_seconds,
         )
-        nodes, self.leaving = name_leaving(rules, objects[NODES.field], self.leaving)
+        nodes, self.leaving = name_leaving(rules, objects.nodes, self.leaving)
         self.leaving_ends = leaving_ends(node for _, node in self.leaving.values())
-        pods, self.kept = with_kept(objects[NAMESPACES.field], pods, self.kept)
+        pods, self.kept = with_kept(objects.namespaces, pods, self.kept)
         pods, self.assumed = assume(nodes, pods, self.assumed)
-        made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
+        made = build_cluster(replace(objects, nodes=nodes, pods=pods))
         same_pods, self.completed = same_objects(pods.all, made.pods, self.completed)
         return replace(made, pods=same_pods)
+
+
+def _same(before: Captured, now: Captured) -> bool:
+    return all(before.get(kind) is objects for kind, objects in now.items())
 
 
 def _sorted(kind: AnyKind, objects: Iterable[Any]) -> SortedPods | SortedObjects[Any]:
@@ -258,16 +253,15 @@ def _sorted(kind: AnyKind, objects: Iterable[Any]) -> SortedPods | SortedObjects
     return SortedObjects(BY_NAMESPACE_AND_NAME if kind.namespaced else BY_NAME, objects)
 
 
-def _unchanged(kind: AnyKind, before: Any, after: Any) -> bool:  # noqa: ANN401 by kind
+def _unchanged(before: Object, after: Object) -> bool:
     # Equal Nodes may have different resource versions, and a write needs the latest.
-    if kind is NODES or before != after:
+    if isinstance(after, Node) or before != after:
         return False
     # Readiness does not count when pods are compared.
-    return kind is not PODS or (
+    return not (isinstance(before, Pod) and isinstance(after, Pod)) or (
         before.ready == after.ready and before.ready_seconds == after.ready_seconds
     )
 
 
-def _unreadable(obj: Any) -> str:  # noqa: ANN401 by kind
-    reason: str = getattr(obj, "unreadable", "")
-    return reason
+def _unreadable(obj: Object) -> str:
+    return obj.unreadable if isinstance(obj, Node | Pod) else ""

@@ -82,8 +82,7 @@ async def load(
     or a file is not a kubeconfig; AttributeError, KeyError, TypeError, ValueError for an invalid
     plugin.
     """
-    paths = [Path(path) for path in kubeconfig.split(os.pathsep) if path]
-    existing = [path for path in paths if path.exists()]
+    existing = _existing(kubeconfig)
     if not existing:
         raise InvalidInputError(kubeconfig, "no such file")
     whole = _merged(existing)
@@ -93,6 +92,7 @@ async def load(
             known = ", ".join(names) or "none"
             raise InvalidInputError(kubeconfig, f"no context {context!r}; there are: {known}")
         whole["current-context"] = context
+    _replace_entries(whole, overrides, kubeconfig)
     _check_chosen(whole, kubeconfig)
     chosen = _named(whole, "context", whole["current-context"])
     cluster = _named(whole, "cluster", chosen["cluster"])
@@ -112,6 +112,34 @@ async def load(
         plugin_run=run,
         impersonation=impersonation(user),
     )
+
+
+def entry_names(kubeconfig: str, section: str) -> list[str]:
+    """Return the names of the entries of a section of a kubeconfig, such as contexts.
+
+    *kubeconfig*: as for `load`. Raises: InvalidInputError if a file is not a kubeconfig.
+    """
+    return [entry["name"] for entry in _merged(_existing(kubeconfig))[section]]
+
+
+def _existing(kubeconfig: str) -> list[Path]:
+    return [Path(path) for path in kubeconfig.split(os.pathsep) if path and Path(path).exists()]
+
+
+def _replace_entries(whole: dict[str, Any], overrides: Overrides, source: str) -> None:
+    """Replace cluster and user of the current context by those of the command line, as kubectl.
+
+    *whole*: merged files, from *source*. Raises: InvalidInputError if there is no such entry.
+    """
+    for section, name in (("cluster", overrides.cluster_entry), ("user", overrides.user_entry)):
+        if name is None:
+            continue
+        known = {entry["name"]: None for entry in whole[f"{section}s"]}
+        if name not in known:
+            raise _invalid(source, f"--{section}", name, _one_of(known, f"{section}s"))
+        for entry in whole["contexts"]:
+            if entry["name"] == whole.get("current-context"):
+                entry["context"][section] = name
 
 
 def _certificate_files(user: Mapping[str, Any]) -> tuple[Path, Path] | None:

@@ -17,11 +17,12 @@ import msgspec
 from core.config.settings import Config
 from core.model.errors import GarbledError, InvalidInputError
 from kube.client import PAGE_OBJECTS, ApiError, Client, TooLargeError, answered
+from kube.cluster_kinds import ONLY
 from kube.decode.field_decoding import DECODE_ERRORS
 from kube.decode.json_depth import decoded, pruned
-from kube.decode.kinds import AnyKind, in_namespace
+from kube.decode.kinds import AnyKind, WireObject, in_namespace
 from kube.decode.objects import Name
-from kube.decode.placeholders import MEMBERS, outline
+from kube.decode.placeholders import MEMBERS, Outline, outline
 from runtime.heap import growing
 
 Object_ = TypeVar("Object_")
@@ -89,7 +90,7 @@ class Part:
     @staticmethod
     def of(kind: AnyKind, config: Config) -> "Part":
         """Return which objects of a kind to read: for some kinds one by *config*, else all."""
-        return Part(only=kind.only(config)) if kind.only else WHOLE
+        return Part(only=ONLY[kind](config)) if kind in ONLY else WHOLE
 
 
 WHOLE: Final = Part()
@@ -228,7 +229,7 @@ def _outlined(raw: bytes) -> Page[Any] | None:
     return Page(meta, [item]) if item else None
 
 
-def _metadata_of(item: Any) -> Any:  # noqa: ANN401 the metadata of any object, typed or not
+def _metadata_of(item: WireObject | msgspec.Raw | Outline) -> Name:
     if not isinstance(item, msgspec.Raw):
         return item.metadata
     try:

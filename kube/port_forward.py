@@ -11,9 +11,11 @@ from contextlib import suppress
 from typing import Final
 
 import aiohttp
+import msgspec
 
 from core.model.errors import UnavailableError
-from kube.client import Client, one_line
+from kube.client import Client, answered, one_line
+from kube.decode.objects import Struct
 
 PROTOCOL: Final = "v4.channel.k8s.io"
 DATA: Final = 0
@@ -30,18 +32,44 @@ _HEAD: Final = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 _LENGTH: Final = re.compile(rb"\r\nContent-Length: *(\d{1,18})\r\n", re.IGNORECASE)
 
 
+class _Port(Struct):
+    container_port: int
+    name: str = ""
+
+
+class _Container(Struct):
+    ports: list[_Port] | None = None
+
+
+class _PodSpec(Struct):
+    containers: list[_Container]
+
+
+class _Pod(Struct):
+    spec: _PodSpec
+
+
+_POD: Final = msgspec.json.Decoder(_Pod)
+
+
 async def get(
-    client: Client, namespace: str, pod: str, port: int, path: str, *, bytes_max: int
+    client: Client, namespace: str, pod: str, port_name: str, path: str, *, bytes_max: int
 ) -> bytes:
     """Send GET *path* to a port of a pod, and return the body of the answer.
 
-    The pod may serve the port on loopback only. Raises: ApiError if the API server does not open
-    the port-forward; UnavailableError if the pod does not answer in time with status 200 and a
+    *port_name*: name of the container port. The pod may serve it on loopback only. Raises:
+    ApiError if the API server does not return the pod or does not open the port-forward;
+    UnavailableError if the pod has no such port, or does not answer in time with status 200 and a
     complete body of at most *bytes_max* bytes.
     """
-    where = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
+    where = f"/api/v1/namespaces/{namespace}/pods/{pod}"
+    raw = await client.ask("GET", where, seconds_max=SECONDS_MAX, tries_max=1)
+    port = _port(answered(_POD, raw), port_name)
+    if port is None:
+        problem = f"no container has a port with the name {port_name}"
+        raise UnavailableError(f"pod {namespace}/{pod}: {problem}")
     socket = await client.web_socket(
-        where, {"ports": str(port)}, PROTOCOL, message_bytes_max=MESSAGE_BYTES_MAX
+        f"{where}/portforward", {"ports": str(port)}, PROTOCOL, message_bytes_max=MESSAGE_BYTES_MAX
     )
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
     try:
@@ -56,6 +84,14 @@ async def get(
     finally:
         with suppress(TimeoutError, aiohttp.ClientError, OSError):
             await socket.close()
+
+
+def _port(pod: _Pod, name: str) -> int | None:
+    for container in pod.spec.containers:
+        for port in container.ports or ():
+            if port.name == name:
+                return port.container_port
+    return None
 
 
 class _InvalidError(Exception):

@@ -17,6 +17,10 @@ class Overrides(NamedTuple):
     """Groups to impersonate; they need a user."""
     request_seconds: float | None = None
     """Timeout of each call; 0 means five minutes, None the default."""
+    cluster_entry: str | None = None
+    """Entry of the kubeconfig's clusters that replaces that of the context."""
+    user_entry: str | None = None
+    """Entry of the kubeconfig's users that replaces that of the context."""
 
     def as_user(self) -> dict[str, Any]:
         """Return the impersonation as fields of a kubeconfig's user; empty without a user."""

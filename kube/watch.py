@@ -17,8 +17,9 @@ from core.model.errors import GarbledError, InvalidInputError, UnavailableError
 from kube.client import ApiError, Client, Sleep, answered
 from kube.decode.field_decoding import DECODE_ERRORS
 from kube.decode.json_depth import decoded, pruned
-from kube.decode.kinds import AnyKind
-from kube.decode.placeholders import outline
+from kube.decode.kinds import AnyKind, WireObject
+from kube.decode.objects import Name
+from kube.decode.placeholders import Outline, outline
 from kube.freshness import WatchSink
 from kube.listing import ABSENT, ANSWER_HEADER, WHOLE, Listed, Part, version_of
 from runtime.heap import growing, release_memory
@@ -300,7 +301,7 @@ class _Watcher:
             raise ApiError(header.code, header.message)
         self._take(event, header.metadata)
 
-    def _take(self, event: "_Event[Any]", meta: Any) -> None:  # noqa: ANN401 any metadata
+    def _take(self, event: "_Event[Any]", meta: Name) -> None:
         if event.type == "DELETED":
             self._sink.deleted(self._kind.key(meta))
         elif event.type in CHANGES:
@@ -309,7 +310,7 @@ class _Watcher:
             raise RestoredError(self._version, meta.resource_version)
         self._newest = self._version = meta.resource_version or self._version
 
-    def _changed(self, item: Any, meta: Any) -> None:  # noqa: ANN401 by kind
+    def _changed(self, item: WireObject | msgspec.Raw | Outline, meta: Name) -> None:
         try:
             obj = self._kind.model_or_placeholder(item)
         except InvalidInputError as fault:

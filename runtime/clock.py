@@ -103,5 +103,5 @@ class SteadyClock:
             message = "the wall clock jumped; following it slowly; restart to use its time at once"
             log.warning(message, extra=fields(seconds=round(off)))
         if self._jumped and not jumped:
-            log.info("the program uses the time of the wall clock again")
+            log.info("the program has caught up with the wall clock after its jump")
         self._jumped = jumped

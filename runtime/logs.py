@@ -6,7 +6,8 @@ Messages are constant; variable parts are fields: `log.info("marked", extra=fiel
 import logging
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -14,6 +15,13 @@ import orjson
 from runtime.messages import printable_json
 
 _FIELDS = "ebb_fields"
+INFO: Final = "info"
+LEVELS: Final[Mapping[str, int]] = {
+    INFO: logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+"""Levels of the log by name."""
 LOG_INTERVAL_SECONDS: Final = 60.0
 """Minimum interval between two log lines about events that others can cause at any rate."""
 
@@ -44,11 +52,11 @@ class RateLimitedLog:
             self._last, self._events = now, 0
 
 
-def start() -> None:
-    """Send all log messages to standard error as JSON lines."""
+def start(level: str = INFO) -> None:
+    """Send log messages to standard error as JSON lines; *level*: a key of LEVELS."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.basicConfig(level=LEVELS[level], handlers=[handler], force=True)
     sys.unraisablehook = _unraisable
 
 
@@ -59,10 +67,15 @@ def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
     )
 
 
+def _rfc3339(unix_seconds: float) -> str:
+    at = datetime.fromtimestamp(unix_seconds, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "ts": round(record.created, 3),
+            "ts": _rfc3339(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "msg": record.getMessage(),

@@ -193,16 +193,16 @@ class Server:
         tls: ssl.SSLContext | None = None,
         limits: PortLimits = LIMITS,
         *,
-        setting: str = "listen",
+        flag: str = "--listen",
         failed: Callable[[OSError], None] = lambda _: None,
     ) -> None:
         """Create a server that does not listen yet.
 
-        *listen*: address as host:port. *tls*: None for plain HTTP. *setting*: name of the setting
+        *listen*: address as host:port. *tls*: None for plain HTTP. *flag*: name of the flag
         that has the address, for error messages. *failed* is called with the error of each failed
         TLS handshake.
         """
-        self._listen, self._setting = listen, setting
+        self._listen, self._flag = listen, flag
         self._fast_path = app.get(_FAST_PATH)
         self._runner = web.AppRunner(
             app,
@@ -231,7 +231,7 @@ class Server:
             UnicodeError,
         ) as fault:  # UnicodeError: the host name is not valid in IDNA
             problem = f"{self._listen!r}: {_why_not(fault)}; allowed: a free host:port"
-            raise InvalidInputError(self._setting, problem) from fault
+            raise InvalidInputError(self._flag, problem) from fault
         log.info("listening", extra=fields(host=self._host, port=self.port, tls=bool(self._tls)))
 
     async def stop(self) -> None:

@@ -18,6 +18,9 @@ from serving.tls import Pair, reading
 AHEAD_SECONDS_MAX: Final = 24 * 3600
 """Maximum clock skew between replicas; a CA that becomes valid later is rejected."""
 FILE_BYTES_MAX: Final = 1024**2
+CERTIFICATE_FILE: Final = "tls.crt"
+KEY_FILE: Final = "tls.key"
+"""Names of the files, as in a mounted Secret of the type kubernetes.io/tls."""
 CHECKED_MAX: Final = 16
 """Maximum number of CAs whose successful check is cached: those of two full caBundles."""
 TURNS_MAX: Final = 10
@@ -110,11 +113,13 @@ class ServingCertificate:
 class ServingCertificateFiles:
     """A serving certificate and key in PEM files, and the optional CA of client certificates."""
 
-    def __init__(
-        self, serving: ServingCertificate, certificate: str, key: str, clock: Clock
-    ) -> None:
-        """Load the files *certificate* and *key* into *serving*. Raises: InvalidInputError."""
-        self.serving, self._files, self._clock = serving, (certificate, key), clock
+    def __init__(self, serving: ServingCertificate, directory: str, clock: Clock) -> None:
+        """Load the certificate and the key in *directory* into *serving*.
+
+        Raises: InvalidInputError.
+        """
+        self.serving, self._clock = serving, clock
+        self._files = f"{directory}/{CERTIFICATE_FILE}", f"{directory}/{KEY_FILE}"
         self._changes = FileChanges(filter(None, (*self._files, serving.client_ca)))
         self._load()
 

@@ -12,7 +12,7 @@ leaves out the following, so its results do not include their effects:
   in batches of ten, and nodes with pods one at a time;
 - reasons against the removal of a node with pods: pods of kube-system, and a duration in the
   annotation karpenter.sh/do-not-disrupt, which blocks without end in the simulation;
-- CapacityBuffers other than Ebb's own (`reserve.capacityBuffers`), for which the autoscaler adds
+- CapacityBuffers other than Ebb's own, for which the autoscaler adds
   capacity at once. The simulated autoscaler packs their pods largest first, onto the fullest nodes
   first. A real one packs them in the order of the buffers, and continues after the node that took
   the last pod. With a model of that order, it adds 13 nodes instead of 17 in the demo with seed 1,

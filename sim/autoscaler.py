@@ -75,7 +75,7 @@ class ScaleDown(StrEnum):
 
     NEVER = "never"
     EMPTY = "empty nodes only"
-    UTILIZATION = "nodes under 50 %, by eviction"
+    UTILIZATION = "empty and underutilized nodes, by eviction"
 
 
 class AutoscalerOperations(Protocol):
@@ -131,7 +131,8 @@ class _Since:
 class Autoscaler:
     """Simulated Cluster Autoscaler for all nodes.
 
-    Nodes with an equal shape (allocatable resources) form a node group.
+    Nodes with an equal shape (allocatable resources) form a node group. *utilization*: highest
+    utilization of a node whose pods it evicts, `--scale-down-utilization-threshold`.
     """
 
     def __init__(
@@ -141,8 +142,10 @@ class Autoscaler:
         shapes: Iterable[Resources],
         seed: int,
         timers: Timers = TIMERS,
+        utilization: Fraction = UTILIZATION,
     ) -> None:
         self._simulator, self._scale_down = simulator, scale_down
+        self._utilization = utilization
         self._shapes = sorted(
             set(shapes), key=lambda s: (s.cpu_millis, s.memory_bytes, s.extended)
         )
@@ -362,7 +365,7 @@ class Autoscaler:
             return True
         if self._scale_down is ScaleDown.EMPTY:
             return False
-        if not is_underutilized(node, node.allocatable - place.free, UTILIZATION):
+        if not is_underutilized(node, node.allocatable - place.free, self._utilization):
             return False
         return not any(
             keeps(pod, KEEPING) for pod in place.pods.values() if not surely_short_lived(pod)

@@ -17,15 +17,18 @@ from typing import Final, NamedTuple, Protocol
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.pod import REPLICA_SET, TEMPLATE_LABEL, Pod
 from core.moves.objects import ObservedDeployment
-from sim.cluster import ClusterState
+from sim.cluster import ClusterState, Place
 from sim.replicas import Replica, first_deleted
-from sim.scale_in import ScaleInOrder, deletion_costs
 from sim.simulated_load import Deployment
 
 NAMESPACE: Final = "work"
 APP_LABEL: Final = "app"
 QUARTER: Final = 4
 """maxSurge and maxUnavailable are the replicas divided by this number."""
+
+
+DeletionCosts = Callable[[Iterable[Place]], Mapping[str, int]]
+"""Type of a function from all nodes to the pod deletion costs of their pods, by key."""
 
 
 class DeploymentOperations(Protocol):
@@ -146,14 +149,14 @@ class Deployments:
     """The Deployment controller and the ReplicaSet controller, for all Deployments of a load."""
 
     def __init__(
-        self, simulator: DeploymentOperations, seed: int, order: ScaleInOrder | None = None
+        self, simulator: DeploymentOperations, seed: int, costs: DeletionCosts | None = None
     ) -> None:
         """Create the controllers without Deployments.
 
-        *order*: scale-ins follow the pod deletion costs of this other tool, which are always up to
+        *costs*: scale-ins follow the pod deletion costs that this function returns, always up to
         date; None: they follow the costs that the pods have. *seed*: for the random UIDs of pods.
         """
-        self._simulator, self._chance, self._order = simulator, random.Random(seed), order
+        self._simulator, self._chance, self._costs = simulator, random.Random(seed), costs
         self._owner: dict[str, _Rolling] = {}
         self._rolling: dict[str, _Rolling] = {}
 
@@ -231,11 +234,15 @@ class Deployments:
             generation=rolling.generation,
             observed_generation=rolling.generation,
             pods=len(rolling.pods),
-            updated=len(rolling.of_revision(rolling.revision)),
+            updated=sum(revision == rolling.revision for revision, _ in rolling.pods.values()),
             available=len(rolling.available & rolling.pods.keys()),
             min_ready_seconds=rolling.deployment.min_ready_ms // 1000,
             replica_set=f"{name}-{rolling.revision}",
         )
+
+    def replica_sets(self, name: str) -> set[str]:
+        """Return the names of the ReplicaSets that the pods of a Deployment have."""
+        return {replica.pod.owner_name for replica in self._rolling[name].selected()}
 
     def pods(self, name: str) -> list[Pod]:
         """Return all pods of a Deployment, those of old ReplicaSets and detached ones included."""
@@ -363,8 +370,8 @@ class Deployments:
     def _first(self, rolling: _Rolling, replicas: Iterable[Replica]) -> list[Replica]:
         current = [self._current(replica) for replica in replicas]
         related = [self._current(replica) for _, replica in rolling.pods.values()]
-        if self._order is not None:
-            costs = deletion_costs(self._order, self._simulator.state.places.values())
+        if self._costs is not None:
+            costs = self._costs(self._simulator.state.places.values())
             current = [_with_cost(replica, costs) for replica in current]
         return first_deleted(current, related, self._simulator.now_ms())
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -62,10 +63,23 @@ class InProcessCalls:
 
 
 class _StoppedLoop(asyncio.SelectorEventLoop):
-    """Event loop whose clock stands still: nothing times out, and no code in it may sleep."""
+    """Event loop whose clock stands still: nothing times out, and no code in it may sleep.
+
+    It calls at once what the controller computes in other threads, so a run has only one thread.
+    """
 
     def time(self) -> float:
         return 0.0
+
+    def run_in_executor(  # type: ignore[override]
+        self,
+        executor: Executor | None,  # noqa: ARG002 as the event loop has it
+        func: Callable[..., Any],
+        *args: Any,  # noqa: ANN401 arguments of any function
+    ) -> asyncio.Future[Any]:
+        done = self.create_future()
+        done.set_result(func(*args))
+        return done
 
 
 def annotated(pod: Pod, annotations: Mapping[str, str | None]) -> Pod:
@@ -104,10 +118,14 @@ class _Buffers:
     After each change, it gives the simulated autoscaler the pods that the CapacityBuffers request.
     """
 
-    def __init__(self, state: Callable[[], ClusterState]) -> None:
-        self._state = state
+    def __init__(self, state: Callable[[], ClusterState], *, allowed: bool) -> None:
+        self._state, self._allowed = state, allowed
         self._pods: dict[str, Pod] = {}
         self._replicas: dict[str, int] = {}
+
+    async def may(self) -> bool:
+        """Return whether Ebb may write CapacityBuffers (component capacity-buffers)."""
+        return self._allowed
 
     async def found(self) -> Found:
         buffers = {name: ExistingBuffer(many, "1") for name, many in self._replicas.items()}
@@ -137,7 +155,10 @@ class _Buffers:
 class Ebb:
     """Ebb's controller, extender and webhook in a simulated cluster (sim.simulator.Compactor)."""
 
-    def __init__(self, config: Config, view: View, peers: Peers) -> None:
+    def __init__(
+        self, config: Config, view: View, peers: Peers, *, publishes: bool = False
+    ) -> None:
+        """Start a controller. *publishes*: whether the component capacity-buffers is installed."""
         self._peers = peers
         self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
@@ -147,7 +168,7 @@ class Ebb:
         self._state = ClusterState()
         self._controller_view = ClusterView()
         self._inventories = view, self._controller_view
-        self._buffers = _Buffers(lambda: self._state)
+        self._buffers = _Buffers(lambda: self._state, allowed=publishes)
         self.restart(config)
         for kind in (NODES, PODS):
             view.replaced(kind, ())
@@ -177,26 +198,28 @@ class Ebb:
         """Close the event loop in which the controller runs."""
         self._loop.close()
 
-    def restart(self, config: Config) -> None:
+    def restart(self, config: Config, metrics: Metrics | None = None) -> None:
         """Start a new controller, which knows nothing but what the Nodes contain.
 
-        Schedules and pauses in the configuration are ignored.
+        Schedules and pauses in the configuration are ignored. *metrics*: None for new metrics.
         """
         # A simulation begins at no real date, so the settings for dates have no meaning.
         config = replace(config, schedule=(), pause_until_seconds=None)
-        self.metrics = metrics = Metrics()
+        self.metrics = metrics = metrics or Metrics()
         self._pods = pods = _Pods(lambda: self._state, self.store_pod)
         deletion_costs = DeletionCosts(
             pods, metrics, AccessReview(pods.may, SystemClock(), "patch pods")
         )
+        access = AccessReview(self._buffers.may, SystemClock(), "create CapacityBuffers")
         self._reconciler = Reconciler(
             config,
             self,
             owner="simulation",
             metrics=metrics,
             deletion_costs=deletion_costs,
+            may_publish=lambda: access.allowed is True,
         )
-        self._publisher = Publisher(self._buffers, self._reconciler)
+        self._publisher = Publisher(self._buffers, self._reconciler, access)
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         """Return the extender's score of each node by name; *names*: nodes that admit the pod."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from core.engine.plan import Plan
-from core.engine.reconcile import prepare
+from core.engine.planner import Planner
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
@@ -106,7 +106,7 @@ def _problem(snapshot: ClusterSnapshot) -> _Problem:
 
     Raises: InvalidInputError if there are too many choices of a node for the pods.
     """
-    packer = prepare(snapshot)[0].packer  # with places for Pending pods
+    packer = Planner(snapshot).packer  # with places for Pending pods
     on = [
         Counter(
             (packer.pods[pod].requests, packer.pods[pod].node_constraints)

@@ -1,8 +1,8 @@
-"""Draw charts of simulations: cost over time, and cost over moved pods; needs matplotlib."""
+"""Draw charts of simulations over time; needs matplotlib."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from core.model.errors import InvalidInputError
 from runtime import files
@@ -18,6 +18,8 @@ COLOURS: Final = (
     "#6b6b6b", "#d1495b", "#e09f3e", "#5fa8d3", "#1f6f4a", "#8e6bbf", "#123b73"
 )  # fmt: skip
 SUFFIXES: Final = (".png", ".svg")
+HOUR_STEPS: Final = (1, 1.2, 2.4, 3, 6, 10)
+"""Distances of the hours on an axis, times a power of ten: 6, 12 and 24 divide days."""
 BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
     (f"{EVICTED.label} so far", lambda sample: sample.evicted),
     (f"{PENDING.label} so far", lambda sample: sample.pending_ms / 1000),
@@ -65,48 +67,6 @@ def draw(results: Mapping[str, Result], title: str, path: str) -> None:
     _save(figure, path)
 
 
-class MovesPoint(NamedTuple):
-    """One simulation as a point in the chart of `draw_moves`: its name, moved pods and cost."""
-
-    name: str
-    pods: int
-    """Pods that were moved or evicted."""
-    cost: float
-    line: bool
-    """It is a point of the line of Ebb."""
-
-
-def draw_moves(points: Sequence[MovesPoint], title: str, path: str) -> None:
-    """Draw cost over moved or evicted pods, and write the picture to *path*.
-
-    Each point is a simulation. The suffix of the path selects PNG or SVG. Raises:
-    InvalidInputError.
-    """
-    figure = _figure_class(path)(figsize=(8, 4.5), layout="constrained")
-    axis = figure.subplots()
-    ours = sorted((point for point in points if point.line), key=lambda point: point.pods)
-    axis.plot(
-        [point.pods for point in ours], [point.cost for point in ours], "o-", color=COLOURS[4],
-        label="Ebb with surge moves; numbers: surge.maxPerHour",
-    )  # fmt: skip
-    others = [point for point in points if not point.line]
-    for point, colour in zip(others, COLOURS[2::-1], strict=False):
-        axis.plot([point.pods], [point.cost], "s", color=colour)
-    for point in points:
-        axis.annotate(
-            point.name, (point.pods, point.cost), (6, 6), textcoords="offset points", fontsize=9
-        )
-    axis.set_title(title, loc="left", fontsize=11)
-    axis.set_xlabel("pods moved or evicted in the day")
-    axis.set_ylabel("cost of the nodes")
-    axis.yaxis.set_major_formatter("{x:,.0f}")
-    axis.margins(x=0.2, y=0.12)
-    axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=9)
-    axis.spines[["top", "right"]].set_visible(False)
-    _save(figure, path)
-
-
 def _save(figure: "Figure", path: str) -> None:
     try:
         figure.savefig(Path(path), dpi=120)
@@ -117,7 +77,10 @@ def _save(figure: "Figure", path: str) -> None:
 
 def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None:
     for (name, result), colour in runs:
-        label = f"{name}: cost {COST.cell(result)}, {EVICTED.cell(result)} evicted"
+        label = (
+            f"{name}: cost {COST.cell(result)}, {PENDING.label} {PENDING.cell(result)}, "
+            f"{EVICTED.cell(result)} evicted"
+        )
         _line(
             axis,
             result.samples,
@@ -133,8 +96,8 @@ def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None
     axis.fill_between(hours, heights, color="#e4e4e4", lw=0, label=bound)
     axis.set_ylabel("hourly cost of the nodes")
     _finish(axis)
-    axis.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
-    axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend
+    axis.legend(loc="upper left", frameon=False, fontsize=9)
+    axis.set_ylim(top=axis.get_ylim()[1] * (1 + 0.07 * len(runs)))  # room for the legend
 
 
 def _line(
@@ -148,6 +111,8 @@ def _finish(axis: "Axes") -> None:
     axis.set_xlabel("hours of virtual time")
     axis.set_ylim(bottom=0)
     axis.margins(x=0)
+    axis.set_xlim(left=0)
+    axis.locator_params(axis="x", steps=HOUR_STEPS)
     axis.yaxis.set_major_formatter("{x:,.0f}")
     axis.locator_params(axis="y", integer=True)
     axis.grid(alpha=0.25)

@@ -17,7 +17,7 @@ from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
 
 PARALLEL_RUNS: Final = 2
-"""Number of parallel runs; each uses one core."""
+"""Number of parallel runs by default; each uses one core."""
 POLL_SECONDS: Final = 0.2
 SPAWN: Final = get_context("spawn")
 ENDED: Final = "a process of the simulation was ended from outside"
@@ -62,8 +62,10 @@ def run_all(
     return {one.name: results[one.name] for one in scenarios}
 
 
-def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Result]:
-    """Run all simulations in parallel; return each result by the name of its run.
+def run_each(
+    runs: Iterable[Run], on_progress: OnProgress, *, processes: int = PARALLEL_RUNS
+) -> Mapping[str, Result]:
+    """Run all simulations in parallel *processes*; return each result by the name of its run.
 
     *on_progress* is called with the name of a run and its simulated hours. Raises:
     UnavailableError when a process ends early.
@@ -72,7 +74,7 @@ def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Resul
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
             hours = manager.Queue()
-            pool = stack.enter_context(_pool())
+            pool = stack.enter_context(_pool(processes))
             futures: dict[str, Future[Result]] = {
                 run.name: pool.submit(_run, run, hours) for run in runs
             }
@@ -85,10 +87,10 @@ def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Resul
 
 
 @contextmanager
-def _pool() -> Iterator[Executor]:
+def _pool(processes: int) -> Iterator[Executor]:
     """Context manager: open a pool of processes, and terminate them if the body fails."""
     others = set(active_children())
-    with ProcessPoolExecutor(PARALLEL_RUNS, SPAWN, _leave_at_ctrl_c) as pool:
+    with ProcessPoolExecutor(processes, SPAWN, _leave_at_ctrl_c) as pool:
         try:
             yield pool
         except BaseException:

@@ -3,14 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fractions import Fraction
 from typing import Final
 
-from core.config.budgets import Budgets, CapacityBuffers, Reserve
-from core.config.programs import ExtenderConfig
+from core.config.programs import ControllerConfig, ExtenderConfig
 from core.config.settings import Config, Mode, PodDeletionCost
 from core.config.surge import SurgeMode
-from core.config.thresholds import Thresholds
 from core.marks.wellknown import TAINT_KEY
 from extender.view import View
 from sim.autoscaler import ScaleDown, Timers
@@ -23,12 +20,17 @@ from sim.simulator import DEFAULT_OPTIONS, Result, Simulator, SimulatorOptions
 from sim.surge import SurgeSimulator
 from sim.wire import OverTheWire
 
-SHARE: Final = Fraction(85, 100)
-OWN: Final = Config(
-    thresholds=Thresholds(cpu=SHARE, memory=SHARE),
-    budgets=Budgets(reserve=Reserve(capacity_buffers=CapacityBuffers.ENABLED)),
-)
-"""Configuration of Ebb in the demo."""
+OWN: Final = Config(controller=ControllerConfig(interval_seconds=20))
+"""Configuration of Ebb in the demo: the defaults.
+
+It reconciles half as often as by default, so that the demo takes less long.
+"""
+SHORTEST_MS: Final = 60_000
+BEHIND_EBB: Final = Timers(unneeded_ms=SHORTEST_MS, delay_after_add_ms=2 * SHORTEST_MS)
+"""Timers of the autoscaler that removes the nodes which Ebb has emptied, as docs/install.md says.
+
+They are short, because Ebb has waited before.
+"""
 
 
 class Parts(StrEnum):
@@ -52,41 +54,70 @@ class Scenario:
 
 AUTOSCALER: Final = Scenario("autoscaler 50%", ScaleDown.UTILIZATION)
 """Cluster Autoscaler, which evicts the pods of nodes that are utilized below 50 %."""
+SHORTEST_TIMERS: Final = Scenario(
+    "autoscaler 50%, 60 s",
+    ScaleDown.UTILIZATION,
+    options=SimulatorOptions(
+        timers=Timers(unneeded_ms=SHORTEST_MS, delay_after_add_ms=SHORTEST_MS)
+    ),
+)
+"""The same with its shortest timers; the cheapest that evicts, on most seeds of the demo."""
+PACKING: Final = Scenario(
+    "MostAllocated 50%", ScaleDown.UTILIZATION, options=SimulatorOptions(PACKED)
+)
+"""The autoscaler that evicts, with a scheduler that prefers fuller nodes."""
 MOST_ALLOCATED: Final = Scenario(
     "MostAllocated", ScaleDown.EMPTY, options=SimulatorOptions(PACKED)
 )
-"""The alternative without Ebb: fuller nodes first, and only empty nodes are removed."""
+"""The alternative without Ebb and without evictions: fuller nodes first, and only empty nodes are
+removed."""
 MANAGED: Final = Scenario(
-    "Ebb taint", ScaleDown.EMPTY, Parts.TAINT, SimulatorOptions(extender=False)
+    "Ebb taint",
+    ScaleDown.EMPTY,
+    Parts.TAINT,
+    SimulatorOptions(timers=BEHIND_EBB, extender=False),
 )
 """Ebb where the scheduler cannot be configured, as on managed clusters."""
-WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, SimulatorOptions(PACKED))
-SURGE: Final = Scenario("Ebb, surge", ScaleDown.EMPTY, Parts.SURGE, SimulatorOptions(PACKED))
+_PACKED_BEHIND_EBB: Final = SimulatorOptions(PACKED, timers=BEHIND_EBB)
+WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, _PACKED_BEHIND_EBB)
+SURGE: Final = Scenario("Ebb, surge", ScaleDown.EMPTY, Parts.SURGE, _PACKED_BEHIND_EBB)
 """Ebb with all components, surge moves included."""
 MANAGED_SURGE: Final = Scenario(
-    "Ebb, managed", ScaleDown.EMPTY, Parts.SURGE, SimulatorOptions(PACKED, extender=False)
+    "Ebb, managed",
+    ScaleDown.EMPTY,
+    Parts.SURGE,
+    replace(_PACKED_BEHIND_EBB, extender=False),
 )
 """Ebb on a managed cluster that packs pods: without extender, with surge moves."""
 SCENARIOS: Final = (
     Scenario("nothing", ScaleDown.NEVER),
     AUTOSCALER,
+    SHORTEST_TIMERS,
     MOST_ALLOCATED,
     MANAGED,
     WHOLE,
     MANAGED_SURGE,
     SURGE,
 )
-DEMO: Final = (AUTOSCALER, MOST_ALLOCATED, MANAGED_SURGE, WHOLE, SURGE)
-"""Scenarios of the demo; with more columns its table would not fit in a terminal of 80."""
+DEMO: Final = (SHORTEST_TIMERS, PACKING, MANAGED_SURGE, SURGE)
+"""Scenarios of the demo."""
 
 
-def with_timers(scenario: Scenario, seconds: int) -> Scenario:
-    """Return the scenario with two timers of Cluster Autoscaler set to *seconds*.
-
-    They are `--scale-down-unneeded-time` and `--scale-down-delay-after-add`.
-    """
-    timers = Timers(unneeded_ms=1000 * seconds, delay_after_add_ms=1000 * seconds)
-    return replace(scenario, options=replace(scenario.options, timers=timers))
+def description(scenario: Scenario) -> str:
+    """Return the scheduler profile of a scenario, and the nodes and flags of its autoscaler."""
+    options, timers = scenario.options, scenario.options.timers
+    extender = " and the extender" if scenario.ebb is not None and options.extender else ""
+    flags = {
+        "unneeded-time": f"{timers.unneeded_ms // 1000}s",
+        "delay-after-add": f"{timers.delay_after_add_ms // 1000}s",
+    }
+    if scenario.scale_down is ScaleDown.UTILIZATION:
+        flags["utilization-threshold"] = str(float(options.utilization))
+    values = " ".join(f"--scale-down-{flag}={value}" for flag, value in flags.items())
+    return (
+        f"{scenario.name}: kube-scheduler with {options.profile.strategy}{extender}, the "
+        f"autoscaler removes {scenario.scale_down}; {values}"
+    )
 
 
 def recorded(scenario: Scenario) -> Scenario:
@@ -112,12 +143,15 @@ def configuration(parts: Parts, given: Config | None = None) -> Config:
 
 
 def _taint_alone(config: Config) -> Config:
-    """Return the configuration without pod deletion costs, CapacityBuffers and surge moves."""
-    reserve = replace(config.budgets.reserve, capacity_buffers=CapacityBuffers.DISABLED)
-    budgets = replace(config.budgets, reserve=reserve)
+    """Return the configuration without pod deletion costs and surge moves."""
     surge = replace(config.surge, mode=SurgeMode.DISABLED)
     costs = PodDeletionCost.DISABLED
-    return replace(config, pod_deletion_cost=costs, budgets=budgets, surge=surge)
+    return replace(config, pod_deletion_cost=costs, surge=surge)
+
+
+def interval_ms(load: SimulatedLoad, given: Config | None) -> int:
+    """Return the time between reconciliations; *given*: None for the demo's own configuration."""
+    return load.interval_ms or 1000 * (given or OWN).controller.interval_seconds
 
 
 def run(
@@ -138,23 +172,23 @@ def run(
     if scenario.ebb is None:
         return Simulator(load, scenario.scale_down, None, seed, scenario.options).run(progress)
     config = configuration(scenario.ebb, given)
-    view = View(config.extender, TAINT_KEY)
+    view, publishes = View(config.extender, TAINT_KEY), scenario.ebb is not Parts.TAINT
     if not wire:
-        ebb = Ebb(config, view, InProcessCalls(view, config))
+        ebb = Ebb(config, view, InProcessCalls(view, config), publishes=publishes)
         return _with_ebb(scenario, load, ebb, seed, progress)
     with OverTheWire(view) as peers:
-        return _with_ebb(scenario, load, Ebb(config, view, peers), seed, progress)
+        ebb = Ebb(config, view, peers, publishes=publishes)
+        return _with_ebb(scenario, load, ebb, seed, progress)
 
 
 def _priced(
     options: SimulatorOptions, load: SimulatedLoad, given: Config | None
 ) -> SimulatorOptions:
     price = price_of(given)
-    interval_ms = 1000 * (given or Config()).controller.interval_seconds
     return replace(
         options,
         price_of=price,
-        interval_ms=interval_ms,
+        interval_ms=interval_ms(load, given),
         least=lp_lower_bound(load.templates, price),
     )
 

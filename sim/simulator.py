@@ -15,13 +15,12 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.placement.filters import first_failing_filter
-from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
+from sim.autoscaler import TIMERS, UTILIZATION, Autoscaler, ScaleDown, Timers
 from sim.bound import LowerBound
 from sim.cluster import ClusterState
 from sim.costs import Price, in_cores
-from sim.deployments import Deployments
+from sim.deployments import DeletionCosts, Deployments
 from sim.recording import Frame, Recorder, Recording
-from sim.scale_in import ScaleInOrder
 from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
 from sim.simulated_load import DAY_MS, Arrival, Deployment, SimulatedLoad
@@ -134,6 +133,8 @@ class SimulatorOptions:
     profile: Profile = DEFAULT
     timers: Timers = TIMERS
     """Timers of the autoscaler."""
+    utilization: Fraction = UTILIZATION
+    """Highest utilization of a node whose pods the autoscaler evicts."""
     price_of: Price = in_cores
     interval_ms: int = INTERVAL_MS
     """Time between reconciliations, for loads that do not set it."""
@@ -141,9 +142,8 @@ class SimulatorOptions:
     """True if the scheduler calls the extender; a managed scheduler does not."""
     least: LowerBound | None = None
     """Function for the lower bound of the cost; None: it is not computed."""
-    scale_in: ScaleInOrder | None = None
-    """Order of another tool in which scale-ins delete pods; None: that of kube-controller-manager
-    and of the pod deletion costs of Ebb."""
+    scale_in: DeletionCosts | None = None
+    """Function for the pod deletion costs of another tool; None: only those of Ebb."""
     record: bool = False
     """Record the frames of a time lapse."""
 
@@ -168,7 +168,9 @@ class Simulator:
         self._interval_ms = load.interval_ms or options.interval_ms
         scorer = compactor if options.extender else None
         self._scheduler = Scheduler(self.state, scorer, seed, options.profile)
-        self._autoscaler = Autoscaler(self, scale_down, load.shapes, seed + 1, options.timers)
+        self._autoscaler = Autoscaler(
+            self, scale_down, load.shapes, seed + 1, options.timers, options.utilization
+        )
         self._deployments = Deployments(self, seed + 2, options.scale_in)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}

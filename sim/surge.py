@@ -71,6 +71,8 @@ class SimulatedMoves:
         """Moves in progress by the UID of their pod."""
         self._before: frozenset[tuple[str, str]] = frozenset()
         """ReplicaSets with a move at the last reconciliation."""
+        self._moving_before = self._before
+        """ReplicaSets with a move at the reconciliation before the last one."""
         self._begun: Begun = {}
         self._ended: dict[tuple[str, str], int] = {}
         """Unix second of the end of the last move by UID of the Deployment."""
@@ -82,10 +84,15 @@ class SimulatedMoves:
 
     def prepare_reconciliation(self) -> None:
         """Tell the next reconciliation which surge moves are in progress or have just ended."""
-        before = self._before
+        self._moving_before = self._before
         self._before = frozenset(move.owner for move in self._own.values())
+        self._show_moves(self._objects())
+
+    def _show_moves(self, objects: SurgeObjects) -> None:
+        """Add the surge moves that *objects* allow to the next snapshots of the cluster."""
+        before = self._moving_before
         self._state.add_moves = lambda cluster: with_moves(
-            cluster, self._objects(), own_namespace="", moving_before=before
+            cluster, objects, own_namespace="", moving_before=before
         )
 
     def run(self, plan: Plan, result: Result, now_ms: int) -> None:
@@ -179,13 +186,15 @@ class SimulatedMoves:
             ended=self._ended,
             failures={NAMESPACE: len(self._failed)},
         )
+        objects = self._objects()
+        self._show_moves(objects)
         return SurgeContext(
             SurgeInput(
                 cluster=self._state.snapshot(),
                 own_namespace="",
                 plan=plan,
                 config=self._ebb.config,
-                objects=self._objects(),
+                objects=objects,
                 memory=memory,
                 now_seconds=now.seconds,
             )
@@ -194,9 +203,9 @@ class SimulatedMoves:
     def _objects(self) -> SurgeObjects:
         deployments = [self._deployments.observed(name) for name in self._deployments.names()]
         owners = {
-            (NAMESPACE, pod.owner_name): f"{NAMESPACE}/{name}"
+            (NAMESPACE, replica_set): f"{NAMESPACE}/{name}"
             for name in self._deployments.names()
-            for pod in self._deployments.pods(name)
+            for replica_set in self._deployments.replica_sets(name)
         }
         return SurgeObjects(
             deployments={one.key: one for one in deployments},

@@ -25,7 +25,6 @@ BOTH: Final[Mapping[str, tuple[str, ...]]] = {
 EVICTIONS: Final = "evictions by Ebb are not simulated"
 NOT_SIMULATED: Final[Mapping[str, str]] = {
     "eviction": EVICTIONS,
-    "drain": EVICTIONS,
     "mode": "the simulated mode is always enforce",
     "webhook": "has no setting that affects a simulation",
     "controller": "not simulated; --interval sets the time between reconciliations",
@@ -36,12 +35,6 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
 """Sections and settings that the simulation ignores, and why."""
 SIMULATED: Final = ("extender.score",)
 """Settings in sections of NOT_SIMULATED that the simulation uses nevertheless."""
-DEPENDENT: Final[Mapping[str, str]] = {
-    "thresholds": "releaseThresholds",
-    "nodeUtilization.utilization": "nodeUtilization.leave",
-}
-"""Dependent setting by the setting on which it depends. It could contradict a new value of that
-setting, so it is then removed from the document."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
     "reserve.window": ("2m", "10m"),
@@ -155,48 +148,10 @@ def _point(settings: tuple[tuple[str, str], ...], document: Document, source: st
 
 
 def _changed(document: Document, changes: Mapping[str, Any]) -> Document:
-    """Return the configuration with new values; *changes*: value by path of the setting.
-
-    Other settings that depended on an old value (DEPENDENT) are removed.
-    """
-    for setting, dependent in DEPENDENT.items():
-        own = (path for path in changes if f"{path}.".startswith(f"{setting}."))
-        if changed := [path for path in own if _at(document, path) != changes[path]]:
-            document = _without_dependent(document, changed, dependent.split("."))
+    """Return the configuration with new values; *changes*: value by path of the setting."""
     for path, value in changes.items():
         document = _with(document, path.split("."), value)
     return document
-
-
-def _without_dependent(
-    document: Document, changed: Sequence[str], dependent: Sequence[str]
-) -> Document:
-    """Return the configuration without the setting at the path *dependent*.
-
-    A pool keeps it if the pool sets all settings of *changed* itself.
-    """
-    document = _without(document, dependent)
-    if not document.get("pools"):
-        return document
-    pools = [
-        pool if all(_at(pool, path) is not None for path in changed) else _without(pool, dependent)
-        for pool in document["pools"]
-    ]
-    return {**document, "pools": pools}
-
-
-def _at(document: Any, path: str) -> Any:  # noqa: ANN401 YAML holds anything
-    for name in path.split("."):
-        document = document.get(name) if isinstance(document, Mapping) else None
-    return document
-
-
-def _without(document: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 YAML holds anything
-    first, *rest = path
-    if not isinstance(document, Mapping) or first not in document:
-        return document
-    others = {name: value for name, value in document.items() if name != first}
-    return {**document, first: _without(document[first], rest)} if rest else others
 
 
 def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN401 YAML holds anything

@@ -48,7 +48,7 @@ def until(minutes: int, value: float = 1) -> str:
     return f"{value}+0x{minutes} _x{AT - minutes}"
 
 
-PODS: Final = series("ebb_cluster_pods")
+PODS: Final = series("ebb_pool_pods", pool="")
 """A rising number of pods shows that kube-scheduler places pods."""
 CASES: Final[Mapping[str, Mapping[str, str]]] = {
     "EbbDown": {series("ebb_leader"): until(AT - 30)},
@@ -66,14 +66,12 @@ CASES: Final[Mapping[str, Mapping[str, str]]] = {
         series("ebb_webhook_ca_expiration_timestamp_seconds"): steady(AT * 60 + 86_400)
     },
     "EbbMarkedNodeDoesNotEmpty": {series("ebb_oldest_mark_timestamp_seconds"): steady(60)},
-    "EbbDeadlinesMissed": {
-        series("ebb_mark_releases_total", reason="deadline-missed"): rising(0.1)
-    },
+    "EbbDeadlinesMissed": {series("ebb_unmarks_total", reason="deadline-missed"): rising(0.1)},
     "EbbEmptyNodeNotTaken": {
-        series("ebb_oldest_released_node_timestamp_seconds"): steady((AT - 100) * 60)
+        series("ebb_oldest_scale_down_allowed_timestamp_seconds"): steady((AT - 100) * 60)
     },
     "EbbPodsPendingBecauseOfMarks": {series("ebb_pending_pods", cause="mark"): steady(3)},
-    "EbbMarksFlapping": {series("ebb_repeated_marks_total"): rising(0.5)},
+    "EbbMarksFlapping": {series("ebb_remarked_nodes_total"): rising(0.5)},
     "EbbWritesFail": {
         series("ebb_node_writes_total", operation="mark", result="error"): rising(1)
     },
@@ -103,6 +101,7 @@ CASES: Final[Mapping[str, Mapping[str, str]]] = {
     "EbbConfigurationRefused": {series("ebb_config_last_reload_successful"): steady(0)},
     "EbbUnreadableObjects": {series("ebb_unreadable_objects", resource="pods"): steady(1)},
     "EbbClockJumped": {series("ebb_clock_offset_seconds"): steady(-90)},
+    "EbbWritesRefused": {series("ebb_writes_refused"): steady(1)},
     "EbbEvictionForbidden": {series("ebb_eviction_forbidden"): steady(1)},
     "EbbSurgeForbidden": {series("ebb_surge_forbidden"): steady(1)},
     "EbbSurgeOverdue": {series("ebb_surge_overdue_pods"): steady(1)},

@@ -24,7 +24,8 @@ from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from extender.app import make_app
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
-from kube.decode.kinds import KINDS, NODES, PODS
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import NODES, PODS
 from kube.freshness import WatchSink
 from kube.stores.objects import Store
 from kube.watch import watch_objects
@@ -47,7 +48,7 @@ EVENT_ENDS: Final = {
     ("core/engine/snapshot.py", "__init__"),
     ("core/placement/packer.py", "try_place"),
     ("core/policies/cluster_threshold.py", "nominates"),
-    ("core/writes/life_cycle.py", "states"),
+    ("core/writes/life_cycle.py", "due_transitions"),
     ("kube/client.py", "ask"),
 }
 """Functions at the ends of the path; their callers on the stack are part of it."""
@@ -117,7 +118,7 @@ def asking(name: str, cpu: str, node: str | None) -> Json:
 async def test_files_of_pod_event_match_architecture_page() -> None:
     config = Config(
         mode=Mode.ENFORCE,
-        usability=UsabilityMode.NONE,
+        usable_capacity=UsabilityMode.ALL,
         budgets=UNLIMITED,
         controller=ControllerConfig(interval_seconds=3600),
     )

@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,15 @@ apiVersion: {API_VERSION}
 kind: {KIND}
 mode: MODE
 unneededTime: 0s
-extender: {{listen: "127.0.0.1:0", score: pack}}
-webhook: {{listen: "127.0.0.1:0", metricsListen: "127.0.0.1:0"}}
-controller: {{metricsListen: "127.0.0.1:0", reportPort: 0, interval: 1s}}
+extender: {{score: pack}}
+controller: {{interval: 1s}}
 """
+FLAGS = {
+    "controller": {"--metrics-listen": "127.0.0.1:0", "--report-port": "0"},
+    "extender": {"--listen": "127.0.0.1:0"},
+    "webhook": {"--listen": "127.0.0.1:0", "--metrics-listen": "127.0.0.1:0"},
+}
+"""Flags with which each program takes any free port."""
 
 
 IMPORTED = "import sys, {}.__main__; print(*sys.modules)"
@@ -80,16 +85,24 @@ class Program:
         raise AssertionError(f"never said {message!r}: {self.lines}")
 
 
+async def started(
+    module: str, folder: Path, flags: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    """Start a program with the files ebb.yaml and kubeconfig of a folder."""
+    files = {"--kubeconfig": str(folder / "kubeconfig"), "--config": str(folder / "ebb.yaml")}
+    arguments = [f"{name}={value}" for name, value in {**files, **flags}.items()]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+
+
 @asynccontextmanager
 async def running(
     module: str, api: FakeApi, folder: Path, mode: str = "enforce"
 ) -> AsyncIterator[Program]:
     (folder / "kubeconfig").write_text(KUBECONFIG.format(url=api.url))
     (folder / "ebb.yaml").write_text(CONFIG.replace("MODE", mode))
-    arguments = ["--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "ebb.yaml")]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE
-    )
+    process = await started(module, folder, FLAGS[module])
     program = Program(process)
     try:
         yield program
@@ -244,12 +257,12 @@ async def test_program_exits_with_2_and_one_line_when_file_is_invalid(
 
 
 @pytest.mark.parametrize(
-    ("module", "setting"),
+    ("module", "flag"),
     [
-        ("extender", "extender.listen"),
-        ("webhook", "webhook.listen"),
-        ("webhook", "webhook.metricsListen"),
-        ("controller", "controller.metricsListen"),
+        ("extender", "--listen"),
+        ("webhook", "--listen"),
+        ("webhook", "--metrics-listen"),
+        ("controller", "--metrics-listen"),
     ],
 )
 @pytest.mark.parametrize(
@@ -260,31 +273,51 @@ async def test_program_exits_with_2_and_one_line_when_file_is_invalid(
     ],
 )
 async def test_program_exits_with_2_and_one_line_when_address_is_unavailable(
-    module: str, setting: str, host: str, why: str | None, api: FakeApi, tmp_path: Path
+    module: str, flag: str, host: str, why: str | None, api: FakeApi, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"{host}:{taken.getsockname()[1]}"
-        section, _, field = setting.partition(".")
-        config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
-        config["webhook"] = {"listen": "127.0.0.1:0", "metricsListen": "127.0.0.1:0"}
-        config[section] = {**config.get(section, {}), field: listen}
-        code, told = await ended(module, api, tmp_path, config)
+        code, told = await ended(module, api, tmp_path, {**FLAGS[module], flag: listen})
     assert code == 2, told
     (line,) = [line for line in told.splitlines() if not line.startswith("{")]
-    assert line.startswith(f"ebb-{module}: {setting}: {listen!r}: {why or ''}"), line
+    assert line.startswith(f"ebb-{module}: {flag}: {listen!r}: {why or ''}"), line
     assert line.endswith("; allowed: a free host:port"), line
 
 
+@pytest.mark.parametrize(
+    ("module", "flag", "value", "problem"),
+    [
+        (
+            "webhook",
+            "--metrics-listen",
+            "0.0.0.0:8443",
+            "--metrics-listen: '0.0.0.0:8443'; allowed: another host:port than --listen",
+        ),
+        (
+            "controller",
+            "--lease-duration",
+            "2s",
+            "argument --lease-duration: '2s'; allowed: a duration of whole seconds, 3s to 720h",
+        ),
+    ],
+)
+async def test_program_exits_with_2_and_names_flag_when_value_is_invalid(
+    module: str, flag: str, value: str, problem: str, api: FakeApi, tmp_path: Path
+) -> None:
+    flags = {"--listen": value} if module == "webhook" else {}
+    code, told = await ended(module, api, tmp_path, {**flags, flag: value})
+    assert code == 2
+    assert problem in told.splitlines()[-1]
+    assert "Traceback" not in told
+
+
 async def ended(
-    module: str, api: FakeApi, folder: Path, config: dict[str, Any]
+    module: str, api: FakeApi, folder: Path, flags: Mapping[str, str]
 ) -> tuple[int | None, str]:
     """Run a program until it exits; return its exit code and its standard error."""
     (folder / "kubeconfig").write_text(KUBECONFIG.format(url=api.url))
-    (folder / "ebb.yaml").write_text(json.dumps(config))
-    arguments = ["--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "ebb.yaml")]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *arguments, cwd=ROOT, stderr=asyncio.subprocess.PIPE
-    )
+    (folder / "ebb.yaml").write_text(CONFIG.replace("MODE", "observe"))
+    process = await started(module, folder, flags)
     async with asyncio.timeout(30):
         _, told = await process.communicate()
     return process.returncode, told.decode()

@@ -7,8 +7,11 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from core.marks.wellknown import TAINT_KEY
+from core.model.errors import InvalidInputError
+from core.setting_types.value_types import duration
 from kube.client import Client
 from kube.stores import events
 from kube.stores.ca_store import Registration, SecretStore
@@ -28,26 +31,49 @@ from webhook.metrics import Metrics
 log = logging.getLogger("ebb.webhook")
 
 
+LISTEN: Final = program.listen_flag("--listen", "[::]:8443", "calls of the API server")
+METRICS_LISTEN: Final = program.listen_flag("--metrics-listen", "[::]:8080", "probes and metrics")
+ROTATION_SOAK: Final = program.Flag(
+    "--rotation-soak",
+    duration(5),
+    300,
+    "time for which a replica must see a new CA in every caBundle before this CA signs "
+    "certificates",
+)
+FLAGS: Final = (LISTEN, METRICS_LISTEN, ROTATION_SOAK)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the webhook until SIGTERM; *argv* is None for the arguments of the process.
 
     Returns: the exit code: 0, or 2 after an error in the configuration.
     """
     description = "Answers admission reviews of Nodes: turns the controller's marks into taints."
-    return program.run("ebb-webhook", description, _serve, argv)
+    return program.run("ebb-webhook", description, _serve, argv, FLAGS)
 
 
 async def _serve(start: program.Start) -> None:
-    async with await Client.connect(start.kubeconfig) as client:
-        await _Webhook(start, client).run()
+    _check_addresses(start.flags[LISTEN.name], start.flags[METRICS_LISTEN.name])
+    metrics = Metrics()
+    connecting = Client.connect(start.kubeconfig, count_request=metrics.count_request)
+    async with await connecting as client:
+        await _Webhook(start, client, metrics).run()
+
+
+def _check_addresses(listen: str, metrics_listen: str) -> None:
+    # Port 0 selects any free port, so two listeners never conflict.
+    if metrics_listen == listen and not listen.endswith(":0"):
+        problem = f"{metrics_listen!r}; allowed: another host:port than {LISTEN.name}"
+        raise InvalidInputError(METRICS_LISTEN.name, problem)
 
 
 class _Webhook:
-    def __init__(self, start: program.Start, client: Client) -> None:
-        self._config, self._client = start.config, client
+    def __init__(self, start: program.Start, client: Client, metrics: Metrics) -> None:
+        self._config, self._flags = start.config.webhook, start.flags
+        self._client, self._metrics = client, metrics
         self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
         self._clock, self._health = SystemClock(), http.Health()
-        self._metrics, self._serving = Metrics(), ServingCertificate()
+        self._serving = ServingCertificate()
         self._events = Events(
             client,
             self._clock,
@@ -55,26 +81,23 @@ class _Webhook:
             controller=names.REPORTING,
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
         )
-        client.count_request = self._metrics.count_request
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
 
     async def run(self) -> None:
         """Serve until SIGTERM; then fail readiness, and stop after clients have noticed."""
-        config = self._config.webhook
         pair = None
-        if config.cert_file and config.key_file:
-            pair = ServingCertificateFiles(
-                self._serving, config.cert_file, config.key_file, self._clock
-            )
+        if self._config.cert_dir is not None:
+            pair = ServingCertificateFiles(self._serving, self._config.cert_dir, self._clock)
         plain = http.Server(
             http.base_app(self._health, self._clock, self._metrics),
-            config.metrics_listen,
-            setting="webhook.metricsListen",
+            self._flags[METRICS_LISTEN.name],
+            flag=METRICS_LISTEN.name,
         )
         app = make_app(self._metrics, self._health, self._clock, TAINT_KEY)
         tls = self._serving.context
         failed = Handshakes(self._metrics, self._clock).failed
-        admission = http.Server(app, config.listen, tls, setting="webhook.listen", failed=failed)
+        listen = self._flags[LISTEN.name]
+        admission = http.Server(app, listen, tls, flag=LISTEN.name, failed=failed)
         await plain.start()
         async with asyncio.TaskGroup() as tasks:
             running = [
@@ -105,7 +128,7 @@ class _Webhook:
             self._serving,
             names=names.server_names(self._namespace),
             clock=self._clock,
-            soak_seconds=self._config.webhook.rotation_soak_seconds,
+            soak_seconds=self._flags[ROTATION_SOAK.name],
             record_event=partial(self._events.record_about, secret),
             count_repair=self._metrics.ca_bundle_repairs.inc,
         )

@@ -80,7 +80,7 @@ class Certificates:
         self._soak = soak_seconds
         self._record_event, self._count_repair = record_event, count_repair
         self._repaired_at = -math.inf
-        self._signed_by, self.ca_valid_until = b"", 0
+        self.signed_by, self.ca_valid_until = b"", 0
         """CA of the serving certificate, and when the CA expires in Unix seconds; empty and 0 if
         there is no serving certificate."""
         self._good_from = self._renew_at = 0
@@ -90,11 +90,6 @@ class Certificates:
         self._bundles_read_at = 0.0
         self._old: tuple[bytes, ...] = ()
         self._old_watched_seconds = 0.0
-
-    @property
-    def signed_by(self) -> bytes:
-        """Return the CA of the serving certificate; empty if there is no serving certificate."""
-        return self._signed_by
 
     def why_not_ready(self) -> str | None:
         """Return why the API server does not trust this replica; None if it does."""
@@ -128,7 +123,7 @@ class Certificates:
         # The time is read first. If another replica replaces the CA during this round, the Secret
         # keeps that CA in `old` for longer than a serving certificate from this time is valid.
         now = self._clock.unix_seconds()
-        if self._signed_by and self._is_due(now):
+        if self.signed_by and self._is_due(now):
             await self._renew(now)
         registered = await self._registration.read()
         # Before _agreed_trust, which records the CAs that the caBundles contain now.
@@ -175,7 +170,7 @@ class Certificates:
         Only CAs that this replica knows are returned. *trust*: the CAs of the Secret; None if they
         cannot be used. *bundles*: the caBundles.
         """
-        ours = [self._signed_by] if self._signed_by else []
+        ours = [self.signed_by] if self.signed_by else []
         bundled = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
         if trust is None or trust.ca.certificate not in bundled:
             # A rotation never leaves `ca` out of the caBundles. So someone else has replaced the
@@ -273,7 +268,7 @@ class Certificates:
         return is_recent and since is not None and now - since >= self._soak
 
     def _check_trust(self, bundles: Sequence[bytes]) -> None:
-        trusted = all(self._signed_by in tls.split(bundle) for bundle in bundles)
+        trusted = all(self.signed_by in tls.split(bundle) for bundle in bundles)
         self._untrusted = (
             None if trusted else "the caBundle of the webhook does not contain the CA yet"
         )
@@ -303,16 +298,16 @@ class Certificates:
         """
         ca = trust.ca.certificate
         valid = self._good_from <= now < self._serving.valid_until
-        if ca == self._signed_by:
+        if ca == self.signed_by:
             due = self._is_due(now)
-        elif valid and self._signed_by in trust.bundle():
+        elif valid and self.signed_by in trust.bundle():
             due = self._is_soaked(ca)
         else:  # not trusted any more
             due = True
         if not due:
             return
         self._serving.load(tls.make_leaf(trust.ca, self._names, now))
-        self._signed_by, (_, self.ca_valid_until) = ca, tls.life(ca)
+        self.signed_by, (_, self.ca_valid_until) = ca, tls.life(ca)
         self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3
         log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))

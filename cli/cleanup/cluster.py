@@ -2,39 +2,50 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
+
+import msgspec
 
 from cli.cleanup.moves import end_moves, warn_of_old_records
-from cli.cleanup.removals import Removals
+from cli.cleanup.removals import Removals, warn
 from cli.cleanup.stop import stop_controller
 from cli.input import live
-from controller.names import LEASE
+from controller.names import HISTORY, LEASE, TODAY
 from core.config.settings import Config
-from core.marks.wellknown import TAINT_KEY
+from core.marks.mark import backoff_of
+from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.errors import ConflictError, InvalidInputError
+from core.model.errors import ConflictError, InvalidInputError, UnavailableError
+from core.model.humanize import timestamp
+from core.model.node import Node
 from core.model.pod import DETACHED_LABEL, Pod
 from core.writes.capacity_buffers import changes
-from core.writes.cleanup import cleanup_write
+from core.writes.cleanup import cleanup_write, unmark_write
 from core.writes.costs import decide_costs
-from kube.client import CALL_SECONDS_MAX, Client
-from kube.decode.field_decoding import Bytes
-from kube.decode.kinds import CLUSTER_KINDS, NODES, NODES_WITH_ALL_KEYS, PODS
+from core.writes.write import Write
+from kube.client import CALL_SECONDS_MAX, ApiError, Client
+from kube.cluster_kinds import CLUSTER_KINDS
+from kube.decode.kinds import NODES, NODES_WITH_ALL_KEYS, PODS
 from kube.decode.objects import PodObject
 from kube.decode.pod_times import FINISHED_TOO
 from kube.listing import Listed
 from kube.stores.capacity_buffers import PublishedStore
+from kube.stores.events import Events
 from kube.stores.lease import LeaseStore
 from kube.stores.objects import TRIES_MAX, nodes, pods, write_as_decided
+from kube.stores.packed_config_map import PackedConfigMap
 from runtime.clock import Clock
+
+REPORTING: Final = "kube-ebb.io/ebb"
+"""The reportingController of the Events that the command writes."""
 
 
 class Request(NamedTuple):
     """The part of a cluster to clean up, as the command line selects it."""
 
     names: frozenset[str] | None = None
-    """Names of the nodes; None: all nodes and pods of the cluster, surge moves, and Ebb's own
-    CapacityBuffers."""
+    """Names of the nodes; None: all nodes and pods of the cluster, surge moves, Ebb's own
+    CapacityBuffers, and the history."""
     stop_controller: bool = False
     """First scale the controller to 0, and wait until nobody leads."""
 
@@ -74,10 +85,10 @@ class Cleanup:
     async def run(self, removals: Removals) -> None:
         """Remove what Ebb has written on the requested nodes, and on the pods there.
 
-        If all nodes are requested, surge moves are ended, and Ebb's own CapacityBuffers are
-        deleted. *removals* makes or only prints each removal. If a write fails for a reason that
-        concerns its object alone, the object is reported on standard error, and the others are
-        still cleaned up.
+        If all nodes are requested, surge moves are ended, Ebb's own CapacityBuffers are deleted,
+        and the history is emptied. *removals* makes or only prints each removal. If a write fails
+        for a reason that concerns its object alone, the object is reported on standard error, and
+        the others are still cleaned up.
 
         Raises: InvalidInputError for an unknown node. UnavailableError after the first failure
         that would repeat for other objects; finished writes remain, and the command can be run
@@ -100,9 +111,9 @@ class Cleanup:
             cluster = await end_moves(client, cluster, removals)
             await warn_of_old_records(client, self.namespace)
         for node in cluster.nodes:
-            write = cleanup_write(node, TAINT_KEY)
+            write = self._write(node)
             if write is not None and (names is None or node.name in names):
-                clean = partial(_clean_node, client, node.name)
+                clean = partial(self._clean_node, node.name)
                 await removals.make("node", node.name, write.note, clean)
         if names is None:
             # CapacityBuffers that Ebb publishes, and their PodTemplates
@@ -110,6 +121,8 @@ class Cleanup:
             for change in changes({}, await store.found()):
                 name, delete = f"{self.namespace}/{change.name}", partial(store.carry_out, change)
                 await removals.make("buffer", name, change.operation.value, delete)
+            for name in (TODAY, HISTORY):
+                await _empty(PackedConfigMap(client, self.namespace, name), removals)
         of_any_phase = pods(client, finished=True)
         for cost in decide_costs(cluster, TAINT_KEY, enabled=False).writes:
             if names is None or cost.before.node in names:
@@ -117,33 +130,73 @@ class Cleanup:
                 await removals.make("pod", cost.key, "deletion cost", clear)
         removals.check()
 
+    def _write(self, node: Node) -> Write[Node] | None:
+        if self.request.names is None:
+            return cleanup_write(node, TAINT_KEY)
+        return unmark_write(node, TAINT_KEY, self.clock.unix_seconds())
+
+    async def _clean_node(self, name: str) -> None:
+        """Remove Ebb's labels and annotations from a Node, then its taint if it remains.
+
+        A webhook may remove the taint with the labels. Raises: ConflictError.
+        """
+        objects = nodes(self.client, all_keys=True)
+        for _ in range(TRIES_MAX):
+            done = await write_as_decided(objects, name, self._write)
+            if done is None:
+                return
+            if done.write.annotations.get(BACKOFF_ANNOTATION):
+                await self._report_unmark(done.stored[0])
+        raise ConflictError("another client keeps changing it")
+
+    async def _report_unmark(self, node: Node) -> None:
+        """Write an Event about a Node that `ebb unmark` has unmarked, or warn if that fails."""
+        backoff = backoff_of(node.annotations)
+        until = timestamp(backoff.until) if backoff else "unknown"
+        note = (
+            f"`ebb unmark` removed the mark: Ebb does not mark the node again before {until}. The "
+            f"annotation {KEEP_ANNOTATION}=true excludes the node for good"
+        )
+        events = Events(
+            self.client, self.clock, lambda: None, controller=REPORTING, instance="ebb-unmark"
+        )
+        try:
+            await events.send(node, "NodeUnmarked", note)
+        except UnavailableError as fault:
+            warn(f"node {node.name}: it is unmarked, but its Event cannot be written: {fault}")
+
+
+async def _empty(config_map: PackedConfigMap, removals: Removals) -> None:
+    """Remove the content of a ConfigMap with the history, unless RBAC forbids reading it.
+
+    Raises: UnavailableError.
+    """
+    try:
+        found = await config_map.read()
+    except ApiError as fault:
+        if fault.forbidden:
+            return
+        raise
+    if found is not None and found.content:
+        empty = partial(config_map.write, b"", found.version)
+        await removals.make("configmap", config_map.key, "history", empty)
+
 
 async def _listed(client: Client, config: Config) -> Cluster:
     """Return the nodes and pods of the cluster, and finished pods on which Ebb has written."""
     finished: dict[str, Pod] = {}
-    lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
-    lists[PODS].finished = partial(_keep_if_written, finished)
-    lists[NODES].decoded_as = NODES_WITH_ALL_KEYS
+    lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS} | {
+        PODS: Listed(finished=partial(_keep_if_written, finished)),
+        NODES: Listed(decoded_as=NODES_WITH_ALL_KEYS),
+    }
     cluster = await live.listed(client, lists, config)
     return replace(cluster, pods=(*cluster.pods, *finished.values()))
 
 
-def _keep_if_written(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
+def _keep_if_written(finished: dict[str, Pod], item: PodObject | msgspec.Raw) -> None:
     try:
         pod = FINISHED_TOO.model_or_placeholder(item)
     except InvalidInputError:
         return
     if pod.deletion_cost_ours is not None or pod.move is not None or DETACHED_LABEL in pod.labels:
         finished[pod.key] = pod
-
-
-async def _clean_node(client: Client, name: str) -> None:
-    """Remove Ebb's labels and annotations from a Node, then its taint if it remains.
-
-    A webhook may remove the taint with the labels. Raises: ConflictError.
-    """
-    decide = partial(cleanup_write, taint_key=TAINT_KEY)
-    for _ in range(TRIES_MAX):
-        if await write_as_decided(nodes(client, all_keys=True), name, decide) is None:
-            return
-    raise ConflictError("another client keeps changing it")

@@ -5,8 +5,8 @@ from typing import Final
 
 from cli.cleanup.removals import Removals, warn
 from controller.election import Leases
-from controller.names import DEPLOYMENT
 from core.model.errors import ConflictError, UnavailableError
+from core.moves.objects import CONTROLLER
 from kube.client import Client
 from kube.stores.lease import Lease
 from kube.stores.objects import TRIES_MAX
@@ -28,10 +28,10 @@ async def stop_controller(
 
     A dry run only reports the scaling. *namespace*: namespace of Ebb. Raises: UnavailableError.
     """
-    key = f"{namespace}/{DEPLOYMENT}"
+    key = f"{namespace}/{CONTROLLER}"
     scales = ScaleStore(client)
     try:
-        if await scales.read(namespace, DEPLOYMENT) is None:
+        if await scales.read(namespace, CONTROLLER) is None:
             await _check_nobody_leads(leases)
             warn(
                 f"deployment {key} does not exist, and nobody holds the Lease. If Ebb is "
@@ -60,15 +60,15 @@ async def _scale_to_zero(scales: ScaleStore, namespace: str) -> bool:
     Raises: ConflictError.
     """
     for _ in range(TRIES_MAX):
-        scale = await scales.read(namespace, DEPLOYMENT)
+        scale = await scales.read(namespace, CONTROLLER)
         if scale is None or scale.replicas == 0:
             return False
         try:
-            await scales.write(namespace, DEPLOYMENT, scale.version, 0)
+            await scales.write(namespace, CONTROLLER, scale.version, 0)
         except ConflictError:
             continue
         return True
-    raise ConflictError(f"another client keeps changing the Deployment {namespace}/{DEPLOYMENT}")
+    raise ConflictError(f"another client keeps changing the Deployment {namespace}/{CONTROLLER}")
 
 
 async def wait_until_nobody_leads(leases: Leases, clock: Clock) -> None:

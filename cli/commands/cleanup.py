@@ -3,10 +3,13 @@
 import click
 
 from cli.cleanup.run import Options, clean_up, options
+from cli.usage import examples
 from core.model.errors import InvalidInputError
 
 
-@click.command("cleanup")
+@click.command(
+    "cleanup", epilog=examples("cleanup --all --dry-run", "cleanup --all --stop-controller --yes")
+)
 @click.option(
     "--all",
     "everything",

@@ -10,6 +10,7 @@ import yaml
 from cli import output
 from cli.answers import SettingsSchema
 from cli.input import source
+from cli.usage import examples
 from controller.names import CONFIG_KEY
 from core.model.errors import ConfigError, EbbError, InvalidInputError
 from runtime import files, yaml_text
@@ -20,19 +21,24 @@ _END_OF_PATH: Final = re.compile(r"[:.\[]")
 """Character after a field in the path of a fault, such as `pools[0].name: `."""
 
 
-@click.group("config", no_args_is_help=False)
+@click.group(
+    "config", no_args_is_help=False, epilog=examples("config schema", "config validate ebb.yaml")
+)
 def command() -> None:
     """Print the configuration schema, or validate a configuration."""
 
 
-@command.command("schema")
+@command.command("schema", epilog=examples("config schema", "config schema -o table"))
 @output.option(output.SETTINGS, output.JSON)
 def schema(form: output.Format[SettingsSchema]) -> None:
     """Print every setting; as JSON Schema by default, for editors and charts."""
     output.print_answer(SettingsSchema(), form)
 
 
-@command.command("validate")
+@command.command(
+    "validate",
+    epilog=examples("config validate ebb.yaml", "config validate base.yaml configmap.yaml"),
+)
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)
 def validate(paths: Sequence[str]) -> None:
     """Report all errors that the programs would find in the files; - is standard input.

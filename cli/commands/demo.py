@@ -1,15 +1,16 @@
-"""`ebb demo`: simulate the same load in five variants; print a table, write a picture or page."""
+"""`ebb demo`: simulate the same load in a few variants; print a table, write a picture or page."""
 
 from typing import Any, Final
 
 import click
 
 from cli.input import source
+from cli.usage import examples
 
 DAYS_MAX: Final = 60
-TIMER_SECONDS_MAX: Final = 3600
 RULES: Final = (
-    "an EbbConfiguration; its mode is ignored; default: built-in settings, thresholds 85%"
+    "an EbbConfiguration; its mode is ignored; default: the default settings, with a "
+    "reconciliation every 20 s"
 )
 
 
@@ -19,14 +20,9 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _timer(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= TIMER_SECONDS_MAX:
-        allowed = f"allowed: a whole number from 1 to {TIMER_SECONDS_MAX:,}"
-        raise click.BadParameter(f"{text!r:.40}; {allowed}")
-    return int(text)
-
-
-@click.command("demo")
+@click.command(
+    "demo", epilog=examples("demo", "demo --page --days 2", "demo --config ebb.yaml --seed 7")
+)
 @click.option(
     "--trace",
     type=click.Path(),
@@ -37,14 +33,6 @@ def _timer(text: str) -> int:
 @click.option("--days", type=_days, default="1", metavar="N", help="days to simulate; default 1")
 @click.option(
     "--seed", type=int, default=1, metavar="N", help="random seed of the load; default 1"
-)
-@click.option(
-    "--scale-down-timers",
-    type=_timer,
-    default="600",
-    metavar="SECONDS",
-    help="`--scale-down-unneeded-time` and `--scale-down-delay-after-add` of the autoscaler of "
-    "all variants; default 600",
 )
 @click.option(
     "--wire/--no-wire",
@@ -63,7 +51,7 @@ def _timer(text: str) -> int:
     help="file of the picture, default ebb-demo.png; with --page, default ebb-demo.html",
 )
 def command(**values: Any) -> None:  # noqa: ANN401 options of several types
-    """Simulate one day of a cluster in five variants; virtual time, no cluster needed."""
+    """Simulate one day of a cluster in four variants; virtual time, no cluster needed."""
     from cli import demo  # noqa: PLC0415 slow to import
 
     demo.play(demo.Options(**values))

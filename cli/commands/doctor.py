@@ -6,13 +6,21 @@ import click
 
 from cli import output
 from cli.input import source
+from cli.usage import examples
 
 if TYPE_CHECKING:  # help must be fast
     from cli.doctor.finding import Diagnosis
     from cli.input.cluster_input import ClusterInput
 
 
-@click.command("doctor")
+@click.command(
+    "doctor",
+    epilog=examples(
+        "doctor",
+        "doctor --scheduler-config kube-scheduler-config.yaml",
+        "doctor --exit-code -o json",
+    ),
+)
 @source.options_with_setup
 @click.option(
     "--scheduler-config",

@@ -6,13 +6,19 @@ import click
 
 from cli.input import source
 from cli.input.cluster_options import Environment
+from cli.usage import examples
 
 if TYPE_CHECKING:  # help must be fast
     from cli.input.cluster_options import ClusterOptions
 
 
-@click.command("page")
-@source.several_options
+@click.command(
+    "page",
+    epilog=examples(
+        "page", "page --context eu --port 8080 --no-browser", "page --from-file dump.json"
+    ),
+)
+@source.unread_options
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

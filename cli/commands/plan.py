@@ -6,6 +6,7 @@ import click
 
 from cli import clusters, output
 from cli.input import source
+from cli.usage import examples, program_name
 
 if TYPE_CHECKING:  # help must be fast
     from fractions import Fraction
@@ -44,7 +45,16 @@ def _share(text: str) -> "Fraction":
 THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after the removals"
 
 
-@click.command("plan")
+@click.command(
+    "plan",
+    epilog=examples(
+        "plan",
+        "plan -o wide -l pool=spot --sort-by price",
+        "plan --max-cpu 80% --max-removals 5",
+        "plan --from-file dump.json -o csv",
+        f"plan -o name | xargs {program_name()} explain",
+    ),
+)
 @source.selection_options
 @clusters.options(output.PLAN, "if a node is removable")
 @click.option(
@@ -93,9 +103,15 @@ def command(
 ) -> "clusters.Answered[Planned]":
     """Show which nodes are removable together, and why the others are not; read-only."""
     from cli.answers import RowOptions  # noqa: PLC0415 the engine is slow to import
+    from cli.nodes import TYPE_LABELS  # noqa: PLC0415
     from cli.plan import Limits, planned  # noqa: PLC0415
+    from core.engine.zones import ZONE_LABEL  # noqa: PLC0415
 
-    columns = tuple(key for keys in label_columns for key in keys.split(",") if key)
+    keys = [key for keys in label_columns for key in keys.split(",")]
+    # Zone and instance type are columns already.
+    columns = tuple(
+        key for key in dict.fromkeys(keys) if key not in ("", ZONE_LABEL, *TYPE_LABELS)
+    )
     limits = Limits(max_removals, max_cpu, max_memory)
     view = RowOptions(columns, sort_by, no_headers)
     answer = planned(cluster_input, limits, view, selection, bound=bound)

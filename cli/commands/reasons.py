@@ -8,10 +8,11 @@ import click
 from cli import output
 from cli.answers import Reasons
 from cli.explain.reasons import REASONS
+from cli.usage import examples
 from core.model.errors import InvalidInputError
 
 
-@click.command("reasons")
+@click.command("reasons", epilog=examples("reasons", "reasons no-room headroom"))
 @click.argument("codes", metavar="[CODE]...", nargs=-1)
 @output.option(output.REASONS)
 def command(codes: Sequence[str], form: output.Format[Reasons]) -> None:

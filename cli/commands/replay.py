@@ -7,6 +7,7 @@ import click
 
 from cli import output
 from cli.input import source
+from cli.usage import examples
 
 if TYPE_CHECKING:  # slow to import
     from cli.answers import Replayed
@@ -31,7 +32,14 @@ def _whole(most: int) -> Callable[[str], int]:
 FOLDER: Final = click.Path()
 
 
-@click.command("replay")
+@click.command(
+    "replay",
+    epilog=examples(
+        "replay --dumps dumps/ --recommend ebb.yaml",
+        "replay --prometheus responses/ --seeds 5 -o html",
+        "replay --trace openb/ --at-once 500 --sweep usual",
+    ),
+)
 @click.option(
     "--trace", type=FOLDER, metavar="PATH", help="a trace in a format of `ebb demo --trace`"
 )

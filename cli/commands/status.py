@@ -6,6 +6,7 @@ import click
 
 from cli import clusters, output
 from cli.input import source
+from cli.usage import examples
 
 if TYPE_CHECKING:  # help must be fast
     from cli.input.cluster_input import ClusterInput
@@ -13,9 +14,14 @@ if TYPE_CHECKING:  # help must be fast
     from cli.nodes import Selection
 
 
-@click.command("status")
+@click.command(
+    "status",
+    epilog=examples(
+        "status", "status -w", "status --context eu --context us", "status --exit-code -o json"
+    ),
+)
 @source.selection_options
-@clusters.options(output.STATUS, "if no replica leads, or a mark is overdue or has a wrong taint")
+@clusters.options(output.STATUS, "if no replica leads, writes are refused, or a mark is overdue")
 def command(
     cluster_input: "ClusterInput", /, *, selection: "Selection"
 ) -> "clusters.Answered[ClusterStatus]":

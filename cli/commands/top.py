@@ -7,13 +7,14 @@ import click
 
 from cli.input import source
 from cli.input.cluster_options import Environment
+from cli.usage import examples
 
 if TYPE_CHECKING:  # help must be fast
     from cli.input.cluster_options import ClusterOptions
 
 
-@click.command("top")
-@source.several_options
+@click.command("top", epilog=examples("top", "top --context eu", "top --from-file dump.json"))
+@source.unread_options
 def command(environment: Environment, where: "ClusterOptions", /) -> None:
     """Show savings, nodes, marks and surge moves, and follow the cluster; read-only.
 

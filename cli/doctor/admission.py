@@ -17,18 +17,19 @@ from cli.doctor.finding import (
     values,
 )
 from cli.input.setup import (
+    GUARD_BINDINGS,
+    GUARDS,
     POLICIES,
     POLICY,
     POLICY_BINDINGS,
     REGISTRATIONS,
     SERVICE_LABEL,
     SLICES,
-    WRITE_POLICIES,
-    WRITE_POLICY_BINDINGS,
 )
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.humanize import duration, plural, timestamp
+from kube.write_policies import WRITE_POLICIES
 from serving import tls
 from webhook.names import REGISTRATION, SERVICE
 
@@ -36,8 +37,6 @@ OPERATIONS: Final = {"CREATE", "UPDATE"}
 LASTS_SECONDS_MIN: Final = 7 * 24 * 3600
 """Remaining validity below which a CA is reported; Ebb and cert-manager renew earlier."""
 OURS: Final = f"MutatingWebhookConfiguration {REGISTRATION}"
-WRITERS: Final = ("ebb-controller-nodes", "ebb-controller-pods", "ebb-webhook-registration")
-"""The policies for Ebb's own accounts, as in manifests/; the last one is for the webhook."""
 KEY_VARIABLE: Final = "key"
 """Variable of the policy with the key of the taint."""
 
@@ -185,20 +184,20 @@ def _valid_until(bundle: str, facts: Facts) -> int | str:
 
 
 def _write_policies(facts: Facts) -> CheckResult:
-    if missing := first_unread(facts, WRITE_POLICIES, WRITE_POLICY_BINDINGS):
+    if missing := first_unread(facts, GUARDS, GUARD_BINDINGS):
         return missing
-    exist = {each.metadata.name for each in values(facts.setup.of(WRITE_POLICIES))}
+    exist = {each.metadata.name for each in values(facts.setup.of(GUARDS))}
     bound = {
         each.spec.policy_name: each.spec.validation_actions or ()
-        for each in values(facts.setup.of(WRITE_POLICY_BINDINGS))
+        for each in values(facts.setup.of(GUARD_BINDINGS))
         if each.spec
     }
-    needed = WRITERS if _registration(facts) is not None else WRITERS[:-1]
+    needed = WRITE_POLICIES if _registration(facts) is not None else WRITE_POLICIES[:-1]
     evidence = []
     for name in needed:
-        binding = f"{WRITE_POLICY_BINDINGS.name} {name}"
+        binding = f"{GUARD_BINDINGS.name} {name}"
         if name not in exist:
-            evidence.append(Evidence(f"{WRITE_POLICIES.name} {name}", "", "does not exist"))
+            evidence.append(Evidence(f"{GUARDS.name} {name}", "", "does not exist"))
         elif name not in bound:
             evidence.append(Evidence(binding, "", "does not exist"))
         elif "Deny" not in bound[name]:
@@ -215,7 +214,7 @@ CHECKS: Final = (
         question="Does the API server refuse writes of Ebb's accounts that Ebb does not need?",
         effect="a stolen token of Ebb can delete pods and Nodes, or read every object",
         fix="apply the manifests again; if a policy refuses Ebb's own writes, see "
-        "docs/install.md#what-ebbs-accounts-may-write",
+        "docs/install-reference.md#what-ebbs-accounts-may-write",
         run=_write_policies,
     ),
     Check(
@@ -224,7 +223,7 @@ CHECKS: Final = (
         effect="a mark becomes a taint only when the controller writes it itself, a moment later",
         fix="apply the manifests again, and look at "
         "`kubectl -n ebb-system get pods -l app.kubernetes.io/component=webhook`; the dry run of "
-        "docs/install.md#install-in-mode-observe tests the whole path",
+        "docs/install-reference.md#check-the-installation tests the whole path",
         run=_admission,
     ),
     Check(
@@ -232,7 +231,7 @@ CHECKS: Final = (
         question="Does the API server have a valid CA for the webhook?",
         effect="the API server skips the webhook, and stores marks without taints",
         fix="read the log of ebb-webhook; another writer of caBundle may be a GitOps tool "
-        "(docs/install.md#gitops), or cert-manager's cainjector does not run",
+        "(docs/install-reference.md#gitops), or cert-manager's cainjector does not run",
         run=_certificates,
     ),
 )

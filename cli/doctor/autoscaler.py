@@ -34,15 +34,12 @@ THRESHOLD: Final = "scale-down-utilization-threshold"
 DEFAULT_THRESHOLD: Final = "0.5"
 PARALLEL: Final = "max-drain-parallelism"
 IGNORED: Final = ("ignore-daemonsets-utilization", "ignore-mirror-pods-utilization")
-STATUS_TAINT: Final = "status-taint"
-"""Flag with keys of taints that say nothing about new nodes of a node group."""
 STARTUP_TAINTS: Final = ("startup-taint", "ignore-taint")
 """Flags with keys of taints with which a node counts as not Ready."""
-TAINT_DOMAIN: Final = ".cluster-autoscaler.kubernetes.io/"
-"""With one of these flags before it, the prefix of keys that need no flag."""
 WHEN_EMPTY: Final = "WhenEmpty"
 EMPTY_OR_MORE: Final = "WhenEmptyOrUnderutilized"
 """Default consolidationPolicy of Karpenter."""
+NONE_FOUND: Final = "does not matter: no Cluster Autoscaler was found"
 FLAGS_HIDDEN: Final = "Cluster Autoscaler runs where its flags cannot be read"
 ASK_PROVIDER: Final = (
     "compare the settings of your managed autoscaler with docs/install.md#the-autoscaler"
@@ -55,7 +52,7 @@ def _autoscaler(facts: Facts) -> CheckResult:
         keeping := [evidence for program in programs for evidence in _keeping(program)]
     ):
         return problem("Cluster Autoscaler removes no empty nodes", keeping)
-    key = facts.config.cluster_autoscaler.status_key
+    key = facts.config.cluster_autoscaler.status
     if programs:
         return ok(f"{programs[0].object} runs Cluster Autoscaler")
     if pools or _has_status(facts):
@@ -67,14 +64,14 @@ def _autoscaler(facts: Facts) -> CheckResult:
 
 
 def _has_status(facts: Facts) -> bool:
-    key = facts.config.cluster_autoscaler.status_key
+    key = facts.config.cluster_autoscaler.status
     return Autoscalers.of(facts.cluster, key).status is not None
 
 
 def _unread_status(facts: Facts) -> CheckResult | None:
     """Return UNKNOWN if Cluster Autoscaler's status ConfigMap could not be read, else None."""
     why = facts.cluster_input.why_absent(STATUSES.name)
-    namespace, _, name = facts.config.cluster_autoscaler.status_key.partition("/")
+    namespace, _, name = facts.config.cluster_autoscaler.status.partition("/")
     dump = f"the output of `kubectl get cm {name} -n {namespace} -o json`"
     return unread(STATUSES.resource, why, dump) if why else None
 
@@ -96,12 +93,12 @@ def _keeping(program: Program) -> Iterator[Evidence]:
 
 
 def _status(facts: Facts) -> CheckResult:
-    key = facts.config.cluster_autoscaler.status_key
+    key = facts.config.cluster_autoscaler.status
     if _has_status(facts):
         return ok(f"ConfigMap {key} has the status")
     programs = autoscalers(facts)
     if not programs:
-        return first_unread(facts, DEPLOYMENTS) or ok("Cluster Autoscaler was not found")
+        return first_unread(facts, DEPLOYMENTS) or ok(NONE_FOUND)
     if missing := _unread_status(facts):
         return missing
     evidence = [Evidence(f"ConfigMap {key}", "", "does not exist")]
@@ -117,7 +114,7 @@ def _status(facts: Facts) -> CheckResult:
 
 def _evicts(facts: Facts) -> CheckResult:
     if facts.config.scale_down_protection.scope is Scope.ALL:
-        return ok("Ebb protects every node from scale-down (scaleDownProtection.scope: all)")
+        return ok("Ebb protects its nodes from scale-down (scaleDownProtection.scope: all)")
     return _with_flags(
         facts, _evicting, "Cluster Autoscaler evicts pods", "it removes empty nodes"
     )
@@ -181,7 +178,7 @@ def _with_flags(
         return missing
     if _has_status(facts):
         return unknown(FLAGS_HIDDEN, ASK_PROVIDER)
-    return ok("Cluster Autoscaler was not found")
+    return ok(NONE_FOUND)
 
 
 def _node_pools(facts: Facts) -> CheckResult:
@@ -205,7 +202,7 @@ def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a Nod
     pools = (known for known in facts.cluster.node_pools if known.name == pool.metadata.name)
     if fixed := next((known.fixed for known in pools), ""):
         yield Evidence(name, "spec.disruption", fixed)
-    elif policy != WHEN_EMPTY and facts.config.scale_down_protection.scope is not Scope.ALL:
+    elif policy != WHEN_EMPTY:
         yield Evidence(name, "spec.disruption.consolidationPolicy", policy)
 
 
@@ -240,8 +237,8 @@ CHECKS: Final = (
         question="Is the status of Cluster Autoscaler in the configured ConfigMap?",
         effect="Ebb does not know the minimum sizes of node groups, and marks nodes that the "
         "autoscaler keeps",
-        fix="set `clusterAutoscaler.statusNamespace` and `statusName`, and restart "
-        "ebb-controller (docs/install.md#the-autoscaler)",
+        fix="set `clusterAutoscaler.status`, and restart ebb-controller "
+        "(docs/install.md#the-autoscaler)",
         run=_status,
     ),
     Check(
@@ -257,7 +254,7 @@ CHECKS: Final = (
         code="autoscaler-delays",
         question=f"Are the delays of Cluster Autoscaler at most {duration(DELAY_SECONDS_MAX)}?",
         effect="every empty node remains for that long before it is removed",
-        fix=f"{_FLAGS}: `--{DELAYS[0]}=2m --{DELAYS[1]}=2m`",
+        fix=f"{_FLAGS}: `--{DELAYS[0]}=1m --{DELAYS[1]}=2m`",
         run=_readable(_delays),
     ),
     Check(

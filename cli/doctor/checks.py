@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cli.doctor import admission, autoscaler, clocks, moves, rights, scheduler, workloads
+from cli.doctor import (
+    admission,
+    autoscaler,
+    clocks,
+    moves,
+    mutation,
+    rights,
+    scheduler,
+    workloads,
+)
 from cli.doctor.finding import Check, CheckState, Diagnosis, Facts, Finding
 from cli.input.cluster_input import ClusterInput
 from core.model.errors import InvalidInputError
@@ -15,6 +24,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *autoscaler.CHECKS,
     *scheduler.CHECKS,
     *admission.CHECKS,
+    *mutation.CHECKS,
     *rights.CHECKS,
     *workloads.CHECKS,
     *moves.CHECKS,

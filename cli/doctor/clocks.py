@@ -23,6 +23,13 @@ def _clocks(facts: Facts) -> CheckResult:
         evidence.append(Evidence(f"leader {leader.holder}", "seconds ahead of the API server", by))
     if evidence:
         return problem(f"clocks differ by more than {SKEW_SECONDS_MAX} s", evidence)
+    if leader is not None and leader.unread:
+        return unknown(
+            f"this machine and the API server agree, but the Lease {leader.lease} of the leader "
+            f"cannot be read: {leader.problem}",
+            "run `ebb doctor` with the Role ebb-viewer "
+            "(docs/install-reference.md#rights-of-people-who-run-ebb)",
+        )
     if leader is None or not leader.leads(times.server_seconds):
         # An old renewal may mean a slow clock, or that no replica leads.
         return unknown(

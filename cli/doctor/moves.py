@@ -43,7 +43,7 @@ def _refused(facts: Facts) -> CheckResult:
             "only the leader knows whether the API server refuses surge moves, and its report was "
             "not read",
             "run `ebb doctor` against a live cluster, with the Role ebb-viewer "
-            "(docs/install.md#rights-of-people-who-run-ebb)",
+            "(docs/install-reference.md#rights-of-people-who-run-ebb)",
         )
     if refused := leader.refused_moves.get(OWNER_REFERENCES.code, 0):
         seen = "OwnerReferencesPermissionEnforcement refuses surge moves"

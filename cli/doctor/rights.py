@@ -12,11 +12,13 @@ from cli.doctor.finding import (
     ok,
     problem,
     unknown,
+    unread,
     values,
 )
 from cli.input.setup import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    NOT_IN_DUMP,
     RBAC_KINDS,
     REGISTRATIONS,
     ROLE_BINDINGS,
@@ -26,9 +28,10 @@ from cli.input.setup import (
 )
 from cli.input.setup_objects import ApiRule
 from controller.names import LEASE
-from core.config.settings import PodDeletionCost
+from core.config.settings import Mode, PodDeletionCost
 from core.model.humanize import plural
-from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
+from kube.cluster_kinds import KINDS, NEEDED, ONLY, SURGE_KINDS
+from kube.decode.kinds import BUDGETS, BUFFERS, NODES, PODS, AnyKind
 from kube.decode.selecting import CONTROLLERS, OBSERVERS
 from webhook.names import REGISTRATION, SECRET
 
@@ -71,13 +74,29 @@ def _programs(facts: Facts) -> CheckResult:
     return ok(f"the programs have all {plural(len(needed), 'permission')} that they need")
 
 
+def _buffers(facts: Facts) -> CheckResult:
+    if facts.config.mode is Mode.OBSERVE:
+        return ok("Ebb publishes no CapacityBuffers (mode: observe)")
+    if missing := first_unread(facts, *RBAC_KINDS):
+        return missing
+    if not publishes(facts):
+        return ok("Ebb publishes no CapacityBuffers, because the component is not installed")
+    why = facts.cluster_input.why_absent(BUFFERS.name)
+    if why == NOT_IN_DUMP:
+        return unread(BUFFERS.resource, why, "`kubectl get capacitybuffers -A -o json`")
+    if why:
+        seen = "Ebb may publish CapacityBuffers, and they cannot be read"
+        return problem(seen, [Evidence(BUFFERS.resource, "list", why)])
+    return ok("Ebb publishes the pods that it expects as CapacityBuffers")
+
+
 def needed_rights(facts: Facts) -> Iterator[tuple[str, Right]]:
     """Yield each permission that a program of Ebb needs, after the name of its ServiceAccount.
 
     The configuration decides which permissions are necessary.
     """
     yield from ((CONTROLLER, right) for right in _of_controller(facts))
-    if _has_webhook(facts) and facts.config.webhook.cert_file is None:
+    if _has_webhook(facts) and facts.config.webhook.cert_dir is None:
         yield from ((WEBHOOK, right) for right in _of_webhook(facts.namespace))
     if running_extenders(facts.cluster, facts.namespace):
         kinds = (NODES, PODS) if facts.config.extender.score == "pack" else (NODES,)
@@ -97,10 +116,10 @@ def _followed(kind: AnyKind) -> Iterator[Right]:
 def _of_controller(facts: Facts) -> Iterator[Right]:
     config, namespace = facts.config, facts.namespace
     for kind in KINDS:
-        if kind.only is not None:
-            within, _, name = kind.only(config).partition("/")
+        if kind in ONLY:
+            within, _, name = ONLY[kind](config).partition("/")
             yield from (Right(verb, kind.group, kind.resource, within, name) for verb in FOLLOW)
-        elif kind.needed is None:
+        elif kind not in NEEDED:
             yield from _followed(kind)
     yield from (Right(verb, "", "nodes") for verb in ("get", "patch"))
     yield Right("create", *EVENTS, DEFAULT)
@@ -110,10 +129,10 @@ def _of_controller(facts: Facts) -> Iterator[Right]:
     if config.evicts:
         yield Right("create", "", "pods/eviction")
         yield from _followed(BUDGETS)
-    if config.publishes:
+    if publishes(facts):
         yield from (Right(verb, "", "podtemplates", namespace) for verb in ("create", "delete"))
         for verb in ("create", "patch", "delete"):
-            yield Right(verb, "autoscaling.x-k8s.io", "capacitybuffers", namespace)
+            yield Right(verb, BUFFERS.group, BUFFERS.resource, namespace)
     if config.surges or config.pod_deletion_cost is PodDeletionCost.ENABLED:
         yield from (Right(verb, "", "pods") for verb in ("get", "patch"))
     if config.surges:
@@ -127,6 +146,20 @@ def _of_webhook(namespace: str) -> Iterator[Right]:
     yield Right("create", *EVENTS, namespace)
     for verb in ("get", "patch"):
         yield Right(verb, group, "mutatingwebhookconfigurations", "", REGISTRATION)
+
+
+def publishes(facts: Facts) -> bool:
+    """Return whether Ebb publishes CapacityBuffers: its account may create them.
+
+    False in mode observe.
+    """
+    create = Right("create", BUFFERS.group, BUFFERS.resource, facts.namespace)
+    return facts.config.mode is Mode.ENFORCE and is_granted(facts, CONTROLLER, create)
+
+
+def is_granted(facts: Facts, account: str, right: Right) -> bool:
+    """Return whether RBAC objects that were read allow a permission to an account of Ebb."""
+    return any(_allows(within, rule, right) for within, rule in _granted(facts, account))
 
 
 def _granted(facts: Facts, account: str) -> Iterator[tuple[str, ApiRule]]:
@@ -193,7 +226,7 @@ CHECKS: Final = (
         question="May your user read everything that `ebb` shows?",
         effect="the commands of `ebb` know less than Ebb: plans ignore what they cannot read",
         fix="bind the Role ebb-viewer and the ClusterRole of "
-        "docs/install.md#rights-of-people-who-run-ebb to your user",
+        "docs/install-reference.md#rights-of-people-who-run-ebb to your user",
         run=_viewer,
     ),
     Check(
@@ -201,7 +234,15 @@ CHECKS: Final = (
         question="May Ebb's ServiceAccounts do what the configuration needs?",
         effect="calls of the programs fail with 403, and parts of Ebb do not work",
         fix="add the component of the setting to the overlay and apply it "
-        "(docs/install.md#your-overlay)",
+        "(docs/install-reference.md#your-overlay)",
         run=_programs,
+    ),
+    Check(
+        code="capacity-buffers",
+        question="Can Ebb publish CapacityBuffers, if it may?",
+        effect="the autoscaler adds nodes only when pods are Pending",
+        fix="let the autoscaler install its CapacityBuffers, or remove the component "
+        "capacity-buffers (docs/install-reference.md#nodes-before-pods-are-pending)",
+        run=_buffers,
     ),
 )

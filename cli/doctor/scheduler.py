@@ -68,8 +68,8 @@ def _no_scheduler(facts: Facts) -> CheckResult:
         return unread(SYSTEM_PODS.resource, read.absent)
     return unknown(
         "no pod runs kube-scheduler, so it is probably part of a managed control plane",
-        "look up the scheduler profile of your provider (docs/install.md#managed-clusters-eks-gke"
-        f"-aks), or {GIVE_OPTION}",
+        "look up the scheduler profile of your provider "
+        f"(docs/install-reference.md#managed-clusters-eks-gke-aks), or {GIVE_OPTION}",
     )
 
 
@@ -197,7 +197,7 @@ CHECKS: Final = (
         effect="new pods go to emptier nodes, so marked nodes empty more slowly and fewer nodes "
         "are removable",
         fix="use the profile of manifests/scheduler/kube-scheduler-config.yaml "
-        "(docs/install.md#kube-scheduler-if-you-run-it-yourself)",
+        "(docs/install-reference.md#kube-scheduler-if-you-run-it-yourself)",
         run=_scoring,
     ),
     Check(
@@ -205,7 +205,8 @@ CHECKS: Final = (
         question="Does kube-scheduler call the extender?",
         effect="the scores of the extender have no effect",
         fix="configure kube-scheduler as in "
-        "docs/install.md#kube-scheduler-if-you-run-it-yourself, or remove the component extender",
+        "docs/install-reference.md#kube-scheduler-if-you-run-it-yourself, or remove the component "
+        "extender",
         run=_extender,
     ),
 )

@@ -1,7 +1,7 @@
 """Caveats: warnings about the input of a command, such as objects that a dump lacks."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -65,17 +65,23 @@ def caveats(
     )
 
 
+def nothing_selected(names: Collection[str] | None) -> Iterator[Caveat]:
+    """Warn if options select no node; *names*: the selected nodes, None: all."""
+    if names is not None and not names:
+        yield Caveat("nothing-selected", "no node matches the options -l and -n")
+
+
 def _ignored_settings(config: Config) -> Iterator[Caveat]:
-    """Warn about settings that only ClusterThreshold reads, if another policy is selected."""
-    if POLICIES[config.policy].thresholds:
+    """Warn about changed settings that the selected policy does not read."""
+    policy = POLICIES[config.policy]
+    if policy.thresholds:
         return
-    pools = config.budgets.pools
     changed = {
         "thresholds": config.thresholds != Thresholds(),
-        "releaseThresholds": config.release_thresholds is not None,
-        "usability": config.usability is not UsabilityMode.AUTO,
-        "thresholds of pools": any(pool.thresholds or pool.release_thresholds for pool in pools),
-        "prices": bool(config.prices) and not config.min_savings.hourly,
+        "hysteresis": config.hysteresis != Config().hysteresis and not policy.hysteresis,
+        "usableCapacity": config.usable_capacity is not UsabilityMode.AUTO,
+        "thresholds of pools": any(pool.thresholds for pool in config.budgets.pools),
+        "prices": bool(config.prices) and not config.min_savings,
     }
     if names := [name for name, is_changed in changed.items() if is_changed]:
         message = f"policy {config.policy} ignores the settings {', '.join(names)}"
@@ -108,7 +114,7 @@ def _empty_pools(cluster: Cluster, config: Config) -> Iterator[Caveat]:
 
 
 def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterator[Caveat]:
-    key = config.cluster_autoscaler.status_key
+    key = config.cluster_autoscaler.status
     if Autoscalers.of(cluster, key).found:
         return
     message = (
@@ -124,7 +130,7 @@ def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterat
 
 
 def _unknown_groups(cluster: Cluster, config: Config) -> Iterator[Caveat]:
-    key = config.cluster_autoscaler.status_key
+    key = config.cluster_autoscaler.status
     autoscalers = Autoscalers.of(cluster, key)
     names = autoscalers.unpromised(autoscalers.verdicts(cluster.nodes))
     # Nobody expects an autoscaler to remove these nodes.
@@ -218,7 +224,7 @@ NO_CAPACITY: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
     ),
     (
         "leaving",
-        "{count} leaving node{s} {provide} no capacity; their pods are placed first: {names}",
+        "{count} leaving node{s} {provide} no capacity; {their} pods are placed first: {names}",
         is_terminating,
     ),
     (
@@ -298,6 +304,7 @@ def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Cav
         s="" if len(nodes) == 1 else "s",
         are="is" if len(nodes) == 1 else "are",
         provide="provides" if len(nodes) == 1 else "provide",
+        their="its" if len(nodes) == 1 else "their",
         names=_first(names),
         room=f"cpu {cpu} and memory {memory}",
     )

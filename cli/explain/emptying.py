@@ -13,7 +13,7 @@ from core.eligibility.emptiness import occupying
 from core.engine.plan import Plan
 from core.model.cluster import Cluster
 from core.model.now import Now
-from core.model.pod import JOB, Pod
+from core.model.pod import JOB, REPLICA_SET, Pod
 from core.model.reason import Blocker
 from core.moves.objects import SurgeObjects
 from core.moves.planner import LASTING, SurgeContext, SurgeInput
@@ -32,6 +32,8 @@ class Emptying:
     """Other pods that rollouts and scale-ins delete."""
     staying: tuple[Blocker, ...]
     """Reasons why other pods rarely terminate by themselves, one for each pod."""
+    own: tuple[Pod, ...] = ()
+    """Pods of Ebb's own Deployments among the others, which a person may move at once."""
 
     @property
     def pods(self) -> int:
@@ -46,11 +48,13 @@ def emptying(
     objects: SurgeObjects | None,
     own_namespace: str,
     now_seconds: int,
+    leader_pod: str = "",
 ) -> dict[str, Emptying]:
     """Return, by the name of each removable node, its numbers of pods by how they end.
 
     *objects*: objects that surge moves depend on, such as Deployments; None if they are unknown.
-    *own_namespace*: namespace in which Ebb is installed.
+    *own_namespace*: namespace in which Ebb is installed. *leader_pod*: its leader as
+    namespace/name; empty if it is unknown.
     """
     names = frozenset(removal.node for removal in plan.removals)
     now, surge = Now(now_seconds), None
@@ -61,22 +65,29 @@ def emptying(
             config=config,
             objects=objects,
             own_namespace=own_namespace,
+            leader_pod=leader_pod,
             now_seconds=now_seconds,
         )
         surge = SurgeContext(surge_input, names)
     on: dict[str, list[Pod]] = {name: [] for name in names}
     for name, pod in occupying(cluster, now, names):
         on[name].append(pod)
-    return {name: _emptying(pods, surge, now) for name, pods in on.items()}
+    return {name: _emptying(pods, surge, own_namespace, now) for name, pods in on.items()}
 
 
-def _emptying(pods: Iterable[Pod], surge: SurgeContext | None, now: Now) -> Emptying:
+def _emptying(
+    pods: Iterable[Pod], surge: SurgeContext | None, own_namespace: str, now: Now
+) -> Emptying:
     moves = completing = turnover = 0
     staying: list[Blocker] = []
+    own: list[Pod] = []
     for pod in pods:
         if surge is not None and _can_be_moved(surge, pod):
             moves += 1
-        elif reasons := long_lived_reasons((pod,), now):
+            continue
+        if pod.namespace == own_namespace and pod.owner_kind == REPLICA_SET:
+            own.append(pod)
+        if reasons := long_lived_reasons((pod,), now):
             staying.append(reasons[0])
         elif pod.owner_kind == JOB or pod.disruption_facts.completes:
             completing += 1
@@ -87,6 +98,7 @@ def _emptying(pods: Iterable[Pod], surge: SurgeContext | None, now: Now) -> Empt
         completing=completing,
         turnover=turnover,
         staying=tuple(staying),
+        own=tuple(own),
     )
 
 

@@ -7,12 +7,14 @@ agree.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from core.config.drain import Eviction
+from cli.explain.marking import Marks, next_marks
+from core.config.eviction import EvictionMode
 from core.eligibility.drainability import findings, long_lived_reasons
 from core.eligibility.node_eligibility import (
     BEING_DELETED,
@@ -22,12 +24,10 @@ from core.eligibility.node_eligibility import (
     VIRTUAL_NODE,
 )
 from core.eligibility.scalability import NOT_SCALABLE, NodeScalability, Scalability
-from core.engine.leader_state import LeaderState, observe, rate_limits
-from core.engine.limits import RemovalLimits
 from core.engine.maintenance_gate import may_begin
 from core.engine.plan import Placement, Plan
-from core.engine.planner import Planner
-from core.engine.reconcile import no_schedule_blockers, prepare
+from core.engine.planner import Planner, planned_here
+from core.engine.reconcile import no_schedule_blockers
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
 from core.eviction.context import EvictionContext, EvictionInput
@@ -46,21 +46,30 @@ from core.placement.node_order import SHARE_SCALE
 from core.placement.packer import Packer
 from core.placement.reaches import Reach
 
+if TYPE_CHECKING:  # only a live cluster has a leader
+    from controller.leader_report import LeaderFacts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAnswer:
-    """Explanation of one node: why it is removable or not, and where its pods could run."""
+class NodeVerdict:
+    """Whether a node is removable, and why not."""
 
     node: Node
-    pods: tuple[Pod, ...]
-    """Pods bound to the node, by name."""
     order: int | None
     """Position of the node in the removal order; None if it is not removable."""
     blockers: tuple[Blocker, ...]
     """Reasons why the node is not removable; empty for a removable node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAnswer(NodeVerdict):
+    """Explanation of one node: why it is removable or not, and where its pods could run."""
+
+    pods: tuple[Pod, ...]
+    """Pods bound to the node, by name."""
     rate_limits: tuple[Blocker, ...]
-    """Rate limits that keep the controller from marking a removable node now. Limits that need
-    the leader's history are missing: recently added nodes, age of Pending pods, peak demand."""
+    """Limits and delays that keep the controller from marking a removable node now. If the facts
+    of the leader are unknown, those are missing that only the leader knows."""
     reserved: tuple[Blocker, ...]
     """Reserve because of which Ebb does not allow scale-down of the empty node, as the leader has
     written it on the Node."""
@@ -82,6 +91,8 @@ class NodeAnswer:
     removed."""
     unassigned: tuple[tuple[str, str], ...]
     """(namespace/name, reason) of pods that fit on no other node."""
+    planned_from: Mapping[str, str | None]
+    """Node of each of these pods that the plan has placed on this node; None if it is Pending."""
     policy_text: str
     """The policy's own text about the rank of the node; empty if the rank depends on `price`,
     `to_move` and `share`."""
@@ -109,8 +120,8 @@ class PodAnswer:
     """Reasons why the pod is not movable; empty for DaemonSet and static pods."""
     remarks: tuple[Blocker, ...]
     """Remarks on lifetime and disruption of the pod; none of them blocks a removal."""
-    node_answer: NodeAnswer | None
-    """Explanation of the pod's node."""
+    node_answer: NodeVerdict | None
+    """Whether the pod's node is removable; None if the pod has no node."""
     target: str | None
     """Node for the pod if its own node is removed; for a Pending pod the planned node."""
     why_no_target: str | None
@@ -138,13 +149,17 @@ class Explainer:
         now_seconds: int,
         own_namespace: str = "",
         surge_objects: SurgeObjects | None = None,
+        facts: "LeaderFacts | None" = None,
+        leader_pod: str = "",
     ) -> None:
         """Prepare explanations; *snapshot* is the snapshot from which *plan* was made.
 
         *own_namespace* is the namespace in which Ebb is installed. *surge_objects*: objects that
-        surge moves depend on, such as Deployments; None if they are unknown.
+        surge moves depend on, such as Deployments; None if they are unknown. *facts*: state of the
+        leader; None if it is unknown. *leader_pod*: its pod as namespace/name; empty if unknown.
         """
-        self._surge_objects = surge_objects
+        self._surge_objects, self._facts = surge_objects, facts
+        self._leader_pod = leader_pod
         cluster = self._cluster = snapshot.cluster
         self._snapshot, self._config, self._plan = snapshot, snapshot.config, plan
         self._now, self._own_namespace = Now(now_seconds), own_namespace
@@ -157,7 +172,7 @@ class Explainer:
         node = self._nodes.get(name)
         if node is None:
             return None
-        removal = self._removals.get(name)
+        removal, blockers = self._removals.get(name), self._blockers(name)
         placements, unassigned = self._if_only_removal(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
         node_order, reaches = self._snapshot.node_order, self._snapshot.reaches
@@ -166,8 +181,8 @@ class Explainer:
             node=node,
             pods=pods,
             order=removal.order if removal else None,
-            blockers=() if removal else self._unremovable[name].blockers,
-            rate_limits=self._rate_limits.get(name, ()),
+            blockers=blockers,
+            rate_limits=tuple(self._marks.blockers.get(name, ())) if removal else (),
             reserved=self._reserved(node),
             long_lived=tuple(long_lived_reasons(pods, self._now)),
             no_schedule_blockers=self._no_schedule_blockers(node),
@@ -176,23 +191,29 @@ class Explainer:
             moved=moved,
             placements=removal.placements if removal else placements,
             unassigned=() if removal else unassigned,
+            planned_from={
+                pod: self._nodes_of_pods[pod]
+                for pod, _ in (removal.placements if removal else (*placements, *unassigned))
+                if self._nodes_of_pods[pod] != name
+            },
             policy_text=self._planner.describe(name),
             price=self._config.price_of(node.labels),
             to_move=len(placements) + len(unassigned),
             share=Fraction(node_order.share(node_order.ids[name]), SHARE_SCALE),
             reached=self._snapshot.reaches_node(name),
             reaches=tuple(reaches.all[number] for number in reaches.by_node[node_order.ids[name]]),
-            scalability=self._scalability(
-                name, () if removal else self._unremovable[name].blockers
-            ),
+            scalability=self._scalability(name, blockers),
         )
+
+    def _blockers(self, name: str) -> tuple[Blocker, ...]:
+        return () if name in self._removals else self._unremovable[name].blockers
 
     def pod(self, key: str) -> PodAnswer | None:
         """Return the explanation of the pod *key* (namespace/name); None if it does not exist."""
         pod = next((pod for pod in self._cluster.pods if pod.key == key), None)
         if pod is None:
             return None
-        node_answer = self.node(pod.node) if pod.node is not None else None
+        node_answer = self._node_of(pod)
         blockers = [] if pod.stays_with_node else self._snapshot.pod_blockers(pod)
         evaluated = pod.node is None if node_answer is None else not node_answer.node.virtual
         moves = not pod.stays_with_node and not blockers and evaluated
@@ -217,6 +238,15 @@ class Explainer:
             rejections=rejections,
         )
 
+    def _node_of(self, pod: Pod) -> NodeVerdict | None:
+        name = pod.node
+        if name is None or (node := self._nodes.get(name)) is None:
+            return None
+        removal = self._removals.get(name)
+        return NodeVerdict(
+            node=node, order=removal.order if removal else None, blockers=self._blockers(name)
+        )
+
     def _scalability(self, name: str, blockers: Iterable[Blocker]) -> NodeScalability:
         """Return whether an autoscaler can remove the node, and the evidence.
 
@@ -234,27 +264,20 @@ class Explainer:
         )
 
     @cached_property
-    def _planner(self) -> Planner:
-        return prepare(self._snapshot)[0]
+    def _nodes_of_pods(self) -> Mapping[str, str | None]:
+        """Return the node of each pod (namespace/name); None for a Pending pod."""
+        return {pod.key: pod.node for pod in self._cluster.pods}
 
     @cached_property
-    def _rate_limits(self) -> Mapping[str, tuple[Blocker, ...]]:
-        """Return the rate limits that delay the mark of each removable node, by name of the node.
+    def _planner(self) -> Planner:
+        return Planner(self._snapshot)
 
-        Nodes that precede it in removal order count as marked, unless a rate limit delays them.
-        """
-        now = rate_limits(
-            observe(LeaderState(), self._snapshot, self._now), self._snapshot, self._now
-        )
-        # Without history every Pending pod seems to be new, so the limit on Pending pods is off.
-        removal_limits = RemovalLimits(self._snapshot, replace(now, pending_until=None))
-        limits: dict[str, tuple[Blocker, ...]] = {}
-        for removal in self._plan.removals:
-            node = self._nodes[removal.node]
-            limits[node.name] = tuple(removal_limits.blockers(node))
-            if not limits[node.name]:
-                removal_limits.count_removal(node)
-        return limits
+    @cached_property
+    def _marks(self) -> Marks:
+        """Return the marks of the next reconciliation, and why other removable nodes wait."""
+        removable = self._removals.keys() - self._snapshot.marks.keys()
+        facts = self._facts if self._facts and self._facts.knows_limits else None
+        return next_marks(self._snapshot, removable, facts, self._now.seconds)
 
     def _reserved(self, node: Node) -> tuple[Blocker, ...]:
         """Return why the empty node is reserved for expected pods; empty if it is not.
@@ -293,7 +316,7 @@ class Explainer:
         return EvictionContext(eviction_input, map(owner_of, self._cluster.pods))
 
     def _not_evicted(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
-        if self._config.eviction is not Eviction.ENABLED:
+        if self._config.eviction.mode is not EvictionMode.ENABLED:
             return ()
         reasons = (self._eviction_context.why_not_now(pod) for pod in pods)
         return (*self._may_not_begin, *(blocker for blocker in reasons if blocker is not None))
@@ -309,6 +332,7 @@ class Explainer:
                 config=self._config,
                 objects=self._surge_objects,
                 own_namespace=self._own_namespace,
+                leader_pod=self._leader_pod,
                 now_seconds=self._now.seconds,
             )
         )
@@ -337,7 +361,11 @@ class Explainer:
         node = packer.node_ids[name]
         attempt = packer.try_place(packer.on[node], node)
         unassigned = (
-            (packer.pods[pod].key, packer.explain(pod, node, attempt))
+            (
+                packer.pods[pod].key,
+                planned_here(packer.pods[pod], name)
+                + self._planner.why_no_room(pod, node, attempt)[1],
+            )
             for pod in attempt.unassigned
             if pod not in packer.placeholders
         )
@@ -354,23 +382,23 @@ class Explainer:
         )
         return dict(placements)
 
-    def _target(self, pod: Pod, node_answer: NodeAnswer | None) -> tuple[str | None, str | None]:
+    def _target(self, pod: Pod, node_answer: NodeVerdict | None) -> tuple[str | None, str | None]:
         """Return (node, None) if the plan has a node for the pod, else (None, reason).
 
-        *node_answer*: explanation of the node on which the pod runs; None for a Pending pod.
+        *node_answer*: the node on which the pod runs; None for a Pending pod.
         """
-        if (
-            node_answer is None
-            or node_answer.order is not None
-            or node_answer.node.name in self._snapshot.leaving_nodes
-        ):
-            target = self._planned_nodes.get(pod.key)
-        else:
-            target = dict(node_answer.placements).get(pod.key)
+        target, why = self._planned_nodes.get(pod.key), None
+        if node_answer is not None and node_answer.order is None:
+            placements, unassigned = self._if_only_removal(node_answer.node.name)
+            why = dict(unassigned).get(pod.key)
+            if node_answer.node.name not in self._snapshot.leaving_nodes:
+                target = dict(placements).get(pod.key)
         if target is not None:
             return target, None
-        why = dict(node_answer.unassigned).get(pod.key) if node_answer else None
-        return None, why or "no node that admits the pod has enough free capacity"
+        return None, why or (
+            "no node that admits the pod has enough free capacity beside the pods that are placed "
+            "before it"
+        )
 
 
 def _feasible_nodes(

@@ -3,17 +3,35 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.explain.emptying import Emptying
 from cli.explain.marking import Marking, marking
 from cli.nodes import NodeRow
 from core.config.prices import HOURS_A_MONTH
 from core.config.settings import Mode
+from core.engine import planner
 from core.engine.plan import Plan
 from core.engine.snapshot import ClusterSnapshot
 from core.model.reason import Blocker
 from core.model.resources import Resources
+from core.policies import cluster_threshold
+
+NONE: Final = Resources()
+FULL: Final = frozenset(
+    reason.code
+    for reason in (
+        planner.NO_ROOM,
+        planner.PLACE_TAKEN,
+        planner.HEADROOM,
+        cluster_threshold.THRESHOLD,
+        cluster_threshold.USABLE_THRESHOLD,
+        cluster_threshold.REACH_THRESHOLD,
+        cluster_threshold.LAST_NODE,
+        cluster_threshold.PEAK_DEMAND,
+    )
+)
+"""Codes of the reasons that end when pods request less, or when other nodes have more room."""
 
 if TYPE_CHECKING:  # only a live cluster has a leader
     from controller.leader_report import LeaderFacts
@@ -60,6 +78,13 @@ class DeviceChange(NamedTuple):
     """Allocatable units of the nodes that pods can use, before and after the plan."""
 
 
+class Load(NamedTuple):
+    """Requests of the pods on nodes, and the allocatable resources of these nodes."""
+
+    requests: Resources
+    allocatable: Resources
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The summary of a plan. Each number counts nodes of the plan."""
@@ -69,6 +94,13 @@ class Headline:
     removable: int
     capacity: Resources
     """Allocatable resources of the removable nodes."""
+    before: Load
+    """Requests on all nodes that are machines, and the allocatable resources of these nodes."""
+    after: Load
+    """The same without the removable nodes, and with the pods that the plan places."""
+    compact: bool
+    """No node is removable, because the cluster is full: pods request more than half of its CPU or
+    memory, and most nodes are kept only by reasons of FULL."""
     cost: Cost | None
     """Cost of the removable nodes; None if no prices are configured."""
     marked: int
@@ -105,13 +137,14 @@ def headline(
     removable node by how they end, by name of the node. *facts*: state of the leader; None if
     unknown.
     """
-    if facts is not None and facts.reconciled_at_seconds is None:
-        facts = None  # before its first reconciliation, a leader knows no delays and cooldowns
+    if facts is not None and not facts.knows_limits:
+        facts = None
     removable = [row for row in rows if row.order is not None]
     unmarked = [row.name for row in removable if not row.mark]
     markable = frozenset(row.name for row in rows if not row.mark)
     emptied = [emptying[row.name] for row in removable]
     emptied_late = [node for node in emptied if node.staying]
+    before, after = _loads(snapshot, plan, rows)
     in_time = [node for node in emptied if not node.staying and node.pods]
     moved = sum(bool(node.moves) for node in in_time)
     return Headline(
@@ -119,9 +152,12 @@ def headline(
         nodes=len(rows),
         removable=len(removable),
         capacity=Resources.total(row.node.allocatable for row in removable),
+        before=before,
+        after=after,
+        compact=not removable and _is_full(before, rows),
         cost=_cost(snapshot, rows),
         marked=len(removable) - len(unmarked),
-        marking=marking(snapshot, plan, markable, unmarked, facts, now_seconds),
+        marking=marking(snapshot, markable, unmarked, facts, now_seconds),
         leader_asked=facts is not None,
         empty=sum(not node.pods for node in emptied),
         by_themselves=len(in_time) - moved,
@@ -130,6 +166,36 @@ def headline(
         late_because=_late_because(blocker for node in emptied_late for blocker in node.staying),
         devices=tuple(_devices(snapshot, plan)),
     )
+
+
+def _loads(snapshot: ClusterSnapshot, plan: Plan, rows: Sequence[NodeRow]) -> tuple[Load, Load]:
+    """Return the load of the nodes before and after the plan.
+
+    Virtual nodes do not count: what they offer is a limit, and no machine.
+    """
+    pods, removed = snapshot.pod_index, [row for row in rows if row.order is not None]
+    placed = {placement.pod for placement in plan.pending}
+    machines = [row for row in rows if not row.node.virtual]
+    before = Load(
+        Resources.total(pods.requests[row.name] for row in machines),
+        Resources.total(row.node.allocatable for row in machines),
+    )
+    ended = Resources.total(pods.resident_requests.get(row.name, NONE) for row in removed)
+    pending = Resources.total(pod.requests for pod in pods.pending if pod.key in placed)
+    after = Load(
+        before.requests + pending - ended,
+        before.allocatable - Resources.total(row.node.allocatable for row in removed),
+    )
+    return before, after
+
+
+def _is_full(load: Load, rows: Sequence[NodeRow]) -> bool:
+    (requests, whole), full = load, sum(FULL.issuperset(row.reasons) for row in rows)
+    halves = (
+        2 * requests.cpu_millis > whole.cpu_millis,
+        2 * requests.memory_bytes > whole.memory_bytes,
+    )
+    return any(halves) and 2 * full > len(rows)
 
 
 def _cost(snapshot: ClusterSnapshot, rows: Sequence[NodeRow]) -> Cost | None:

@@ -1,13 +1,16 @@
-"""A plan as rows of nodes: a wide table, CSV, and names."""
+"""A plan as rows of nodes: a wide table, CSV, and names; the history as CSV."""
 
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cli.answers import ClusterPart, Planned, RowOptions
+import msgspec
+
+from cli.answers import ClusterPart, PastDays, Planned, RowOptions
 from cli.nodes import SORT_KEYS, NodeRow
 from cli.terminal import Table, fitting, render, say
+from controller.day_report import PoolFigures
 from core.model.humanize import age
 from runtime.messages import printable
 
@@ -19,9 +22,9 @@ REASONS: Final = "not removable because"
 NONE: Final = "-"
 DROPPED_FIRST: Final = ("type", "zone", "pool", "age", "price", "mark", "order")
 """Columns that are left out of a table wider than the terminal, in this order."""
-
-
 CONTEXT: Final = "context"
+TAKEN: Final = frozenset((*HEADINGS, "ageSeconds", "reasons", CONTEXT, "error"))
+"""Headings that a label of the same name cannot have."""
 
 
 class Rows(NamedTuple):
@@ -40,7 +43,7 @@ def rows_of(answer: Planned) -> Rows:
 def wide(answer: Planned) -> str:
     """Return a table with a row for each node; columns that do not fit a terminal are left out."""
     rows, view = rows_of(answer)
-    headings = (*HEADINGS, *view.label_columns, REASONS)
+    headings = (*HEADINGS, *_label_headings(view), REASONS)
     every = [dict(zip(headings, _cells(row, view), strict=True)) for row in rows]
     return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
@@ -51,7 +54,7 @@ def wide_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
     A cluster that could not be read has one row with the error.
     """
     view = _view(parts)
-    columns = (*HEADINGS, *view.label_columns, REASONS)
+    columns = (*HEADINGS, *_label_headings(view), REASONS)
     headings = (columns[0], CONTEXT, *columns[1:])
     every: list[dict[str, str]] = []
     for cluster in parts:
@@ -82,6 +85,10 @@ def _table(
     yield table.without_headings() if view.no_headers else table
     if left_out:
         yield f"The terminal is too narrow for: {', '.join(left_out)}; -o csv has all columns."
+
+
+def _label_headings(view: RowOptions) -> Iterator[str]:
+    return (f"label {key}" if key in TAKEN else key for key in view.label_columns)
 
 
 def _cells(row: NodeRow, view: RowOptions) -> tuple[str, ...]:
@@ -136,7 +143,7 @@ def _csv(lines: Iterable[Sequence[object]]) -> str:
 
 
 def _csv_headings(view: RowOptions) -> tuple[str, ...]:
-    return (*HEADINGS[:6], "ageSeconds", *HEADINGS[7:], *view.label_columns, "reasons")
+    return (*HEADINGS[:6], "ageSeconds", *HEADINGS[7:], *_label_headings(view), "reasons")
 
 
 def _csv_cells(row: NodeRow, view: RowOptions) -> tuple[object, ...]:
@@ -173,3 +180,11 @@ def names_of_several(parts: Sequence[ClusterPart[Rows]]) -> str:
 
 def _names(rows: Rows) -> Iterator[str]:
     return (f"node/{printable(row.name)}" for row in rows.rows if row.order is not None)
+
+
+def history(answer: PastDays) -> str:
+    """Return a row for each day and pool as CSV, the last day first."""
+    rows = (
+        (day.date, *msgspec.structs.astuple(pool)) for day in answer.days for pool in day.pools
+    )
+    return _csv([("date", *PoolFigures.__struct_encode_fields__), *rows])

@@ -44,6 +44,10 @@ class Leader:
     """Time of the last renewal in Unix seconds."""
     duration_seconds: int = 0
     problem: str | None = None
+    unread: bool = False
+    """Whether the Lease could not be read, so that it is unknown whether a replica leads."""
+    answered: bool = True
+    """Whether the API server answered the read, if only that RBAC does not allow it."""
 
     def leads(self, now_seconds: int) -> bool:
         """Return whether a replica holds the Lease and has renewed it in time.
@@ -71,13 +75,15 @@ class Running:
         """Return delays, cooldowns and decisions that the leader reports; None if unknown."""
         return self.report.facts if self.report is not None else None
 
-    def leads(self, now_seconds: int) -> bool:
+    def leads(self, now_seconds: int) -> bool | None:
         """Return whether a replica of the controller leads, by its own report or by the Lease.
 
-        *now_seconds*: present time in Unix seconds.
+        None: unknown, because neither could be read. *now_seconds*: present time in Unix seconds.
         """
         # The clock of this machine, with which the Lease is compared, may be wrong.
-        return self.report is not None or self.leader.leads(now_seconds)
+        if self.report is not None:
+            return True
+        return None if self.leader.unread else self.leader.leads(now_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +137,16 @@ class ClusterInput:
     def leader(self) -> Leader | None:
         """Return the leader of ebb-controller according to its Lease; None for a dump."""
         return self.running.leader if self.running is not None else None
+
+    @property
+    def leader_pod(self) -> str:
+        """Return the pod of the leader as namespace/name; empty if it is unknown."""
+        if self.running is None:
+            return ""
+        report = self.running.report
+        holder = report.identity if report is not None else self.running.leader.holder
+        name = holder.rpartition("_")[0] or holder
+        return name and f"{self.namespace}/{name}"
 
     @property
     def facts(self) -> "LeaderFacts | None":

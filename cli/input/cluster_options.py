@@ -34,6 +34,8 @@ class ClusterOptions(NamedTuple):
         options = (
             ("--kubeconfig", self.kubeconfig),
             ("--context", self.contexts),
+            ("--cluster", self.overrides.cluster_entry),
+            ("--user", self.overrides.user_entry),
             ("--as", self.overrides.user),
             ("--request-timeout", self.overrides.request_seconds),
         )

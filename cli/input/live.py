@@ -18,15 +18,14 @@ from core.model.pod import Pod
 from core.moves.facts import with_moves
 from core.moves.objects import SurgeObjects
 from kube.client import ApiError, Client
+from kube.cluster_kinds import CLUSTER_KINDS, SURGE_KINDS
 from kube.decode.kinds import (
     ATTACHMENTS,
     BUDGETS,
     CLAIMS,
-    CLUSTER_KINDS,
     CSI_NODES,
     NODES,
     PODS,
-    SURGE_KINDS,
     VOLUMES,
     AnyKind,
 )

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.config.budgets import BackoffConfig
-from core.config.settings import Config
 from core.eligibility.emptiness import occupants
 from core.marks.mark import (
     PROTECTED_WHILE_MARKED,
@@ -39,7 +37,7 @@ class Protection(StrEnum):
     NONE = "none"
     MARKED = "by Ebb, while the node is marked"
     UNMARKED = "by Ebb, until it allows scale-down"
-    RELEASED = "by Ebb, for a while after the node was unmarked"
+    ENDING = "by Ebb, for a while after the node was unmarked"
     OTHERS = "not by Ebb"
 
 
@@ -72,8 +70,8 @@ class MarkStatus:
     """True if the Node object is being deleted, or if a taint says that an autoscaler is about to
     delete it."""
     backoff_until: int | None
-    """Time in Unix seconds until which Ebb does not mark the node again, because it did not become
-    empty in time; None if there is no backoff."""
+    """Time in Unix seconds until which Ebb does not mark the node again; None if there is no
+    backoff."""
 
     @property
     def effect(self) -> str:
@@ -86,12 +84,12 @@ class MarkStatus:
         return not self.pods_left
 
 
-def mark_statuses(cluster: Cluster, config: Config, now_seconds: int) -> tuple[MarkStatus, ...]:
+def mark_statuses(cluster: Cluster, now_seconds: int) -> tuple[MarkStatus, ...]:
     """Return the state of each node's mark and scale-down protection, in the cluster's order."""
     pods_left_on = occupants(cluster, Now(now_seconds))
     low_cost_pods = Counter(pod.node for pod in cluster.pods if pod.has_our_cost)
     return tuple(
-        _status_of(node, pods_left_on, low_cost_pods[node.name], config, now_seconds)
+        _status_of(node, pods_left_on, low_cost_pods[node.name], now_seconds)
         for node in cluster.nodes
     )
 
@@ -100,7 +98,6 @@ def _status_of(
     node: Node,
     pods_left_on: Mapping[str, int],
     scaled_in_first: int,
-    config: Config,
     now_seconds: int,
 ) -> MarkStatus:
     mark, taint_key = mark_of(node.labels), TAINT_KEY
@@ -119,17 +116,17 @@ def _status_of(
         taints_correct=desired_taints(node, taint_key) == node.taints,
         leaving=is_terminating(node),
         being_deleted=being_deleted(node),
-        backoff_until=None if mark else _backoff_until(node, config.budgets.backoff, now_seconds),
+        backoff_until=None if mark else _backoff_until(node, now_seconds),
     )
 
 
-def _backoff_until(node: Node, rules: BackoffConfig, now_seconds: int) -> int | None:
+def _backoff_until(node: Node, now_seconds: int) -> int | None:
     """Return the Unix second until which the controller does not mark the node again.
 
     Returns None if the node has no backoff annotation, or the controller would not respect it now.
     """
     backoff = backoff_of(node.annotations)
-    return backoff.until if backoff and rules.holds(backoff.until, Now(now_seconds)) else None
+    return backoff.until if backoff and backoff.holds(Now(now_seconds)) else None
 
 
 def _protection(node: Node) -> Protection:
@@ -139,4 +136,4 @@ def _protection(node: Node) -> Protection:
         PROTECTED_WHILE_MARKED: Protection.MARKED,
         PROTECTED_WHILE_UNMARKED: Protection.UNMARKED,
     }
-    return lasting.get(ours.until, Protection.RELEASED)
+    return lasting.get(ours.until, Protection.ENDING)

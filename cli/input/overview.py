@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cli.explain.caveats import Caveat, caveats
+from cli.explain.caveats import Caveat, caveats, nothing_selected
 from cli.explain.emptying import emptying
 from cli.explain.headline import Headline, headline
 from cli.input.cluster_input import ClusterInput
@@ -90,7 +90,7 @@ class ClusterStatus:
 
     @property
     def needs_attention(self) -> bool:
-        """Return whether no replica leads, a mark is overdue, or a taint of Ebb is wrong."""
+        """Return whether no replica leads, a policy refuses writes, or a mark has a problem."""
         return any(self._findings())
 
     @property
@@ -103,8 +103,11 @@ class ClusterStatus:
 
     def _findings(self) -> Iterator[str]:
         running = self.cluster_input.running
-        if running is not None and not running.leads(self.now_seconds):
+        if running is not None and running.leads(self.now_seconds) is False:
             yield "no replica leads"
+        facts = self.cluster_input.facts
+        for refused in facts.refused_writes if facts else ():
+            yield f"{refused.policy} refuses writes ({refused.change})"
         if overdue := sum(mark.overdue for mark in self.marked):
             yield f"{plural(overdue, 'mark')} overdue"
         wrong = sum(not mark.taints_correct for mark in self.marked)
@@ -179,7 +182,7 @@ def summarize(
     plan = shown(whole, names)
     statuses = [
         status
-        for status in mark_statuses(cluster, cluster_input.config, now_seconds)
+        for status in mark_statuses(cluster, now_seconds)
         if names is None or status.node in names
     ]
     marked = [status for status in statuses if status.mark is not None and not status.leaving]
@@ -213,12 +216,21 @@ def summarize(
         published=tuple(_published(cluster_input)),
         pending=len(pending),
         unschedulable=_unschedulable(snapshot, plan, pending),
-        refused=tuple(may_begin(cluster_input.config, Now(now_seconds)).blockers),
-        caveats=caveats(
-            cluster_input.cluster,
-            cluster_input.kinds,
-            cluster_input.config,
-            cluster_input.dump_time.running_nowhere,
+        refused=tuple(
+            may_begin(
+                cluster_input.config,
+                Now(now_seconds),
+                cluster_input.facts.refused_write() if cluster_input.facts else None,
+            ).blockers
+        ),
+        caveats=(
+            *nothing_selected(names),
+            *caveats(
+                cluster_input.cluster,
+                cluster_input.kinds,
+                cluster_input.config,
+                cluster_input.dump_time.running_nowhere,
+            ),
         ),
         now_seconds=now_seconds,
     )
@@ -244,7 +256,8 @@ def _headline(
     """
     cluster, config, namespace = snapshot.cluster, snapshot.config, cluster_input.namespace
     surge_objects = cluster_input.surge_objects
-    emptied = emptying(cluster, plan, config, surge_objects, namespace, now_seconds)
+    leader = cluster_input.leader_pod
+    emptied = emptying(cluster, plan, config, surge_objects, namespace, now_seconds, leader)
     rows = node_rows(plan, cluster, config, now_seconds)
     return headline(snapshot, whole, rows, emptied, cluster_input.facts, now_seconds)
 

@@ -33,8 +33,7 @@ def read(environment: Environment, where: ClusterOptions) -> ClusterInput:
     """Read the cluster that the command line selects, live or from dumps.
 
     *environment*: environment variables, such as KUBECONFIG. *where*: the options that select the
-    cluster. Raises: EbbError (any subclass); UsageError for options that contradict each other,
-    and for several contexts.
+    cluster. Raises: EbbError (any subclass); UsageError for options that contradict each other.
     """
     if where.from_file:
         cluster_input = _read_dumps(where.from_file, _installation(where), setup=where.setup)
@@ -52,8 +51,6 @@ def read_live(environment: Environment, where: ClusterOptions) -> "Reading":
 
     from cli.input import live  # noqa: PLC0415
 
-    if len(where.contexts) > 1:
-        raise click.UsageError("--context: the command shows one cluster; give it once")
     installation = _installation(where)
     context = where.contexts[0] if where.contexts else None
     (connection,) = connecting(environment, where, [context])

@@ -1,12 +1,13 @@
 """Read how Ebb runs in a live cluster: its leader, the leader's report and its configuration."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from cli.input.cluster_input import Installation, Leader, Running
-from controller.leader_report import PATH, REPORT_BYTES_MAX, Report
+from controller.leader_report import PATH, REPORT_BYTES_MAX, REPORT_PORT_NAME, Report
 from controller.names import CONFIG_KEY, CONFIG_MAP, LEASE
 from core.config.document import built_in, parse
 from core.config.settings import Config
@@ -16,6 +17,7 @@ from kube.client import ApiError, Client, answered
 from kube.decode.field_decoding import unix_seconds
 from kube.stores.lease import LeaseStore
 from runtime import files
+from runtime.version import NOT_INSTALLED, ebb_version
 
 CALL_SECONDS_MAX: Final = 5.0
 HOLDERS_MAX: Final = 2
@@ -56,13 +58,15 @@ async def read_running(
     """
     namespace, given, policy = installation
     findings = _Findings()
-    leader = await _leader(client, namespace, findings)
+    leader = await read_leader(client, namespace)
+    if leader.unread:
+        findings.problems.append(f"cannot read the Lease {leader.lease}: {leader.problem}")
     config_map = f"ConfigMap {namespace}/{CONFIG_MAP}"
     stored = await _stored(client, namespace, config_map, policy, findings)
     report = None
     if leader.holder:
-        port = (stored or Config()).controller.report_port
-        report = await _report(client, namespace, leader.holder, port, findings)
+        report = await _report(client, namespace, leader.holder, findings)
+        findings.problems += _other_version(report)
     used, source = given, None
     if used is None and report is not None:
         used, source = _in_force(report, policy, findings), f"leader {report.identity}"
@@ -71,6 +75,13 @@ async def read_running(
     if used is None:
         used, source = built_in(policy), None
     return Running(leader, report, tuple(findings.problems)), used, source
+
+
+def _other_version(report: Report | None) -> Iterator[str]:
+    """Yield a text if the leader has another version than this command."""
+    own, theirs = ebb_version(), report.version if report else ""
+    if theirs not in {"", own, NOT_INSTALLED} and own != NOT_INSTALLED:
+        yield f"the leader has version {theirs}, ebb has {own}, so their plans may differ"
 
 
 def _in_force(report: Report, policy: str | None, findings: _Findings) -> Config | None:
@@ -85,17 +96,17 @@ def _in_force(report: Report, policy: str | None, findings: _Findings) -> Config
         return None
 
 
-async def _leader(client: Client, namespace: str, findings: _Findings) -> Leader:
+async def read_leader(client: Client, namespace: str) -> Leader:
     """Return the leader according to its Lease; a failed read becomes its `problem`.
 
-    *namespace*: namespace of Ebb. *findings*: receives the error too.
+    *namespace*: namespace of Ebb.
     """
     key = f"{namespace}/{LEASE}"
     try:
         lease = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
     except UnavailableError as fault:
-        findings.cannot(f"the Lease {key}", fault)
-        return Leader(lease=key, problem=str(fault))
+        answered = isinstance(fault, ApiError) and fault.forbidden
+        return Leader(lease=key, problem=str(fault), unread=True, answered=answered)
     if lease is None:
         return Leader(lease=key, problem="the Lease does not exist: no controller has run yet")
     return Leader(
@@ -127,7 +138,7 @@ async def _stored(
 
 
 async def _report(
-    client: Client, namespace: str, holder: str, port: int, findings: _Findings
+    client: Client, namespace: str, holder: str, findings: _Findings
 ) -> Report | None:
     """Return the report of the leader; None, and a text in *findings*, if it could not be read.
 
@@ -138,7 +149,7 @@ async def _report(
         pod = holder.rpartition("_")[0] or holder
         try:
             raw = await port_forward.get(
-                client, namespace, pod, port, PATH, bytes_max=REPORT_BYTES_MAX
+                client, namespace, pod, REPORT_PORT_NAME, PATH, bytes_max=REPORT_BYTES_MAX
             )
             report = answered(_REPORT, raw)
         except UnavailableError as fault:

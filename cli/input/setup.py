@@ -17,13 +17,14 @@ from cli.input.setup_objects import (
     RoleObject,
     SliceObject,
 )
-from controller.names import CONFIG_MAP, LEASE
+from controller.names import CONFIG_MAP, HISTORY, LEASE, TODAY
 from core.config.settings import Config
 from core.model.cluster import Cluster
 from core.model.pod import Pod
+from kube.cluster_kinds import CLUSTER_KINDS, ONLY, SURGE_KINDS
 from kube.decode.autoscalers import NodePoolObject
-from kube.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, in_namespace
-from webhook.names import REGISTRATION, SERVICE
+from kube.decode.kinds import in_namespace
+from webhook.names import SERVICE
 
 Value_ = TypeVar("Value_")
 SYSTEM: Final = "kube-system"
@@ -35,6 +36,8 @@ OURS: Final = "app.kubernetes.io/name=ebb"
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 EXTENDER_LABEL: Final = ("app.kubernetes.io/component", "extender")
 """Label of the pods of the extender, as in manifests/."""
+EXTENDER_PORT_NAME: Final = "prioritize"
+"""Name of the container port of the extender, as in manifests/."""
 SETUP_DUMP: Final = "setup.json of docs/doctor.md#from-a-dump"
 """The dump with the kinds of SETUP_KINDS that every cluster serves, and DaemonSets."""
 NOT_IN_DUMP: Final = "not in the dump"
@@ -59,8 +62,6 @@ class SetupKind:
     namespace: str = ""
     """The only namespace of which a live cluster is read; `{ebb}` is that of Ebb."""
     label_selector: str | None = None
-    only: str = ""
-    """Name of the only object that is read, so that RBAC can allow this name only."""
     optional: bool = False
     """If the API server does not serve the kind, there are no objects."""
     contains: tuple[bytes, ...] = ()
@@ -117,29 +118,26 @@ REGISTRATIONS: Final = SetupKind(
     name="MutatingWebhookConfiguration",
     path=f"{_ADMISSION}/mutatingwebhookconfigurations",
     wire=RegistrationObject,
-    only=REGISTRATION,
 )
 POLICIES: Final = SetupKind(
     name="MutatingAdmissionPolicy",
     path=f"{_ADMISSION}/mutatingadmissionpolicies",
     wire=PolicyObject,
-    only=POLICY,
     optional=True,
 )
 POLICY_BINDINGS: Final = SetupKind(
     name="MutatingAdmissionPolicyBinding",
     path=f"{_ADMISSION}/mutatingadmissionpolicybindings",
     wire=PolicyBindingObject,
-    only=POLICY,
     optional=True,
 )
-WRITE_POLICIES: Final = SetupKind(
+GUARDS: Final = SetupKind(
     name="ValidatingAdmissionPolicy",
     path=f"{_ADMISSION}/validatingadmissionpolicies",
     wire=PolicyObject,
     label_selector=OURS,
 )
-WRITE_POLICY_BINDINGS: Final = SetupKind(
+GUARD_BINDINGS: Final = SetupKind(
     name="ValidatingAdmissionPolicyBinding",
     path=f"{_ADMISSION}/validatingadmissionpolicybindings",
     wire=PolicyBindingObject,
@@ -163,7 +161,7 @@ ROLE_BINDINGS: Final = SetupKind(
 RBAC_KINDS: Final = (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
 SETUP_KINDS: Final = (
     DEPLOYMENTS, SYSTEM_PODS, NODE_POOLS, REGISTRATIONS, POLICIES, POLICY_BINDINGS,
-    WRITE_POLICIES, WRITE_POLICY_BINDINGS, SLICES,
+    GUARDS, GUARD_BINDINGS, SLICES,
     *RBAC_KINDS,
 )  # fmt: skip
 """The kinds that `ebb doctor` reads beside those of a plan; none is required."""
@@ -205,12 +203,16 @@ def viewer_rights(config: Config, namespace: str) -> tuple[Right, ...]:
     kinds = (*CLUSTER_KINDS, *(SURGE_KINDS if config.surges else ()))
     lists = []
     for kind in kinds:
-        within, _, name = kind.only(config).partition("/") if kind.only else ("", "", "")
+        within, _, name = ONLY[kind](config).partition("/") if kind in ONLY else ("", "", "")
         lists.append(Right("list", kind.group, kind.resource, within, name))
     return (
         *lists,
         Right("get", "coordination.k8s.io", "leases", namespace, LEASE),
-        Right("get", "", "configmaps", namespace, CONFIG_MAP),
+        *(
+            Right("get", "", "configmaps", namespace, name)
+            for name in (CONFIG_MAP, TODAY, HISTORY)
+        ),
+        Right("get", "", "pods", namespace),
         Right("create", "", "pods/portforward", namespace),
     )
 

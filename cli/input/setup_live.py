@@ -12,6 +12,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from cli.input.setup import (
+    EXTENDER_PORT_NAME,
     SETUP_KINDS,
     ApiTime,
     ExtenderCalls,
@@ -76,7 +77,6 @@ async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tupl
             raw = await client.page(
                 path,
                 label_selector=kind.label_selector,
-                field_selector=f"metadata.name={kind.only}" if kind.only else None,
                 token=token,
             )
             page = answered(decoder, raw)
@@ -117,14 +117,18 @@ async def _extender(client: Client, pods: tuple[Pod, ...], config: Config) -> Re
     """Return the calls that the extender's *pods* have counted, or why these are unknown."""
     if not pods:
         return Read(absent="the extender has no running pod")
-    if config.extender.cert_file is not None:
+    if config.extender.cert_dir is not None:
         return Read(absent="the extender serves TLS, and a port-forward reads plain HTTP only")
-    port = int(config.extender.listen.rpartition(":")[2])
     totals: dict[str, int] = {}
     for pod in pods[:REPLICAS_MAX]:
         try:
             raw = await port_forward.get(
-                client, pod.namespace, pod.name, port, "/metrics", bytes_max=METRICS_BYTES_MAX
+                client,
+                pod.namespace,
+                pod.name,
+                EXTENDER_PORT_NAME,
+                "/metrics",
+                bytes_max=METRICS_BYTES_MAX,
             )
             for result, count in _calls(raw).items():
                 totals[result] = totals.get(result, 0) + count

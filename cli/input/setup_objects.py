@@ -40,13 +40,14 @@ class DeploymentObject(Struct):
 
 
 class ApiRule(Struct):
-    """A rule of an RBAC role, or of a webhook's registration."""
+    """A rule of an RBAC role, a webhook's registration, or a policy."""
 
     api_groups: list[str] | None = None
     resources: list[str] | None = None
     resource_names: list[str] | None = None
     verbs: list[str] | None = None
     operations: list[str] | None = None
+    scope: str = "*"
 
 
 class Expression(Struct):
@@ -58,14 +59,15 @@ class Selector(Struct):
     match_expressions: list[Expression] | None = None
 
 
-class ServiceReference(Struct):
-    namespace: str = ""
-    name: str = ""
-
-
 class ClientConfig(Struct):
     ca_bundle: str = ""
-    service: ServiceReference | None = None
+
+
+class NamedExpression(Struct):
+    """A variable or match condition in CEL."""
+
+    name: str = ""
+    expression: str = ""
 
 
 class Webhook(Struct):
@@ -74,6 +76,7 @@ class Webhook(Struct):
     failure_policy: str = "Fail"
     object_selector: Selector | None = None
     rules: list[ApiRule] | None = None
+    match_conditions: list[NamedExpression] | None = None
 
 
 class RegistrationObject(Struct):
@@ -81,13 +84,14 @@ class RegistrationObject(Struct):
     webhooks: list[Webhook] | None = None
 
 
-class Variable(Struct):
-    name: str = ""
-    expression: str = ""
+class MatchConstraints(Struct):
+    resource_rules: list[ApiRule] | None = None
 
 
 class PolicySpec(Struct):
-    variables: list[Variable] | None = None
+    match_constraints: MatchConstraints | None = None
+    match_conditions: list[NamedExpression] | None = None
+    variables: list[NamedExpression] | None = None
 
 
 class PolicyObject(Struct):

@@ -1,7 +1,7 @@
 """Click options that select a cluster; `cli.input.reader` reads the cluster."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ WHERE: Final = (
 """Options that become fields of ClusterOptions with the same name."""
 CONTEXT: Final = "context of the kubeconfig; default: its current context"
 SEVERAL_CONTEXTS: Final = f"{CONTEXT}; repeatable, for several clusters"
+SECTIONS: Final = {"--context": "contexts", "--cluster": "clusters", "--user": "users"}
+"""Sections of the kubeconfig that have the names for an option."""
 Command = Callable[..., Any]
 
 
@@ -42,11 +44,11 @@ def options(command: Command, *, setup: bool = False) -> Command:
     return _dump_option(live_options(installed(wrapped)))
 
 
-def several_options(command: Command) -> Command:
-    """Add the options that select one or several clusters and the configuration.
+def unread_options(command: Command, *, several: bool = False) -> Command:
+    """Add the options that select a cluster and the configuration; the command reads the cluster.
 
-    The command is called with the environment variables and a ClusterOptions; it reads the
-    clusters.
+    The command is called with the environment variables and a ClusterOptions. *several*: --context
+    may be given several times.
     """
 
     @click.pass_obj
@@ -54,7 +56,7 @@ def several_options(command: Command) -> Command:
     def wrapped(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
         command(environment, where_of(given), **given)
 
-    return _dump_option(live_options(installed(wrapped), several=True))
+    return _dump_option(live_options(installed(wrapped), several=several))
 
 
 def where_of(given: dict[str, Any], *, setup: bool = False) -> ClusterOptions:
@@ -121,6 +123,15 @@ def selection_options(command: Command) -> Command:
 
 
 def live_options(command: Command, *, several: bool = False) -> Command:
+    """Add the option --config, and those for a live cluster as `connection_options`."""
+    help_text = (
+        "an EbbConfiguration in YAML; default: the one that runs in the cluster, or built-in"
+    )
+    with_config = click.option("--config", type=FILE, metavar="FILE", help=help_text)(command)
+    return connection_options(with_config, several=several)
+
+
+def connection_options(command: Command, *, several: bool = False) -> Command:
     """Add the options for a live cluster, such as --kubeconfig, --context and --as.
 
     *several*: --context may be given several times. The command receives the options that replace
@@ -129,21 +140,18 @@ def live_options(command: Command, *, several: bool = False) -> Command:
 
     @wraps(command)
     def wrapped(*values: Any, **given: Any) -> None:  # noqa: ANN401 by option
-        user, groups = given.pop("as_user"), given.pop("as_groups")
-        if groups and user is None:
-            raise click.UsageError("--as-group: needs --as")
-        overrides = Overrides(user, groups, given.pop("request_timeout"))
-        command(*values, overrides=overrides, **given)
+        command(*values, overrides=_overrides(given), **given)
 
     for names, metavar, kind, help_text in (
         (("--request-timeout",), "30s", _seconds, "timeout of each call; default: that of Ebb"),
         (("--as-group", "as_groups"), "GROUP", None, "group to impersonate; repeatable"),
         (("--as", "as_user"), "USER", None, "user to impersonate"),
+        (("--user", "user_entry"), "NAME", None, "user of the kubeconfig; default: the context's"),
         (
-            ("--config",),
-            "FILE",
-            FILE,
-            "an EbbConfiguration in YAML; default: the one that runs in the cluster, or built-in",
+            ("--cluster", "cluster_entry"),
+            "NAME",
+            None,
+            "cluster of the kubeconfig; default: the context's",
         ),
         (("--context",), "NAME", None, SEVERAL_CONTEXTS if several else CONTEXT),
         (
@@ -154,11 +162,48 @@ def live_options(command: Command, *, several: bool = False) -> Command:
         ),
     ):
         multiple = "as_groups" in names or (several and names == ("--context",))
+        completed = SECTIONS.get(names[0])
         option = click.option(
-            *names, type=kind, metavar=metavar, multiple=multiple, help=help_text
+            *names,
+            type=kind,
+            metavar=metavar,
+            multiple=multiple,
+            help=help_text,
+            shell_complete=_completing(completed) if completed else None,
         )
         wrapped = option(wrapped)
     return wrapped
+
+
+def _overrides(given: dict[str, Any]) -> Overrides:
+    """Remove the options that replace parts of the kubeconfig from *given*, and return them."""
+    overrides = Overrides(
+        given.pop("as_user"),
+        given.pop("as_groups"),
+        given.pop("request_timeout"),
+        given.pop("cluster_entry"),
+        given.pop("user_entry"),
+    )
+    if overrides.groups and overrides.user is None:
+        raise click.UsageError("--as-group: needs --as")
+    return overrides
+
+
+def where_from(given: Mapping[str, Any]) -> ClusterOptions:
+    """Return the options of an incomplete command line that select a cluster."""
+    known = {"from_file": (), **given}
+    return where_of({**known, "overrides": _overrides(known)})
+
+
+def _completing(section: str) -> Callable[..., list[str]]:
+    """Return the completion of a name in a section of the kubeconfig."""
+
+    def complete(ctx: click.Context, _: click.Parameter, begun: str) -> list[str]:
+        from cli.input import completion  # noqa: PLC0415 rarely needed
+
+        return completion.entries(ctx, section, begun)
+
+    return complete
 
 
 def _seconds(text: str) -> float:

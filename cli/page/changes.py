@@ -7,7 +7,8 @@ takes seconds, and most plans follow changes of a few pods.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kube.decode.kinds import KINDS, AnyKind
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import AnyKind
 from kube.inventory import Inventory
 
 _KINDS: Final = {kind.name: kind for kind in KINDS}

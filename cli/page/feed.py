@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
+from cli.input.cluster_input import ClusterInput
 from cli.input.live import Reading
-from cli.input.running import read_running
-from cli.page.changes import RecordingInventory
-from cli.page.worker import Worker
+from cli.input.running import read_leader, read_running
+from cli.page.changes import Changes, RecordingInventory
 from core.model.cluster import Cluster
 from core.model.errors import EbbError
+from core.model.humanize import timestamp
 from core.moves.objects import SurgeObjects
 from kube.client import Client
-from kube.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, AnyKind
+from kube.cluster_kinds import CLUSTER_KINDS, SURGE_KINDS
+from kube.decode.kinds import AnyKind
 from kube.freshness import Freshness, WatchSink
 from kube.listing import Part
 from kube.watch import watch_objects
@@ -31,14 +33,17 @@ The API server sends bookmarks about every minute."""
 
 
 class Intervals(NamedTuple):
-    """Seconds between the checks, plans and leader reads of `ebb page` and `ebb top`."""
+    """Times of `ebb page` and `ebb top` in seconds."""
 
     check: float = 1.0
     """Between checks whether something has changed."""
     plan: float = 3.0
     """Between two plans, at least."""
     leader: float = 10.0
-    """Between reads of the report of the leader."""
+    """Between reads of the Lease and of the report of the leader."""
+    unheard: float = 30.0
+    """Without an answer of the API server (three reads of the Lease), after which the last state
+    counts as out of date, and no new plan is made."""
 
 
 INTERVALS: Final = Intervals()
@@ -50,8 +55,23 @@ class Sink(Protocol):
     async def publish(self, state: bytes) -> None:
         """Show a new state of the cluster, the JSON of `PageState.document`."""
 
-    def warn(self, banners: Sequence[str]) -> None:
-        """Show these warnings about the connection to the cluster; empty: remove them."""
+    def warn(
+        self, banners: Sequence[str], heard_seconds: int | None = None, *, stale: bool = False
+    ) -> None:
+        """Show these warnings about the connection to the cluster; empty: remove them.
+
+        *heard_seconds*: time of the last answer of the API server. *stale*: that is too long ago.
+        """
+
+
+class Maker(Protocol):
+    """What makes a state of the display from the objects of the cluster."""
+
+    has_plan: bool
+    """Whether it has the objects of an earlier call."""
+
+    async def state(self, cluster_input: ClusterInput, changes: Changes | None = None) -> bytes:
+        """Return the state; *changes*: changes of the objects since the previous call."""
 
 
 class Feed:
@@ -80,8 +100,10 @@ class Feed:
         missing = first.running.problems if first.running else ()
         self._not_read = tuple(problem for problem in first.not_read if problem not in missing)
         self._published: object = None
+        self._heard = clock.monotonic_seconds(), clock.unix_seconds()
+        """Time of the last answer of the API server to a read of the Lease, by both clocks."""
 
-    async def run(self, sink: Sink, worker: Worker) -> None:
+    async def run(self, sink: Sink, worker: Maker) -> None:
         """Publish a plan to *sink* now and after changes, until cancelled.
 
         *worker*: process that makes the plans. Raises: EbbError if there is no first plan, or if
@@ -91,6 +113,7 @@ class Feed:
         async with await self._connecting.client() as client, asyncio.TaskGroup() as tasks:
             for kind in self._kinds:
                 tasks.create_task(self._follow(client, kind))
+            tasks.create_task(self._follow_lease(client))
             tasks.create_task(self._follow_leader(client))
             tasks.create_task(self._follow_changes(sink, worker))
 
@@ -99,14 +122,30 @@ class Feed:
         part, known = Part.of(kind, self._input.config), self._lists.pop(kind)
         await watch_objects(client, kind, sink, part, known=known)
 
+    async def _follow_lease(self, client: Client) -> None:
+        """Read the Lease again and again, to see whether the API server answers.
+
+        A watch does not tell: it may send nothing for minutes.
+        """
+        while True:
+            asked = self._clock.monotonic_seconds(), self._clock.unix_seconds()
+            if (await read_leader(client, self._installation.namespace)).answered:
+                self._heard = asked
+            await asyncio.sleep(self._intervals.leader)
+
     async def _follow_leader(self, client: Client) -> None:
         """Read the Lease and the report of the controller's leader again and again.
 
-        Another replica may lead at any time.
+        Another replica may lead at any time. If the API server does not answer, the last report
+        remains.
         """
         while True:
             await asyncio.sleep(self._intervals.leader)
             running, config, source = await read_running(client, self._installation)
+            before = self._input.running
+            if before is not None and not running.leader.answered:
+                running = replace(running, report=before.report)
+                config, source = self._input.config, self._input.config_from
             self._input = replace(
                 self._input,
                 running=running,
@@ -115,14 +154,19 @@ class Feed:
                 not_read=(*running.problems, *self._not_read),
             )
 
-    async def _follow_changes(self, sink: Sink, worker: Worker) -> None:
+    async def _follow_changes(self, sink: Sink, worker: Maker) -> None:
         """Make and publish a plan after changes, and warn while the watches are out of date."""
         made_at, pause = self._clock.monotonic_seconds(), 0.0
         failed: tuple[str, ...] = ()
         while True:
             await asyncio.sleep(self._intervals.check)
             now = self._clock.monotonic_seconds()
-            sink.warn((*self._stale(now), *failed))
+            heard, heard_seconds = self._heard
+            unheard = now - heard >= self._intervals.unheard
+            banners = _unheard(heard_seconds) if unheard else self._stale(now)
+            sink.warn((*banners, *failed), heard_seconds, stale=unheard)
+            if unheard and worker.has_plan:
+                continue
             changed = self._state() != self._published or not worker.has_plan
             if now - made_at < (pause if changed else max(pause, PLAN_SECONDS_MAX)):
                 continue
@@ -134,7 +178,7 @@ class Feed:
             made_at = self._clock.monotonic_seconds()
             pause = max(self._intervals.plan, (made_at - now) * (PLAN_SHARE - 1))
 
-    async def _plan(self, sink: Sink, worker: Worker) -> None:
+    async def _plan(self, sink: Sink, worker: Maker) -> None:
         self._published = self._state()
         # A process that has been started again has no objects.
         changes = self._inventory.changes(whole=not worker.has_plan)
@@ -148,3 +192,8 @@ class Feed:
     def _stale(self, now: float) -> Sequence[str]:
         why = self._freshness.why_stale(now, STALE_SECONDS)
         return (f"This page may be out of date: {why}.",) if why else ()
+
+
+def _unheard(heard_seconds: int) -> Sequence[str]:
+    since = timestamp(heard_seconds)
+    return (f"This page may be out of date: the API server has not answered since {since}.",)

@@ -22,7 +22,7 @@ class Hub:
         self.packed = gzip.compress(self.state)
         """The state, compressed once for all browsers."""
         self._version = 0
-        self._banners: Sequence[str] = ()
+        self._connection: dict[str, object] = {"banners": [], "heard": None, "stale": False}
         # A queue holds only the newest message: a slow browser skips the others.
         self._queues: set[asyncio.Queue[bytes | None]] = set()
 
@@ -33,13 +33,17 @@ class Hub:
         self._version += 1
         self._send()
 
-    def warn(self, banners: Sequence[str]) -> None:
-        """Replace the warnings about the connection to the cluster, and notify each browser.
+    def warn(
+        self, banners: Sequence[str], heard_seconds: int | None = None, *, stale: bool = False
+    ) -> None:
+        """Replace what is known about the connection to the cluster, and notify each browser.
 
-        Nothing happens if the warnings are the same as before.
+        *heard_seconds*: time of the last answer of the API server. *stale*: that is too long ago.
+        Nothing happens if all is the same as before.
         """
-        if list(banners) != list(self._banners):
-            self._banners = banners
+        before = self._connection
+        self._connection = {"banners": [*banners], "heard": heard_seconds, "stale": stale}
+        if self._connection != before:
             self._send()
 
     def close(self) -> None:
@@ -51,7 +55,8 @@ class Hub:
     def following(self) -> Iterator[asyncio.Queue[bytes | None]]:
         """Yield a queue with the newest message for one browser; the message None is the end.
 
-        A message is JSON with the number of the state and the warnings, not the state itself.
+        A message is JSON with the number of the state, the warnings and the time of the last
+        answer of the API server, not the state itself.
         Raises: UnavailableError if too many browsers follow the page.
         """
         if len(self._queues) >= CLIENTS_MAX:
@@ -70,7 +75,7 @@ class Hub:
             _put(queue, message)
 
     def _message(self) -> bytes:
-        return orjson.dumps({"version": self._version, "banners": list(self._banners)})
+        return orjson.dumps({"version": self._version, **self._connection})
 
 
 def _put(queue: asyncio.Queue[bytes | None], message: bytes | None) -> None:

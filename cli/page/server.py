@@ -63,7 +63,7 @@ class PageServer:
         app.router.add_get("/node", self._node)
         app.router.add_get("/events", self._events)
         app.router.add_post("/what-if", self._what_if)
-        self._server = http.Server(app, f"{HOST}:{port}", setting="--port")
+        self._server = http.Server(app, f"{HOST}:{port}", flag="--port")
 
     @property
     def _origins(self) -> tuple[str, ...]:

@@ -71,8 +71,17 @@ def _headroom(text: str | None) -> int | None:
     return int(text)
 
 
-def answer(now: Planned, change: Change) -> list[str]:
-    """Return the effect of a change on the plan, as sentences for the user.
+class Answer(NamedTuple):
+    """The effect of a change on the plan."""
+
+    lines: Sequence[str]
+    """Sentences for the user."""
+    removable: Sequence[str]
+    """Nodes that the other plan removes, in its order."""
+
+
+def answer(now: Planned, change: Change) -> Answer:
+    """Return the effect of a change on the plan.
 
     *now*: the present plan. Raises: InvalidInputError, for example if the node to leave out does
     not exist.
@@ -88,12 +97,13 @@ def answer(now: Planned, change: Change) -> list[str]:
         RowOptions(),
     )
     lines = list(headline.lines(other.headline, other.now_seconds))
-    return [
+    lines = [
         lines[0],
         *_difference(now, other, change.without),
         *_room(other, displaced),
         *lines[1:2],
     ]
+    return Answer(lines, [removal.node for removal in other.plan.removals])
 
 
 def _without(cluster: Cluster, name: str) -> tuple[Cluster, Sequence[str]]:

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import orjson
 
 from cli.answers import Planned, RowOptions
-from cli.formats.page.state import PageState, Since
+from cli.formats.page.details import Since
+from cli.formats.page.state import PageState, printable_json
 from cli.input.cluster_input import ClusterInput
 from cli.page.changes import Changes
 from cli.page.what_if import Change, answer
@@ -51,7 +52,7 @@ def _begin() -> None:
 def _state(cluster_input: ClusterInput, changes: Changes | None) -> bytes:
     if changes is not None:
         changes.apply(_STATE.inventory)
-        cluster_input = _with_objects(cluster_input, _STATE.inventory)
+        cluster_input = with_objects(cluster_input, _STATE.inventory)
     planned_now = planned(cluster_input, Limits(), RowOptions())
     before = None if cluster_input.target is None else _STATE.since
     state = PageState(planned_now, before, live=True)
@@ -60,7 +61,8 @@ def _state(cluster_input: ClusterInput, changes: Changes | None) -> bytes:
     return document
 
 
-def _with_objects(cluster_input: ClusterInput, inventory: Inventory) -> ClusterInput:
+def with_objects(cluster_input: ClusterInput, inventory: Inventory) -> ClusterInput:
+    """Return the input of a command with the objects of an inventory."""
     cluster = inventory.snapshot(cluster_input.config.read_options)()
     if cluster_input.surge_objects is None:
         return replace(cluster_input, cluster=cluster)
@@ -76,7 +78,7 @@ def _detail(name: str) -> bytes:
 def _what_if(change: Change) -> bytes:
     if _STATE.planned is None:
         raise InvalidInputError("what-if", "there is no plan yet")
-    return orjson.dumps({"lines": answer(_STATE.planned, change)})
+    return orjson.dumps(printable_json(answer(_STATE.planned, change)._asdict()))
 
 
 class _Invalid(NamedTuple):

@@ -31,7 +31,13 @@ class Top:
         self._state = orjson.loads(state)
         self.draw()
 
-    def warn(self, banners: Sequence[str]) -> None:
+    def warn(
+        self,
+        banners: Sequence[str],
+        heard_seconds: int | None = None,  # noqa: ARG002 the warning names the time
+        *,
+        stale: bool = False,  # noqa: ARG002 as above
+    ) -> None:
         """Draw the screen with these warnings about the connection to the cluster."""
         if banners != self._banners:
             self._banners = banners

@@ -19,6 +19,7 @@ GAP: Final = "  "
 COLORS: Final = {
     "leaving": "magenta",
     "not-ready": "red",
+    "scale-down-allowed": "bright_red",
     "no-schedule": "dark_orange",
     "prefer-no-schedule": "yellow",
     "removable": "green",
@@ -42,6 +43,7 @@ SORTS: Final[Mapping[str, Callable[[Node], tuple[int, str]]]] = {
     "cpu": _share("cpu"),
     "memory": _share("memory"),
     "pods": _share("pods"),
+    "pool": lambda node: (0, f"{node['pool']} {node['zone']} {node['name']}"),
     "name": lambda node: (0, node["name"]),
 }
 """Sort keys of nodes, in the order in which the key `s` selects them."""

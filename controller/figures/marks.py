@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from core.engine.mark_limits import NewMarks
 from core.engine.reconcile import ReconcileResult
 from core.marks.mark import is_scale_down_allowed
 
@@ -50,7 +51,7 @@ class MarkFigures:
 
 
 def _oldest(result: ReconcileResult) -> int | None:
-    snapshot, marks = result.snapshot, result.state.recent_marks
+    snapshot, marks = result.snapshot, result.state.limit(NewMarks).marks
     nodes, ids = snapshot.node_order.nodes, snapshot.node_order.ids
     times = (
         marks[name].since for name in snapshot.marks if not is_scale_down_allowed(nodes[ids[name]])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from core.engine.mark_limits import DelayAfterPending
 from core.engine.reconcile import ReconcileResult
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.unschedulable import by_namespace_in_turns, shape
@@ -57,16 +58,17 @@ class PendingFigures:
 def pending_pods(result: ReconcileResult) -> Counter[Cause]:
     """Return the number of unschedulable pods by cause."""
     snapshot = result.snapshot
-    pods = snapshot.unschedulable_pods
+    pods = snapshot.pods.unschedulable
     if not pods:
         return Counter()
     blocked = _blocked_by_mark(snapshot, pods)
     placed = {placement.pod for placement in result.plan.pending}
+    feasible = result.state.limit(DelayAfterPending).pods
 
     def cause(pod: Pod) -> Cause:
         if shape(pod) in blocked:
             return Cause.MARK
-        short = pod.key in result.state.pending_pods and pod.key not in placed
+        short = pod.key in feasible and pod.key not in placed
         return Cause.ROOM if short else Cause.OTHER
 
     return Counter(map(cause, pods))

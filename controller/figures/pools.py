@@ -20,7 +20,7 @@ class PlannedNodeState(StrEnum):
 
     LEAVING = "leaving"
     """Another program is deleting or draining the node."""
-    RELEASED = "released"
+    SCALE_DOWN_ALLOWED = "scale-down-allowed"
     """Marked, and its scale-down is allowed."""
     RESERVED = "reserved"
     """Empty, and kept for expected pods, marked or not."""
@@ -43,10 +43,14 @@ class PoolFigures:
 
     states: Counter[PlannedNodeState]
     """Number of nodes by state."""
+    nodes: int
+    """Number of Ready and schedulable nodes."""
+    pods: int
+    """Number of pods on these nodes."""
     allocatable: Amount
-    """Allocatable resources of the Ready and schedulable nodes."""
+    """Allocatable resources of these nodes."""
     requests: Amount
-    """Requests of the pods on these nodes."""
+    """Requests of these pods."""
     usable: Amount
     """Usable capacity of these nodes (thesis 4.3)."""
 
@@ -77,10 +81,13 @@ def _figures(
     snapshot, usability = result.snapshot, result.plan.usability
     schedulable = [node for node in nodes if node.name not in snapshot.unschedulable_nodes]
     whole = [Amount.of(node.allocatable) for node in schedulable]
-    used = [Amount.of(snapshot.pod_index.requests[node.name]) for node in schedulable]
+    requests = [snapshot.pod_index.requests[node.name] for node in schedulable]
+    used = [Amount.of(of_node) for of_node in requests]
     usable = [usable_capacity(*pair, usability) for pair in zip(whole, used, strict=True)]
     return PoolFigures(
         Counter(_state(node, result, removals, reserved) for node in nodes),
+        nodes=len(schedulable),
+        pods=sum(of_node.pods for of_node in requests),
         allocatable=_total(whole),
         requests=_total(used),
         usable=_total(usable),
@@ -99,7 +106,7 @@ def _state(
         return PlannedNodeState.LEAVING
     marked = name in snapshot.marks
     if marked and is_scale_down_allowed(node):
-        return PlannedNodeState.RELEASED
+        return PlannedNodeState.SCALE_DOWN_ALLOWED
     if name in reserved:
         return PlannedNodeState.RESERVED
     if marked:

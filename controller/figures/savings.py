@@ -6,7 +6,7 @@ removed node. So they also show in mode observe what mode enforce would save.
 Real savings count only removed nodes: Ebb had allowed the scale-down of the node, and the node no
 longer exists. It counts until its pool has as many nodes again as before, at most
 CREDIT_SECONDS_MAX. This is an estimate: nobody knows which nodes would exist without Ebb. A new
-leader starts with no removed nodes.
+leader continues with the removed nodes that the previous one has stored (core.history.today).
 """
 
 from collections import Counter
@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from core.eligibility.scalability import group_name
 from core.engine.reconcile import ReconcileResult
 from core.engine.snapshot import NO_POOL, ClusterSnapshot
+from core.history.today import AllowedNode, Credit
 from core.marks.mark import is_scale_down_allowed
 
 CREDIT_SECONDS_MAX: Final = 24 * 3600
@@ -44,39 +46,18 @@ class Saved(NamedTuple):
         return Saved(self.node_seconds + len(listed) * seconds, self.cost + cost)
 
 
-class AllowedScaleDown(NamedTuple):
-    """A node whose scale-down Ebb has allowed: since when, its pool, and its price."""
-
-    since: int
-    """Time of the first reconciliation after Ebb allowed the scale-down, unix seconds."""
-    pool: str
-    price: Fraction
-    """Price of the node for an hour, in the unit of `prices`."""
-
-
-class CountedSaving(NamedTuple):
-    """A removed node that counts as saved until its pool has as many nodes again."""
-
-    pool: str
-    nodes_before: int
-    """Number of nodes of the pool before the removal."""
-    price: Fraction
-    until: int
-    """Latest end, unix seconds."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingsFigures:
     """The savings so far, and the nodes for which savings are counted from now on."""
 
     expected: Saved = field(default_factory=Saved)
     real: Saved = field(default_factory=Saved)
-    removable: tuple[Fraction, ...] = ()
-    """Prices of the nodes that the last plan can remove."""
-    allowed: Mapping[str, AllowedScaleDown] = field(default_factory=dict)
+    removable: Mapping[str, Fraction] = field(default_factory=dict)
+    """Prices of the nodes that the last plan can remove, by name."""
+    allowed: Mapping[str, AllowedNode] = field(default_factory=dict)
     """Existing nodes whose scale-down is allowed, by name. A node that is being deleted stays in
     the mapping, although Ebb has unmarked it."""
-    credits: tuple[CountedSaving, ...] = ()
+    credits: tuple[Credit, ...] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
     """Number of nodes by pool in the last reconciliation."""
 
@@ -93,7 +74,7 @@ class SavingsFigures:
         prices = [credit.price for credit in self.credits]
         figures = replace(
             self,
-            expected=self.expected.plus([*prices, *self.removable], seconds),
+            expected=self.expected.plus([*prices, *self.removable.values()], seconds),
             real=self.real.plus(prices, seconds),
         )
         if result.skipped:
@@ -109,7 +90,7 @@ class SavingsFigures:
             nodes=nodes,
         )
 
-    def _new_credits(self, snapshot: ClusterSnapshot, at: int) -> Iterable[CountedSaving]:
+    def _new_credits(self, snapshot: ClusterSnapshot, at: int) -> Iterable[Credit]:
         """Yield a saving for each node that was removed after Ebb had allowed its scale-down.
 
         *at*: time of the reconciliation in Unix seconds.
@@ -118,13 +99,12 @@ class SavingsFigures:
         for name, node in sorted(self.allowed.items()):
             if name not in existing:
                 until = at + CREDIT_SECONDS_MAX
-                yield CountedSaving(node.pool, left[node.pool], node.price, until)
-                left[node.pool] -= 1
+                pool = node.limit_pool
+                yield Credit(name, pool, node.pool, left[pool], node.price, until)
+                left[pool] -= 1
 
 
-def _current(
-    savings: Iterable[CountedSaving], nodes: Mapping[str, int], at: int
-) -> tuple[CountedSaving, ...]:
+def _current(savings: Iterable[Credit], nodes: Mapping[str, int], at: int) -> tuple[Credit, ...]:
     """Return the savings that still count at the Unix second *at*.
 
     A saving ends when its pool has as many nodes as before the removal. *nodes*: current number of
@@ -133,7 +113,7 @@ def _current(
     return tuple(
         saving
         for saving in savings
-        if nodes.get(saving.pool, 0) < saving.nodes_before and at < saving.until
+        if nodes.get(saving.limit_pool, 0) < saving.nodes_before and at < saving.until
     )
 
 
@@ -144,19 +124,19 @@ def _count_nodes(snapshot: ClusterSnapshot) -> Mapping[str, int]:
     )
 
 
-def _removable(result: ReconcileResult) -> tuple[Fraction, ...]:
+def _removable(result: ReconcileResult) -> Mapping[str, Fraction]:
     snapshot = result.snapshot
     nodes, ids = snapshot.node_order.nodes, snapshot.node_order.ids
-    return tuple(
-        snapshot.config.price_of(nodes[ids[removal.node]].labels)
+    return {
+        removal.node: snapshot.config.price_of(nodes[ids[removal.node]].labels)
         for removal in result.plan.removals
         if removal.node not in snapshot.unpromised_nodes
-    )
+    }
 
 
 def _allowed(
-    before: Mapping[str, AllowedScaleDown], snapshot: ClusterSnapshot, at: int
-) -> Mapping[str, AllowedScaleDown]:
+    before: Mapping[str, AllowedNode], snapshot: ClusterSnapshot, at: int
+) -> Mapping[str, AllowedNode]:
     """Return the nodes whose scale-down is allowed, by name, with the time since when it is.
 
     *before*: the result of the previous reconciliation. *at*: Unix second of this one.
@@ -168,5 +148,6 @@ def _allowed(
             allowed[name] = known
         elif name in snapshot.marks and is_scale_down_allowed(node):
             pool = snapshot.pool_names.get(name, NO_POOL)
-            allowed[name] = AllowedScaleDown(at, pool, snapshot.config.price_of(node.labels))
+            price = snapshot.config.price_of(node.labels)
+            allowed[name] = AllowedNode(at, pool, group_name(node, pool), price)
     return allowed

@@ -1,6 +1,7 @@
 """Build a Cluster from decoded objects; look up what pods and CapacityBuffers refer to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from core.cluster.devices import DeviceClass, Devices
 from core.cluster.namespaces import Namespace, with_namespaces
@@ -21,45 +22,57 @@ from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 
 
-def build_cluster(  # noqa: PLR0913 one for each kind of the API
-    nodes: Sequence[Node],
-    pods: ClusterPods,
-    budgets: Iterable[DisruptionBudget] = (),
-    claims: Iterable[Claim] = (),
-    volumes: Iterable[Volume] = (),
-    csi_nodes: Iterable[CsiNode] = (),
-    *,
-    attachments: Iterable[Attachment] = (),
-    namespaces: Sequence[Namespace] = (),
-    buffers: Iterable[Buffer] = (),
-    templates: Iterable[PodTemplate] = (),
-    node_pools: Iterable[NodePool] = (),
-    node_claims: Iterable[NodeClaim] = (),
-    statuses: Iterable[AutoscalerStatus] = (),
-    daemon_sets: Iterable[DaemonSet] = (),
-    storage_classes: Iterable[StorageClass] = (),
-    device_classes: Iterable[DeviceClass] = (),
-) -> Cluster:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterObjects:
+    """The objects of each kind that a Cluster is built from, sorted as in a Cluster."""
+
+    # No field has a default: whoever reads a cluster must say what it knows of each kind.
+
+    nodes: Sequence[Node]
+    pods: ClusterPods
+    budgets: Sequence[DisruptionBudget]
+    claims: Sequence[Claim]
+    volumes: Sequence[Volume]
+    csi_nodes: Sequence[CsiNode]
+    namespaces: Sequence[Namespace]
+    attachments: Sequence[Attachment]
+    templates: Sequence[PodTemplate]
+    buffers: Sequence[Buffer]
+    node_pools: Sequence[NodePool]
+    node_claims: Sequence[NodeClaim]
+    autoscaler_statuses: Sequence[AutoscalerStatus]
+    daemon_sets: Sequence[DaemonSet]
+    storage_classes: Sequence[StorageClass]
+    device_classes: Sequence[DeviceClass]
+
+
+def build_cluster(objects: ClusterObjects) -> Cluster:
     """Return a Cluster; look up the volumes of its pods, and the pods of its CapacityBuffers.
 
-    The objects of each kind must be sorted as in a Cluster. A pod becomes not evaluable
-    (`unsupported` or `too_much` says why) if it may get a device by DRA (core.cluster.devices), or
-    if it exceeds the evaluation budget of its namespace.
+    A pod becomes not evaluable (`unsupported` or `too_much` says why) if it may get a device by
+    DRA (core.cluster.devices), or if it exceeds the evaluation budget of its namespace.
     """
-    pods = within_budget(pods)
-    lookup = VolumeLookup.of(nodes, pods, claims, volumes, csi_nodes, storage_classes)
-    pods = with_namespaces(pods, namespaces)
+    pods = within_budget(objects.pods)
+    lookup = VolumeLookup.of(
+        objects.nodes,
+        pods,
+        objects.claims,
+        objects.volumes,
+        objects.csi_nodes,
+        objects.storage_classes,
+    )
+    pods = with_namespaces(pods, objects.namespaces)
     return Cluster(
-        tuple(nodes),
-        _completed(pods, lookup, Devices(nodes, device_classes)).all,
-        tuple(budgets),
+        tuple(objects.nodes),
+        _completed(pods, lookup, Devices(objects.nodes, objects.device_classes)).all,
+        tuple(objects.budgets),
         attach_limits=lookup.attach_limits,
-        attachments=lookup.attached(attachments),
-        buffers=with_placeholders(buffers, templates, pods.all),
-        node_pools=tuple(node_pools),
-        node_claims=tuple(node_claims),
-        autoscaler_statuses=tuple(statuses),
-        daemon_sets=tuple(daemon_sets),
+        attachments=lookup.attached(objects.attachments),
+        buffers=with_placeholders(objects.buffers, objects.templates, pods.all),
+        node_pools=tuple(objects.node_pools),
+        node_claims=tuple(objects.node_claims),
+        autoscaler_statuses=tuple(objects.autoscaler_statuses),
+        daemon_sets=tuple(objects.daemon_sets),
     )
 
 

@@ -12,11 +12,18 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from core.config.thresholds import FileContext, PoolEnter, ReleaseThresholds
+from core.config.thresholds import FileContext, PoolEnter
 from core.model.constraints import Requirement
-from core.model.now import Now
 from core.placement.matching import matches_requirement
-from core.setting_types.structure import FLATTENED, BoundedList, NeedsOne, NeedsWith, filled, where
+from core.setting_types.structure import (
+    FLATTENED,
+    ON_FIRST_PAGE,
+    POLICY_PART,
+    BoundedList,
+    NeedsOne,
+    NeedsWith,
+    filled,
+)
 from core.setting_types.value_types import (
     LABEL_VALUE,
     QUALIFIED_KEY,
@@ -38,8 +45,6 @@ VALUES_MAX: Final = 1000
 NODES_MAX: Final = 100_000
 HEADROOM_MAX: Final = 100
 POOL_NAME_MAX: Final = 1024 * 1024
-CLOCKS_APART_SECONDS_MAX: Final = 86_400
-"""Maximum clock skew between leaders; a time further in the future was not written by a leader."""
 
 
 class Limit(NamedTuple):
@@ -95,23 +100,23 @@ Nodes = Annotated[Limit, LIMIT] | None
 class Budget:
     """Limits of a pool or of the cluster; None means no limit."""
 
-    max_marked: Nodes = None
+    max_marked: Annotated[Nodes, ON_FIRST_PAGE] = None
     """Maximum number of nodes that are marked at the same time. Nodes that no pod can use have a
-    separate quota, so the total may reach twice this number."""
-    max_in_window: Nodes = None
-    """Maximum number of nodes that are marked within `budgets.window`, including nodes that have
-    been removed since. Nodes that no pod can use have a separate quota, as for `maxMarked`."""
-    min_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
+    separate quota, so the total may reach twice this number. Lower it to try Ebb on a few nodes
+    first."""
+    max_new_marks: Annotated[Nodes, ON_FIRST_PAGE] = None
+    """Maximum number of nodes that are marked within `budgets.period`, including nodes that have
+    been removed since. Nodes that no pod can use have a separate quota, as for `maxMarked`. Raise
+    it if nodes are marked too slowly after a peak, lower it if too many are marked at once."""
+    min_nodes: Annotated[int, whole_number(0, NODES_MAX), ON_FIRST_PAGE] = 0
     """Minimum number of nodes that remain if all marked nodes are removed. A node is marked only
     if this many other nodes remain that are Ready and schedulable. If pods can use the node, only
-    other nodes that pods can use count."""
-    min_untainted_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
-    """Like `minNodes`, but counts only nodes without taints, except for transient taints such as
-    `node.kubernetes.io/not-ready`."""
+    other nodes that pods can use count. Raise it if your workloads need more nodes to survive the
+    failure of one."""
 
 
 CLUSTER: Final = Budget(
-    max_marked=Limit(None, Fraction(1, 2)), max_in_window=Limit(None, Fraction(1, 10)), min_nodes=1
+    max_marked=Limit(None, Fraction(1, 2)), max_new_marks=Limit(None, Fraction(1, 10)), min_nodes=1
 )
 
 
@@ -136,7 +141,7 @@ class NodeRequirement:
     values: Annotated[
         tuple[Annotated[str, LABEL_VALUE], ...], BoundedList(VALUES_MAX, "of text")
     ] = ()
-    """Values of the label; only for `In` and `NotIn`, which need at least one."""
+    """Values of the label. Set it for `In` and `NotIn` only, which need at least one."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether the labels of a node meet the requirement."""
@@ -145,14 +150,15 @@ class NodeRequirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """Limits for the nodes that match both selectors; at least one of them is required."""
+class LabelSelector:
+    """Labels and requirements that all must match, as in a LabelSelector of Kubernetes.
 
-    name: Annotated[str, text(r"[\s\S]+", POOL_NAME, POOL_NAME_MAX), AfterValidator(_named_once)]
-    """Name of the pool in messages and metrics."""
-    # A selector may be missing in the file, but must not be empty there.
-    node_selector: Annotated[Selector, Field(exclude_if=lambda selector: not selector)] = ()
-    """Labels of the pool's nodes. A node belongs to the first pool that selects it."""
+    In a file it contains at least one of them; an empty one matches every node.
+    """
+
+    # `matchLabels` may be missing in the file, but must not be empty there.
+    match_labels: Annotated[Selector, Field(exclude_if=lambda labels: not labels)] = ()
+    """Labels that the nodes have. Set it to the label by which your node groups differ."""
     match_expressions: Annotated[
         tuple[
             Annotated[NodeRequirement, NeedsWith("values", "operator", "In", "NotIn")],
@@ -160,101 +166,66 @@ class Pool:
         ],
         BoundedList(EXPRESSIONS_MAX, "{key, operator, values}"),
     ] = ()
-    """Requirements on the labels of the pool's nodes, as in Kubernetes; all of them must match."""
-    budget: Annotated[Budget, FLATTENED]
-    thresholds: PoolEnter = None
-    """Thresholds for every set of nodes that a pod can use and that includes a node of this pool.
-    By default each equals the threshold of the cluster."""
-    release_thresholds: ReleaseThresholds = None
-    """The mark of a node of the pool is removed above these thresholds. By default each of them is
-    5 percentage points above the same threshold in `thresholds`."""
+    """Requirements on the labels of the nodes; all of them must match. Set it if a pool has nodes
+    with several values of a label, or without the label."""
 
-    def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether `nodeSelector` and `matchExpressions` match the labels of a node.
-
-        An empty selector matches every node.
-        """
-        return all(labels.get(key) == value for key, value in self.node_selector) and all(
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node with these labels matches."""
+        return all(labels.get(key) == value for key, value in self.match_labels) and all(
             requirement.matches(labels) for requirement in self.match_expressions
         )
 
     @property
     def label_keys(self) -> frozenset[str]:
-        """Return the keys of the labels that the selectors read."""
+        """Return the keys of the labels that the selector reads."""
         return frozenset(
             (
-                *(key for key, _ in self.node_selector),
+                *(key for key, _ in self.match_labels),
                 *(requirement.key for requirement in self.match_expressions),
             )
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cooldown:
-    """Times without new marks after the cluster has grown, or a pod became unschedulable."""
+class Pool:
+    """Limits for the nodes that match the selector."""
 
-    delay_after_add_seconds: Annotated[int, duration()] = 600
-    """Time without new marks after a node was added, as in a scale-up."""
-    delay_after_pending_seconds: Annotated[int, duration()] = 600
-    """Time without new marks after a pod became unschedulable, if the constraints of the pod admit
-    a node of the cluster."""
+    name: Annotated[str, text(r"[\s\S]+", POOL_NAME, POOL_NAME_MAX), AfterValidator(_named_once)]
+    """Name of the pool in messages and metrics."""
+    selector: Annotated[LabelSelector, NeedsOne("matchLabels", "matchExpressions")]
+    """Nodes of the pool, as in a LabelSelector of Kubernetes. A node belongs to the first pool
+    that selects it."""
+    budget: Annotated[Budget, FLATTENED]
+    thresholds: PoolEnter = None
+    """Thresholds for every set of nodes that a pod can use and that includes a node of this pool.
+    By default each equals the threshold of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackoffConfig:
-    """Time for which a node is not marked again after it missed its deadline."""
+class Cooldown:
+    """Times without new marks after the cluster has grown, or a pod became unschedulable."""
 
-    first_seconds: Annotated[int, duration(1)] = 3600
-    """Backoff after the first missed deadline. It doubles with each further one."""
-    max_seconds: Annotated[int, duration(1)] = 24 * 3600
-    """Maximum backoff, at least `first`."""
-
-    def seconds(self, times: int) -> int:
-        """Return the backoff in seconds after *times* failures in a row.
-
-        It doubles with each failure, up to the maximum.
-        """
-        return int(min(self.first_seconds * 2 ** min(times - 1, 32), self.max_seconds))
-
-    def holds(self, until: int, now: Now) -> bool:
-        """Return whether a backoff until *until* (Unix seconds) still prevents a new mark.
-
-        An end that is too far in the future is ignored, because no leader can have written it.
-        """
-        return self.possible(until, now) and now.before(until)
-
-    def possible(self, until: int, now: Now) -> bool:
-        """Return whether a leader with a roughly correct clock can have written *until*.
-
-        *until*: end of a backoff, in Unix seconds. It cannot be further in the future than the
-        maximum backoff plus the maximum clock skew.
-        """
-        return now.reached(until - self.max_seconds - CLOCKS_APART_SECONDS_MAX)
-
-
-class CapacityBuffers(StrEnum):
-    """Whether Ebb announces the pods that it expects to the autoscaler, in CapacityBuffers."""
-
-    DISABLED = "disabled"
-    ENABLED = "enabled"
+    delay_after_add_seconds: Annotated[int, duration()] = 180
+    """Time without new marks after a node was added, as in a scale-up. Lower it if nodes are added
+    so often that Ebb marks hardly any."""
+    delay_after_pending_seconds: Annotated[int, duration()] = 180
+    """Time without new marks after a pod became unschedulable, if the constraints of the pod admit
+    a node of the cluster. Lower it if pods are Pending so often that Ebb marks hardly any node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
     """Room that is kept free for pods like those of the recent past."""
 
-    window_seconds: Annotated[int, duration(1)] = 300
-    """Ebb keeps room for as many pods as were created in the busiest time span of this length. If
-    pods waited longer for new nodes, Ebb uses that time instead, up to 15m."""
-    lookback_seconds: Annotated[int, duration()] = 3600
-    """Length of the recent past in which Ebb looks for the busiest time span. With `0s`, Ebb
-    reserves no nodes for expected pods."""
-    max_buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """Maximum share of capacity that Ebb keeps free for CapacityBuffers, on the nodes that their
-    pods can use. It also limits the nodes that `capacityBuffers` may request."""
-    capacity_buffers: CapacityBuffers = CapacityBuffers.DISABLED
-    """With `enabled`, Ebb announces the expected pods to the autoscaler in CapacityBuffers,
-    so that nodes are added before pods are Pending. Requires the component `capacity-buffers`."""
+    window_seconds: Annotated[int | None, duration(1, never=True)] = 60
+    """Ebb keeps room for as many pods as were created in a usual time span of this length in the
+    last hour. If pods waited longer for new nodes, Ebb uses that time instead, up to 15m. With
+    `never`, Ebb reserves no nodes for expected pods. Raise it if pods of long bursts must not wait
+    for nodes, set it to `never` if they may."""
+    percentile: Annotated[Fraction, SHARE] = Fraction(1, 2)
+    """Share of the recent time spans with new pods in which no more pods were created than those
+    for which Ebb keeps room. With `100%`, Ebb keeps room for the busiest time span. Raise it if
+    unusual bursts must find room too, at the price of more empty nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,40 +236,40 @@ class Budgets:
         Budget, Field(alias="budgets"), BeforeValidator(lambda given: filled(given, CLUSTER))
     ] = CLUSTER
     """Limits for the whole cluster."""
-    window_seconds: Annotated[int, duration(), Field(alias="budgets.window")] = 600
-    """Time window of `maxInWindow`."""
-    pools: Annotated[
-        tuple[
-            Annotated[Pool, NeedsOne("nodeSelector", "matchExpressions")],
-            ...,
-        ],
-        BoundedList(POOLS_MAX, "{name, nodeSelector, matchExpressions} with limits"),
-    ] = ()
+    min_untainted_nodes: Annotated[
+        int, whole_number(0, NODES_MAX), Field(alias="budgets.minUntaintedNodes")
+    ] = 0
+    """Like `budgets.minNodes`, but counts only nodes without taints, except for transient taints
+    such as `node.kubernetes.io/not-ready`. Raise it if pods without tolerations must always have
+    some nodes."""
+    period_seconds: Annotated[int, duration(), Field(alias="budgets.period")] = 600
+    """Time over which `maxNewMarks` counts. Raise it if one new mark in 10 minutes is too many, as
+    in a small cluster."""
+    pools: Annotated[tuple[Pool, ...], BoundedList(POOLS_MAX, "{name, selector} with limits")] = ()
     """Pools of nodes with their own limits. If there are pools, only nodes in a pool can be
-    marked; without pools all nodes can."""
+    marked; without pools all nodes can. Set it to exclude nodes from removal, or if groups of
+    nodes need different limits."""
     balance_zones: Flag = True
     """Whether to keep zones balanced: no removal may leave a zone with at least two fewer
     schedulable nodes than the largest zone. Ebb compares nodes of the same pool that have the
     same taints and devices, and that the same pods can use. Without `pools`, all nodes are one
-    pool."""
+    pool. Set it to `false` if your workloads do not need nodes in every zone."""
     headroom: Annotated[int, whole_number(0, HEADROOM_MAX)] = 1
     """Number of pods for which room must remain, each as large as the largest pod of its reach
-    (the set of nodes that a pod can use)."""
+    (the set of nodes that a pod can use). Raise it if several large pods must start at once
+    without a new node."""
     reserve: Reserve = Reserve()
     """Room that is kept free for pods like those of the recent past."""
-    stabilization_window_seconds: Annotated[int, duration()] = 600
+    stabilization_window_seconds: Annotated[int, duration()] = 120
     """Time window for peak demand. A node is marked only if its removal would have been possible
-    at the busiest moment in the window."""
-    mark_interval_seconds: Annotated[int, duration()] = 0
+    at the busiest moment in the window. Raise it if peaks of demand return minutes after nodes
+    were marked."""
+    mark_interval_seconds: Annotated[int, duration(), POLICY_PART] = 0
     """Minimum time from a mark to the next one. The removal of a mark whose node missed its
-    deadline counts like a mark. With `0s`, Ebb can mark several nodes in one reconciliation."""
+    deadline counts like a mark. With `0s`, Ebb can mark several nodes in one reconciliation. Set
+    it if nodes must be marked one at a time."""
     cooldown: Cooldown = Cooldown()
     """Times without new marks after the cluster has grown, or a pod became unschedulable."""
-    backoff: Annotated[
-        BackoffConfig,
-        where(lambda backoff: backoff.first_seconds <= backoff.max_seconds, "first at most max"),
-    ] = BackoffConfig()
-    """Time for which a node is not marked again after it missed its deadline."""
 
     def empty_pools(self, nodes: Iterable[Mapping[str, str]]) -> Sequence[str]:
         """Return the names of the pools that select no node.
@@ -307,9 +278,9 @@ class Budgets:
         """
         empty = [*self.pools]
         for labels in nodes if empty else ():
-            empty = [pool for pool in empty if not pool.selects(labels)]
+            empty = [pool for pool in empty if not pool.selector.matches(labels)]
         return [pool.name for pool in empty]
 
     def pool_of(self, labels: Mapping[str, str]) -> Pool | None:
         """Return the first pool that selects a node with these labels; None if none does."""
-        return next((pool for pool in self.pools if pool.selects(labels)), None)
+        return next((pool for pool in self.pools if pool.selector.matches(labels)), None)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from core.config.moved import instead_of
 from core.config.schema import (
     Schema,
     adapter,
@@ -148,9 +149,12 @@ def _written(given: object) -> str:
 def _unknown(*location: int | str) -> str:
     path, section = _at(location[:-1])
     name, known = str(location[-1]), list(fields_of(section))
+    whole = f"{f'{path}.' if path else ''}{name:.80}"
+    instead = instead_of(whole)
+    if instead is not None:
+        return f"{whole}: {instead}"
     close = get_close_matches(name, known, n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
-    whole = f"{f'{path}.' if path else ''}{name:.80}"
     return f"{whole}: unknown field; allowed: {', '.join(known)}{meant}"
 
 

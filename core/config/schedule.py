@@ -89,7 +89,8 @@ class Window:
     duration_seconds: Annotated[int, duration(60)]
     """Time for which the window stays open. It is not affected by daylight saving time."""
     time_zone: Annotated[ZoneInfo, ZONE] = UTC
-    """Time zone of `start`."""
+    """Time zone of `start`. Set it where the window follows local time, with its changes of the
+    clock."""
 
     def open_until(self, at: int) -> int | None:
         """Return the Unix second at which the window closes; None if it is not open.

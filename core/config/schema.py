@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from core.config.budgets import Budget, Budgets, Pool
+from core.config.budgets import Budget, Budgets, LabelSelector, Pool
 from core.config.schedule import Window
 from core.config.settings import API_VERSION, KIND, Config, Document
-from core.setting_types.structure import CONTROLLER, NAMED, RESTART, is_flattened
+from core.setting_types.structure import CONTROLLER, NAMED, POLICY, RESTART, is_flattened
 
 Schema = dict[str, Any]
 
@@ -53,7 +53,7 @@ def grouped() -> Schema:
 @cache
 def schema() -> Schema:
     """Return the JSON Schema of a configuration file, with the defaults of the settings."""
-    pool = Pool(name="", node_selector=(), budget=Budget())
+    pool = Pool(name="", selector=LabelSelector(), budget=Budget())
     window = Window(start="", duration_seconds=0)
     defaults = written(Config(budgets=Budgets(pools=(pool,)), schedule=(window,)))
     return {"$schema": DIALECT} | _with_defaults(flattened(grouped()), defaults)
@@ -113,25 +113,37 @@ class Setting(NamedTuple):
     schema: Schema
     restart: Sequence[str]
     """Programs that read the setting only when they start."""
+    of_policy: bool
+    """Whether only some policies use the setting, or the thesis defines it."""
+    required: bool
+    """Whether the section of the setting must have it, so that it has no default."""
 
 
 def settings(
-    one: Schema | None = None, path: str = "", restart: Sequence[str] = ()
+    one: Schema | None = None,
+    path: str = "",
+    restart: Sequence[str] = (),
+    *,
+    of_policy: bool = False,
 ) -> Iterator[Setting]:
     """Yield every section and setting in the order of the file.
 
-    *one*: schema of a section; None: the whole file. *path*: prefix of its paths. *restart*:
-    programs that read the section only when they start.
+    *one*: schema of a section; None: the whole file. *path*: prefix of its paths. *restart*,
+    *of_policy*: those of the section.
     """
-    for name, inner in fields_of(schema() if one is None else one).items():
+    one = schema() if one is None else one
+    for name, inner in fields_of(one).items():
         whole, programs = f"{path}{name}", inner.get(RESTART, restart)
-        yield Setting(whole, inner, programs)
+        special = inner.get(POLICY, of_policy)
+        yield Setting(whole, inner, programs, special, name in one.get("required", ()))
         if "items" in inner:
-            yield from settings(inner["items"], f"{whole}[].", programs)
+            yield from settings(inner["items"], f"{whole}[].", programs, of_policy=special)
         elif NAMED in inner:
-            yield from settings(named_of(inner), f"{whole}.{inner[NAMED]}.", programs)
+            yield from settings(
+                named_of(inner), f"{whole}.{inner[NAMED]}.", programs, of_policy=special
+            )
         else:
-            yield from settings(inner, f"{whole}.", programs)
+            yield from settings(inner, f"{whole}.", programs, of_policy=special)
 
 
 def restart_needed(before: Config, after: Config) -> list[str]:

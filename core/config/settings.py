@@ -1,8 +1,9 @@
 """The versioned configuration: one value for plan, simulation and programs.
 
 Each setting is defined once: name, type, format, bounds, default, meaning (the docstring below
-it), and the programs that read it only when they start. core.config.document, .schema and .page
-are derived from these definitions. The file uses the names in camelCase and without units.
+it), the programs that read it only when they start, and its place in the documentation. The last
+sentence of its meaning says when to change it. core.config.document, .schema and .page are derived
+from these definitions. The file uses the names in camelCase and without units.
 """
 
 from collections.abc import Mapping
@@ -27,13 +28,13 @@ from pydantic_core import CoreSchema, core_schema
 
 from core.cluster.default_spread import DefaultSpread
 from core.cluster.read_options import KNOWN_SCHEDULERS, ReadOptions
-from core.config.budgets import Budgets, CapacityBuffers
-from core.config.drain import DrainConfig, Eviction
-from core.config.prices import PRICES_MAX, MinSavings, Price
-from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
+from core.config.budgets import Budgets
+from core.config.eviction import EvictionConfig, EvictionMode
+from core.config.prices import PRICES_MAX, Price
+from core.config.programs import BESIDE, ControllerConfig, ExtenderConfig, WebhookConfig
 from core.config.schedule import TIME, WINDOWS_MAX, Window
 from core.config.surge import SurgeConfig, SurgeMode
-from core.config.thresholds import Enter, ReleaseThresholds, Thresholds
+from core.config.thresholds import Enter, Thresholds
 from core.marks.wellknown import TAINT_KEY
 from core.model.node import CONDITION_MESSAGE_CHARS
 from core.model.node_lifecycle import LEAVING_CONDITIONS, LeavingCondition
@@ -46,6 +47,8 @@ from core.setting_types.structure import (
     EXTENDER,
     FLATTEN,
     FLATTENED,
+    ON_FIRST_PAGE,
+    POLICY_PART,
     RESTART,
     WEBHOOK,
     BoundedList,
@@ -54,7 +57,7 @@ from core.setting_types.structure import (
 )
 from core.setting_types.value_types import (
     QUALIFIED_KEY,
-    SHARE,
+    SHARE_BELOW_ONE,
     duration,
     number,
     quantity,
@@ -70,7 +73,15 @@ LEAVING_CONDITIONS_MAX: Final = 100
 SPREADS_MAX: Final = 10
 SKEW_MAX: Final = 10_000
 SCHEDULERS_MAX: Final = 100
+NAMESPACE_CHARS_MAX: Final = 63
+NAME_CHARS_MAX: Final = 253
 _DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+CONFIG_MAP: Final = text(
+    rf"{_DNS_LABEL}/{_DNS_LABEL}(?:\.{_DNS_LABEL})*",
+    "namespace/name of a ConfigMap",
+    NAMESPACE_CHARS_MAX + 1 + NAME_CHARS_MAX,
+    excluded=rf"[^/]{{{NAMESPACE_CHARS_MAX + 1},}}/|[^/]*/.{{{NAME_CHARS_MAX + 1},}}",
+)
 SCHEDULER_NAME: Final = text(
     r"[!-~]+", "a name as pods have it in spec.schedulerName", SCHEDULER_CHARS_MAX
 )
@@ -93,26 +104,28 @@ class PodDeletionCost(StrEnum):
 
 
 class UsabilityMode(StrEnum):
-    """Values of `usability` other than a mapping."""
+    """Values of `usableCapacity` other than a mapping."""
 
     AUTO = "auto"
-    NONE = "none"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Numbers:
     """Four numbers that define which free capacity is usable, as the file has them."""
 
-    min_cpu_millis: Annotated[int, quantity(millis, "m")]
-    """Smaller amounts of free CPU are not usable by any pod."""
-    min_memory_bytes: Annotated[int, quantity(whole)]
-    """Smaller amounts of free memory are not usable by any pod."""
-    max_cpu_per_gb: Annotated[Fraction, number(positive=True)]
-    """Largest CPU request of a pod per 10^9 bytes of its memory request, in cores. More free CPU
-    beside free memory is not usable."""
-    max_gb_per_cpu: Annotated[Fraction, number(positive=True)]
-    """Largest memory request of a pod per core of its CPU request, in 10^9 bytes. More free memory
-    beside free CPU is not usable."""
+    min_cpu_millis: Annotated[int, quantity(millis, "m"), POLICY_PART]
+    """Smaller amounts of free CPU are not usable by any pod. Set it to the smallest CPU request of
+    usual pods."""
+    min_memory_bytes: Annotated[int, quantity(whole), POLICY_PART]
+    """Smaller amounts of free memory are not usable by any pod. Set it to the smallest memory
+    request of usual pods."""
+    max_cpu_per_gb: Annotated[Fraction, number(positive=True), POLICY_PART]
+    """Maximum of usable free CPU, in cores per 10^9 bytes of free memory. Set it to the largest
+    ratio of CPU to memory that a usual pod requests."""
+    max_gb_per_cpu: Annotated[Fraction, number(positive=True), POLICY_PART]
+    """Maximum of usable free memory, in 10^9 bytes per core of free CPU. Set it to the largest
+    ratio of memory to CPU that a usual pod requests."""
 
 
 def _read_numbers(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -130,7 +143,7 @@ UsabilityForm = Annotated[
     Annotated[Usability, GetPydanticSchema(_read_numbers), Tag("numbers")]
     | Annotated[UsabilityMode, Tag("mode")],
     Discriminator(lambda given: "numbers" if isinstance(given, dict | Usability) else "mode"),
-    Field(title="auto, none, or a mapping of four numbers"),
+    Field(title="auto, all, or a mapping of four numbers"),
 ]
 
 
@@ -140,7 +153,7 @@ class Scope(StrEnum):
     MARKED = "marked"
     RESERVED = "reserved"
     """Marked nodes, and empty nodes that expected pods or a CapacityBuffer need."""
-    EMPTY = "empty"
+    EMPTY = "all-empty"
     """Marked and empty nodes."""
     ALL = "all"
 
@@ -149,37 +162,25 @@ class Scope(StrEnum):
 class ScaleDownProtection:
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
 
-    scope: Scope = Scope.RESERVED
+    scope: Annotated[Scope, ON_FIRST_PAGE] = Scope.RESERVED
     """Nodes that Ebb protects from scale-down until it allows their scale-down: only marked nodes
-    (`marked`), also empty unmarked nodes that expected pods or a CapacityBuffer need (`reserved`),
-    all empty nodes (`empty`), or all nodes (`all`)."""
-    after_release_seconds: Annotated[int, duration()] = 900
+    (`marked`), also empty nodes that expected pods or a CapacityBuffer need (`reserved`), all
+    empty nodes (`all-empty`), or all nodes (`all`), where `all` is `reserved` on nodes of
+    Karpenter. Set it to `all` where the autoscaler evicts pods and you cannot turn that off."""
+    after_unmark_seconds: Annotated[int, duration()] = 900
     """Maximum time for which a node stays protected from scale-down after its mark was removed, so
-    that an autoscaler that evicts pods does not drain it at once. With `0s` it is not
-    protected."""
-    utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """Scale-down utilization threshold of the autoscaler. With `scope: marked`, an unmarked node
-    above it needs no protection."""
+    that an autoscaler that evicts pods does not drain it at once. With `0s` it is not protected.
+    Raise it if the autoscaler evicts pods from nodes that Ebb has just unmarked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAutoscaler:
     """Where Cluster Autoscaler publishes its status."""
 
-    status_namespace: Annotated[str, text(_DNS_LABEL, "the name of a namespace", 63)] = (
-        "kube-system"
-    )
-    """Namespace of the ConfigMap with the status. The Helm chart of Cluster Autoscaler uses the
-    namespace of its release. A Role must allow `ebb-controller` to read the ConfigMap there."""
-    status_name: Annotated[
-        str, text(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*", "the name of a ConfigMap", 253)
-    ] = "cluster-autoscaler-status"
-    """Name of the ConfigMap, as set by `--status-config-map-name` of Cluster Autoscaler."""
-
-    @property
-    def status_key(self) -> str:
-        """Return namespace/name of the ConfigMap with the status of Cluster Autoscaler."""
-        return f"{self.status_namespace}/{self.status_name}"
+    status: Annotated[str, CONFIG_MAP] = "kube-system/cluster-autoscaler-status"
+    """ConfigMap with the status, as namespace/name. A Role must allow `ebb-controller` to read it.
+    Set it where Cluster Autoscaler runs in another namespace, as its Helm chart allows, or has the
+    flag `--status-config-map-name`."""
 
 
 class ConditionStatus(StrEnum):
@@ -197,13 +198,15 @@ class LeavingConditionConfig:
     type: Annotated[str, QUALIFIED_KEY]
     """Type of the condition."""
     status: ConditionStatus = ConditionStatus.TRUE
-    """Status of the condition."""
+    """Status of the condition. Set it if another status than `True` announces the removal."""
     message: Annotated[
         str, text(r"[ -~]*", "at most 64 printable ASCII characters", CONDITION_MESSAGE_CHARS)
     ] = ""
-    """Beginning of the message; with an empty text any message counts."""
+    """Beginning of the message; with an empty text any message counts. Set it if the condition can
+    also mean that the node stays."""
     cordoned: bool = False
-    """Whether the condition counts on cordoned nodes only."""
+    """Whether the condition counts on cordoned nodes only. Set it to `true` if the condition can
+    remain on a node that takes pods again."""
 
 
 class WhenUnsatisfiable(StrEnum):
@@ -242,7 +245,7 @@ PolicySettings: Final = make_dataclass(
     [
         (
             policy.section,
-            Annotated[policy.Settings, Field(description=policy.Settings.__doc__)],
+            Annotated[policy.Settings, POLICY_PART, Field(description=policy.Settings.__doc__)],
             field(default_factory=policy.Settings),
         )
         for policy in POLICIES.values()
@@ -260,38 +263,52 @@ PolicySettings: Final = make_dataclass(
 class Config:
     """All settings; the defaults are those of an empty file."""
 
-    mode: Mode = Mode.OBSERVE
+    mode: Annotated[Mode, ON_FIRST_PAGE] = Mode.OBSERVE
     """With `observe`, Ebb reports its plan and writes nothing. With `enforce`, it also marks nodes
-    and makes the other writes of the plan."""
+    and makes the other writes of the plan. Set it to `enforce` once you agree with the plan that
+    Ebb reports."""
     policy: Annotated[str, words(POLICIES)] = next(iter(POLICIES))
-    """The rule that nominates nodes for removal."""
-    unneeded_time_seconds: Annotated[int, duration()] = 600
+    """The rule that nominates nodes for removal. Set it if Ebb replaces a tool whose rule you want
+    to keep."""
+    unneeded_time_seconds: Annotated[int, duration()] = 120
     """A node must be a candidate for longer than this before it is marked. Empty nodes are marked
-    at once."""
+    at once. Raise it if nodes are marked in short dips of the load."""
     thresholds: Enter = field(default_factory=Thresholds)
     """Maximum ratio of requests to usable capacity after the removal of a node. It must hold in
     the cluster and in every set of nodes that a pod can use."""
-    release_thresholds: ReleaseThresholds = None
-    """The mark of a node is removed above these thresholds. By default each of them is 5
-    percentage points above the same threshold in `thresholds`."""
-    usability: UsabilityForm = UsabilityMode.AUTO
+    hysteresis: Annotated[Fraction, SHARE_BELOW_ONE] = Fraction(1, 20)
+    """Share that is added to `thresholds`, also those of `pools`, and to
+    `nodeUtilization.utilization`. The mark of a node is removed only above the sum, at most 100%.
+    Raise it if nodes are unmarked and soon marked again."""
+    usable_capacity: UsabilityForm = UsabilityMode.AUTO
     """Which free capacity counts as usable. With `auto`, Ebb derives the limits from the running
     pods: the smallest usable amounts of CPU and memory, and the largest usable ratios between
-    them. With `none`, all free capacity counts. A mapping sets the four limits."""
+    them. With `all`, all free capacity counts. A mapping sets the four limits. Set it to `all` if
+    nodes stay only because much free capacity does not count."""
     budgets: Annotated[Budgets, FLATTENED] = field(default_factory=Budgets)
     prices: Annotated[tuple[Price, ...], BoundedList(PRICES_MAX, "{nodeSelector, price}")] = ()
-    """Prices of nodes. Ebb removes the most expensive nodes first."""
-    min_savings: MinSavings = field(default_factory=MinSavings)
-    """Minimum savings of the removal of a node. Without `prices` it has no effect."""
+    """Prices of nodes. Ebb removes the most expensive nodes first. Set it where nodes differ in
+    price, and to see savings as money."""
+    min_savings: Annotated[
+        Fraction,
+        number(positive=False),
+        Field(title="a price for an hour, a decimal number of at least 0"),
+    ] = Fraction(0)
+    """Minimum price of a node for an hour. A cheaper node is not marked. Without `prices` it has
+    no effect. Raise it if the removal of small nodes saves too little for the pods that it
+    moves."""
     schedule: Annotated[
-        tuple[Window, ...], BoundedList(WINDOWS_MAX, "{start, duration, timeZone}")
+        tuple[Window, ...],
+        BoundedList(WINDOWS_MAX, "{start, duration, timeZone}"),
+        ON_FIRST_PAGE,
     ] = ()
     """Windows in which Ebb may begin marks, surge moves and evictions. While none is open, marks
     stay, moves that have begun finish, and marks are still removed. With an empty list Ebb may
-    begin them at any time."""
-    pause_until_seconds: Annotated[int, TIME] | None = None
+    begin them at any time. Set it if marks, moves and evictions may begin only at certain
+    hours."""
+    pause_until_seconds: Annotated[Annotated[int, TIME] | None, ON_FIRST_PAGE] = None
     """Time until which Ebb begins no mark, no surge move and no eviction, as outside of the
-    windows of `schedule`."""
+    windows of `schedule`. Set it for a change freeze, such as holidays or a cluster upgrade."""
     policies: Annotated[
         Any,
         GetPydanticSchema(lambda _, handler: handler.generate_schema(PolicySettings)),
@@ -301,15 +318,16 @@ class Config:
     schedulers: Annotated[
         tuple[Annotated[str, SCHEDULER_NAME], ...], BoundedList(SCHEDULERS_MAX, "that are names")
     ] = KNOWN_SCHEDULERS
-    """Schedulers that use kube-scheduler's own filters, such as profiles of the cluster's
-    kube-scheduler. Scores do not matter. Pods of other schedulers are not movable. A configured
-    list replaces the default, so it must include `default-scheduler`."""
+    """Schedulers that use kube-scheduler's own filters; scores do not matter. Pods of other
+    schedulers are not movable. A configured list replaces the default, so it must include
+    `default-scheduler`. Set it where kube-scheduler has further profiles that pods name."""
     leaving_taints: Annotated[
         tuple[Annotated[str, QUALIFIED_KEY], ...], BoundedList(LEAVING_TAINTS_MAX, "that are keys")
     ] = ()
     """Keys of more taints by which other tools announce that they drain or remove a node. The
     taints of common autoscalers and drain tools need no entry. The capacity of such a node
-    does not count, and its pods are placed first. Ebb ignores its own taint in this list."""
+    does not count, and its pods are placed first. Ebb ignores its own taint in this list. Set it
+    where a drain tool or a spot handler of your own taints nodes."""
     leaving_conditions: Annotated[
         tuple[LeavingConditionConfig, ...],
         BoundedList(LEAVING_CONDITIONS_MAX, "{type, status, message, cordoned}"),
@@ -317,46 +335,49 @@ class Config:
     """More conditions of Nodes by which other tools announce that a node will be removed. These
     need no entry: `Terminating`, Azure's `VMEventScheduled` for a preemption, redeployment or
     termination, and `DrainInProgress` and `Drained` on cordoned nodes. Ebb handles such a node as
-    with a taint of `leavingTaints`, for at most an hour after the condition has changed."""
+    with a taint of `leavingTaints`, for at most an hour after the condition has changed. Set it
+    where a tool announces removals by a condition and not by a taint."""
     default_topology_spread: Annotated[
         tuple[DefaultTopologySpread, ...],
         BoundedList(SPREADS_MAX, "{maxSkew, topologyKey, whenUnsatisfiable}"),
     ] = ()
-    """The `defaultConstraints` of kube-scheduler's plugin PodTopologySpread, if its configuration
-    has any. They apply to pods of ReplicaSets, ReplicationControllers and StatefulSets without
-    topologySpreadConstraints."""
+    """The `defaultConstraints` of kube-scheduler's plugin PodTopologySpread. They apply to pods of
+    ReplicaSets, ReplicationControllers and StatefulSets without topologySpreadConstraints. Set it
+    to the same list if the configuration of kube-scheduler has one."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
-    """A mark older than this is removed, unless the node is empty."""
-    max_job_age_seconds: Annotated[int | None, duration(never=True)] = None
+    """A mark older than this is removed, unless the node is empty. Raise it if marked nodes would
+    become empty a little later, lower it to try other nodes sooner."""
+    max_job_age_seconds: Annotated[int | None, duration(never=True)] = 1800
     """A node is not marked while a pod on it runs to completion, as pods of Jobs do, and is older
-    than this. Pods that have run for long mostly still run for long. `never` sets no limit."""
+    than this. Pods that have run for long mostly still run for long. `never` sets no limit. Raise
+    it if most Jobs run longer than this and all of them end at about the same age."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
     """Time after which a PreferNoSchedule mark becomes a NoSchedule mark. With `never`, only the
-    node whose pods are being evicted gets a NoSchedule mark."""
+    node whose pods are being evicted gets a NoSchedule mark. Set it if marked nodes do not become
+    empty because they still get new pods."""
     scale_down_protection: ScaleDownProtection = ScaleDownProtection()
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
     cluster_autoscaler: Annotated[ClusterAutoscaler, AT_CONTROLLER_START] = ClusterAutoscaler()
     """Where Cluster Autoscaler publishes its status: the minimum sizes of its node groups."""
     pod_deletion_cost: PodDeletionCost = PodDeletionCost.AUTO
     """Whether Ebb sets pod deletion costs, so that scale-ins delete pods on marked nodes first,
-    and then pods on the nodes to be marked next. With `auto`, Ebb sets them if it may patch
-    Pods."""
-    eviction: Eviction = Eviction.DISABLED
-    """With `enabled`, Ebb evicts the pods of marked nodes, one node at a time."""
-    drain: DrainConfig = field(default_factory=DrainConfig)
-    """Settings for eviction."""
+    and then pods on the nodes to be marked next. With `auto`, Ebb sets them if it may patch Pods.
+    Set it to `disabled` if Kubernetes alone must choose the pods that a scale-in deletes."""
+    eviction: Annotated[EvictionConfig, Field(title="a mapping of mode, after and maxAtOnce")] = (
+        field(default_factory=EvictionConfig)
+    )
+    """Settings for eviction of the pods of marked nodes."""
     surge: Annotated[SurgeConfig, AfterValidator(_with_costs)] = field(default_factory=SurgeConfig)
     """Settings for surge moves, which move pods of Deployments from marked nodes without
     eviction."""
     extender: Annotated[
         ExtenderConfig,
-        Field(json_schema_extra={RESTART: [EXTENDER], "dependentRequired": PAIR}),
+        Field(json_schema_extra={RESTART: [EXTENDER], "dependentRequired": BESIDE}),
     ] = field(default_factory=ExtenderConfig)
     """Settings of `ebb-extender`."""
-    webhook: Annotated[
-        WebhookConfig,
-        Field(json_schema_extra={RESTART: [WEBHOOK], "dependentRequired": PAIR}),
-    ] = field(default_factory=WebhookConfig)
+    webhook: Annotated[WebhookConfig, Field(json_schema_extra={RESTART: [WEBHOOK]})] = field(
+        default_factory=WebhookConfig
+    )
     """Settings of `ebb-webhook`, which reads no other section."""
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """Settings of `ebb-controller`. It also reads all settings outside the sections of
@@ -389,7 +410,7 @@ class Config:
     def node_labels(self) -> frozenset[str]:
         """Return the keys of all node labels that prices, pools or any policy read."""
         keys = {key for price in self.prices for key, _ in price.node_selector}
-        keys.update(chain.from_iterable(pool.label_keys for pool in self.budgets.pools))
+        keys.update(chain.from_iterable(pool.selector.label_keys for pool in self.budgets.pools))
         for policy in POLICIES.values():
             keys.update(policy.node_labels(getattr(self.policies, policy.section, None)))
         return frozenset(keys)
@@ -397,30 +418,20 @@ class Config:
     @property
     def sets_no_schedule(self) -> bool:
         """Return whether Ebb may change a mark from PreferNoSchedule to NoSchedule."""
-        return self.no_schedule_after_seconds is not None or self.eviction is Eviction.ENABLED
+        return (
+            self.no_schedule_after_seconds is not None
+            or self.eviction.mode is EvictionMode.ENABLED
+        )
 
     @property
     def evicts(self) -> bool:
         """Return whether Ebb evicts pods of marked nodes; False in mode `observe`."""
-        return self.mode is Mode.ENFORCE and self.eviction is Eviction.ENABLED
+        return self.mode is Mode.ENFORCE and self.eviction.mode is EvictionMode.ENABLED
 
     @property
     def surges(self) -> bool:
         """Return whether surge moves are enabled; also True in mode `observe`."""
         return self.surge.mode is SurgeMode.ENABLED
-
-    @property
-    def publishes(self) -> bool:
-        """Return whether Ebb announces expected pods to the autoscaler, by CapacityBuffers.
-
-        False in mode `observe`.
-        """
-        publish = self.budgets.reserve.capacity_buffers
-        return self.mode is Mode.ENFORCE and publish is CapacityBuffers.ENABLED
-
-    def leave(self) -> Thresholds:
-        """Return the cluster's thresholds of utilization above which Ebb removes marks."""
-        return self.release_thresholds or self.thresholds.leave()
 
     def thresholds_of(self, labels: Mapping[str, str]) -> Thresholds:
         """Return the thresholds of utilization for the removal of a node with these labels.
@@ -430,20 +441,10 @@ class Config:
         pool = self.budgets.pool_of(labels)
         return pool.thresholds if pool and pool.thresholds else self.thresholds
 
-    def leave_of(self, labels: Mapping[str, str]) -> Thresholds:
-        """Return the thresholds above which Ebb removes the mark of a node with these labels.
-
-        They limit utilization, and come from the pool of the node, or else from the cluster.
-        """
-        pool = self.budgets.pool_of(labels)
-        if pool is None or not (pool.thresholds or pool.release_thresholds):
-            return self.leave()
-        return pool.release_thresholds or self.thresholds_of(labels).leave()
-
     @property
     def lacks_prices(self) -> bool:
         """Return whether `minSavings` has no effect, because there are no prices."""
-        return self.min_savings.hourly > 0 and not self.prices
+        return self.min_savings > 0 and not self.prices
 
     def price_of(self, labels: Mapping[str, str]) -> Fraction:
         """Return the price for an hour of a node with these labels, in the currency of the file.

@@ -8,17 +8,13 @@ do-not-disrupt keeps its node from being removed, permanently or, since 1.12, fo
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import replace
-from fractions import Fraction
 
 from core.eligibility.drainability import do_not_disrupt
-from core.marks.mark import mark_of, protection_of
 from core.marks.wellknown import KARPENTER_LABEL
 from core.model.cluster import Cluster
-from core.model.cost import gpus
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import DAEMON_SET, DEVICES_FIELD, STATEFUL_SET, Pod
+from core.model.pod import DAEMON_SET, STATEFUL_SET, Pod
 
 
 def occupying(
@@ -88,39 +84,3 @@ def occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
         return pod.owner_kind == STATEFUL_SET
     ends_with_node = pod.mirror or pod.owner_kind == DAEMON_SET
     return not ends_with_node or do_not_disrupt(pod, now) is not None
-
-
-def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
-    """Return the names of nodes that Cluster Autoscaler does not remove because they are too busy.
-
-    Only unmarked nodes under Ebb's scale-down protection are considered, and no nodes with GPUs or
-    with pods that use resource claims.
-
-    *share*: Cluster Autoscaler's threshold for the utilization of a node. Source: its
-    CalculateUtilizationOfResource, which ignores pods that should have ended long ago.
-    """
-    # Karpenter has no utilization threshold. On nodes with GPUs or with resource claims Cluster
-    # Autoscaler compares these devices only.
-    protected = [
-        node
-        for node in cluster.nodes
-        if mark_of(node.labels) is None
-        and protection_of(node)
-        and KARPENTER_LABEL not in node.labels
-        if not gpus(node.allocatable)
-    ]
-    if not protected:
-        return frozenset()
-    claiming = {pod.node for pod in cluster.pods if DEVICES_FIELD in pod.unsupported}
-    counted = tuple(pod for pod in cluster.pods if not pod.overdue(now))
-    used = replace(cluster, pods=counted).used()
-    return frozenset(
-        node.name
-        for node in protected
-        if node.name not in claiming
-        for have, whole in (
-            (used[node.name].cpu_millis, node.allocatable.cpu_millis),
-            (used[node.name].memory_bytes, node.allocatable.memory_bytes),
-        )
-        if whole > 0 and have * share.denominator > share.numerator * whole
-    )

@@ -207,6 +207,17 @@ class Autoscalers:
         return _unknown(f"no autoscaler was found for its node group ({text})")
 
 
+def group_name(node: Node, pool: str) -> str:
+    """Return the group of the node by its labels and annotations, or else *pool*.
+
+    It is for display: an autoscaler may name the group differently. *pool*: name of the node's
+    pool of the setting `pools`; empty if it is in none.
+    """
+    if name := node.labels.get(KARPENTER_LABEL):
+        return name
+    return next(filter(None, (_value(node, one) for one in NODE_GROUPS)), pool)
+
+
 def _of_platform(node: Node) -> NodeScalability | None:
     key, value = SYSTEM_LABEL
     if node.labels.get(key) == value:

@@ -12,14 +12,14 @@ the running ones. Bare pods are always counted. Pods that select a node by name 
 Arrivals are counted by reach (a set of nodes that some pods can use) and in time buckets.
 """
 
-from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from core.config.budgets import Reserve
 from core.engine.pod_index import changes
 from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
@@ -30,22 +30,19 @@ from core.model.pod import CLAIMS_FIELD, JOB, KEEPERS, Pod, Workload, workload_o
 from core.model.resources import Resources
 from core.placement.node_order import dominant_share
 
+LOOKBACK_SECONDS: Final = 3600
+"""Length of the recent past whose windows are compared."""
 BUCKETS_PER_WINDOW: Final = 5
 """Number of buckets per window. A window may begin with any bucket."""
 BUCKETS_MAX: Final = 1024
-"""Maximum number of buckets in `reserve.lookback`; a long lookback has longer buckets."""
-DAYS: Final = 7
-"""Number of earlier days on which arrivals at the current time of the day count."""
-DAY_SECONDS: Final = 86_400
-DAILY_BUCKET_SECONDS_MIN: Final = 300
-"""Minimum bucket length for earlier days (2,016 buckets a week)."""
+"""Maximum number of buckets in LOOKBACK_SECONDS."""
 SINGLE_NODE: Final = "node: "
 """Prefix of the key of a reach that is a single node."""
 SHAPES_MAX: Final = 64
 """Pod shapes counted per bucket, shared fairly between namespaces."""
 TEMPLATE_CHARACTERS_MAX: Final = 2048
 """Maximum length of the text of a counted pod's node constraints, about five times the usual
-length. The constraints are kept for days."""
+length."""
 WORKLOADS_MAX: Final = 4096
 """Maximum number of workloads with remembered departures; those with the latest departures are
 kept."""
@@ -83,57 +80,26 @@ Departures = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TimeBuckets:
-    """Lengths of the time buckets in which arrived pods are counted, in seconds.
-
-    The buckets for earlier days are longer than the buckets for recent arrivals.
-    """
+    """Length of the time buckets in which arrived pods are counted, and how many are used."""
 
     bucket_seconds: int
     window_buckets: int
     """Number of buckets in a window."""
-    lookback_seconds: int
-    """Time for which a bucket is kept."""
-    daily_bucket_seconds: int
-    """Length of the buckets for earlier days."""
 
     @staticmethod
-    def of(reserve: Reserve) -> "TimeBuckets":
-        """Return bucket lengths for the window and lookback, as short as the limits allow."""
-        window_seconds, lookback_seconds = reserve.window_seconds, reserve.lookback_seconds
+    def of(window_seconds: int) -> "TimeBuckets":
+        """Return bucket lengths for the window, as short as the limits allow."""
         bucket_seconds = max(
-            1, window_seconds // BUCKETS_PER_WINDOW, -(-lookback_seconds // BUCKETS_MAX)
+            window_seconds // BUCKETS_PER_WINDOW, -(-LOOKBACK_SECONDS // BUCKETS_MAX)
         )
-        return TimeBuckets(
-            bucket_seconds,
-            -(-window_seconds // bucket_seconds),
-            lookback_seconds,
-            max(window_seconds, DAILY_BUCKET_SECONDS_MIN),
-        )
-
-    def is_compatible(self, other: "TimeBuckets") -> bool:
-        """Report whether the bucket lengths equal those of *other*; the lookback may differ."""
-        return replace(self, lookback_seconds=other.lookback_seconds) == other
+        return TimeBuckets(bucket_seconds, -(-window_seconds // bucket_seconds))
 
     def is_within(self, number: int, now_seconds: int) -> bool:
         """Report whether bucket *number* has begun and is at least partly within the lookback."""
         return (
-            now_seconds - self.lookback_seconds < (number + 1) * self.bucket_seconds
+            now_seconds - LOOKBACK_SECONDS < (number + 1) * self.bucket_seconds
             and number <= now_seconds // self.bucket_seconds
         )
-
-    def same_time_on_earlier_days(self, now_seconds: int) -> list[range]:
-        """Return the buckets that the next hours had on each of the last DAYS days, latest first.
-
-        A range of bucket numbers per day: it begins at the time of day of *now_seconds* (unix
-        seconds), and is as long as `reserve.lookback`. A number counts buckets of
-        `daily_bucket_seconds` since 1970.
-        """
-        count = -(-self.lookback_seconds // self.daily_bucket_seconds)
-        firsts = (
-            (now_seconds - back * DAY_SECONDS) // self.daily_bucket_seconds
-            for back in range(1, DAYS + 1)
-        )
-        return [range(first, first + count) for first in firsts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +113,7 @@ class Arrivals:
     identity matters."""
     recent: Buckets = field(default_factory=dict)
     """Arrivals within the lookback."""
-    last_recent: LastBucket = NOTHING
-    daily: Buckets = field(default_factory=dict)
-    """Arrivals of today and of the last DAYS days, in longer buckets."""
-    last_daily: LastBucket = NOTHING
+    last_bucket: LastBucket = NOTHING
     departed: Mapping[Workload, Departures] = field(default_factory=dict)
     """Departures of the last window, by workload."""
     counting_since: int | None = None
@@ -177,18 +140,16 @@ class Arrivals:
             recent={
                 number: _renamed_counts(counts, keys) for number, counts in self.recent.items()
             },
-            last_recent=_renamed_last(self.last_recent, keys),
-            daily={number: _renamed_counts(counts, keys) for number, counts in self.daily.items()},
-            last_daily=_renamed_last(self.last_daily, keys),
+            last_bucket=_renamed_last(self.last_bucket, keys),
         )
 
 
 def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals:
-    reserve = snapshot.config.budgets.reserve
-    if not reserve.lookback_seconds:
+    window_seconds = snapshot.config.budgets.reserve.window_seconds
+    if window_seconds is None:
         return Arrivals()
-    buckets, pods = TimeBuckets.of(reserve), snapshot.cluster.pods
-    if before.buckets is None or not buckets.is_compatible(before.buckets):
+    buckets, pods = TimeBuckets.of(window_seconds), snapshot.cluster.pods
+    if buckets != before.buckets:
         return Arrivals(buckets=buckets, pods=pods, counting_since=now.seconds)
     departed_pods, arrived_pods = _changes(before.pods, pods)
     if moving := snapshot.cluster.surge.moving:
@@ -197,7 +158,7 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
         arrived_pods = [
             pod for pod in arrived_pods if (pod.namespace, pod.owner_name) not in moving
         ]
-    known = without_expired(replace(before, buckets=buckets), now)
+    known = without_expired(before, now)
     departed = {workload: dict(counted) for workload, counted in known.departed.items()}
     for pod in departed_pods:
         if workload := _workload(pod):
@@ -210,19 +171,14 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
     shapes = [
         (pod.namespace, shape) for pod in new_pods if (shape := _shape(pod, snapshot)) is not None
     ]
-    recent, last_recent = _count_in_bucket(
-        known.recent, known.last_recent, now.seconds // buckets.bucket_seconds, shapes
-    )
-    daily, last_daily = _count_in_bucket(
-        known.daily, known.last_daily, now.seconds // buckets.daily_bucket_seconds, shapes
+    recent, last_bucket = _count_in_bucket(
+        known.recent, known.last_bucket, now.seconds // buckets.bucket_seconds, shapes
     )
     return Arrivals(
         buckets=buckets,
         pods=pods,
         recent=recent,
-        last_recent=last_recent,
-        daily=daily,
-        last_daily=last_daily,
+        last_bucket=last_bucket,
         departed=_with_latest_departures(departed),
         counting_since=known.counting_since,
     )
@@ -237,22 +193,14 @@ def without_expired(arrivals: Arrivals, now: Now) -> Arrivals:
     buckets = arrivals.buckets
     if buckets is None:
         return arrivals
-    seconds = now.seconds
-    oldest = (seconds - DAYS * DAY_SECONDS) // buckets.daily_bucket_seconds
-    today = seconds // buckets.daily_bucket_seconds
     return replace(
         arrivals,
         recent={
             number: counts
             for number, counts in arrivals.recent.items()
-            if buckets.is_within(number, seconds)
+            if buckets.is_within(number, now.seconds)
         },
-        daily={
-            number: counts
-            for number, counts in arrivals.daily.items()
-            if oldest <= number <= today
-        },
-        departed=_recent_departures(arrivals.departed, buckets, seconds),
+        departed=_recent_departures(arrivals.departed, buckets, now.seconds),
     )
 
 
@@ -349,7 +297,7 @@ def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
     """
     node_constraints = without_volumes(pod.node_constraints)
     # Otherwise a user could have every empty node reserved, with a small pod for each name.
-    if (pod.requests, pod.node_constraints) in snapshot.unplaceable or names_node(
+    if (pod.requests, pod.node_constraints) in snapshot.pods.unplaceable or names_node(
         node_constraints
     ):
         return None
@@ -418,28 +366,61 @@ def _count_in_bucket(
 
 
 def expected_pods(
-    arrivals: Arrivals, total: Resources, now: Now, at_least: Mapping[str, int]
+    arrivals: Arrivals,
+    total: Resources,
+    now: Now,
+    *,
+    percentile: Fraction,
+    at_least: Mapping[str, int],
 ) -> Counts:
     """Return the number of pods to reserve room for, by shape; empty if arrivals are not counted.
 
-    These are the arrivals in the busiest time window of each reach (a set of nodes that some pods
-    can use). The busiest window has the largest requests, then the most pods, then the latest end.
-    Windows at the same time on earlier days are compared too. *total*: allocatable resources of
-    all nodes; requests are compared by their dominant share of it. *at_least*: minimum length of
-    the window in seconds, by reach.
+    These are the arrivals in one time window of each reach (a set of nodes that some pods can
+    use). Each window ends with an arrival. It is the window at *percentile* of all, by requests,
+    then by number of pods, then by end. *total*: allocatable resources of all nodes; requests are
+    compared by their dominant share of it. *at_least*: minimum length of the window in seconds, by
+    reach.
     """
     buckets = arrivals.buckets
     if buckets is None:
         return {}
-    for moment in _change_times(arrivals, now.seconds):
-        now.before(moment)
-    shares = _Shares(total)
-    best: dict[str, tuple[tuple[int, int], Counts]] = {}
-    for reach, counts in _count_windows(arrivals, buckets, now.seconds, at_least):
-        size = shares.of(counts)
-        if reach not in best or size >= best[reach][0]:
-            best[reach] = size, dict(counts)
-    return {shape: many for _, counts in best.values() for shape, many in counts.items()}
+    for number in arrivals.recent:
+        now.before((number + 1) * buckets.bucket_seconds + LOOKBACK_SECONDS)
+    current = {
+        number: arrivals.recent[number]
+        for number in sorted(arrivals.recent)
+        if buckets.is_within(number, now.seconds)
+    }
+    shares, expected = _Shares(total), dict[PodShape, int]()
+    for reach, counted in _by_reach(current).items():
+        many = max(buckets.window_buckets, -(-at_least.get(reach, 0) // buckets.bucket_seconds))
+        expected |= _window_at(percentile, counted, many, shares)
+    return expected
+
+
+def _window_at(
+    percentile: Fraction, counted: Buckets, many: int, shares: "_Shares"
+) -> Counter[PodShape]:
+    """Return the arrivals in the window at *percentile*, by the nearest-rank method.
+
+    *counted*: buckets in the order of time. A window ends with each of them, and has the last
+    *many* buckets up to it; buckets without pods count too.
+    """
+    numbers, sizes = list(counted), [shares.of(counts) for counts in counted.values()]
+    windows: list[tuple[int, int, int, int]] = []
+    share = pods = first = 0
+    for last, number in enumerate(numbers):
+        share, pods = share + sizes[last][0], pods + sizes[last][1]
+        while numbers[first] <= number - many:
+            share, pods = share - sizes[first][0], pods - sizes[first][1]
+            first += 1
+        windows.append((share, pods, last, first))
+    windows.sort()
+    _, _, last, first = windows[max(math.ceil(len(windows) * percentile), 1) - 1]
+    window = Counter[PodShape]()
+    for number in numbers[first : last + 1]:
+        window.update(counted[number])
+    return window
 
 
 class _Shares:
@@ -461,51 +442,13 @@ class _Shares:
         return share
 
 
-def _count_windows(
-    arrivals: Arrivals, buckets: TimeBuckets, now_seconds: int, at_least: Mapping[str, int]
-) -> Iterable[tuple[str, Counter[PodShape]]]:
-    """Yield the key of a reach and its arrivals in one time window, for all reaches and windows.
+def _by_reach(counted: Buckets) -> dict[str, dict[int, Counter[PodShape]]]:
+    """Return the counts of each reach by time bucket; *counted*: buckets in the order of time.
 
-    Windows of earlier days come first. *at_least*: minimum length of a window in seconds, by
-    reach. A yielded Counter may change later: copy it to keep it.
+    A reach changes when nodes are added, such as the second node of a pool. Earlier arrivals of
+    pods with the same constraints count for the reach of the latest.
     """
-    daily = buckets.same_time_on_earlier_days(now_seconds)
-    before = [_select(arrivals.daily, day) for day in daily]
-    near = _select(
-        arrivals.recent, (n for n in sorted(arrivals.recent) if buckets.is_within(n, now_seconds))
-    )
-    keys = _current_reaches((*reversed(before), near))
-    for day, known in zip(daily, before, strict=True):
-        for reach, counted in _by_reach(known, keys).items():
-            many = -(-at_least.get(reach, 0) // buckets.daily_bucket_seconds) or 1
-            yield from ((reach, _sum(counted, range(first, first + many))) for first in day)
-    for reach, counted in _by_reach(near, keys).items():
-        many = max(buckets.window_buckets, -(-at_least.get(reach, 0) // buckets.bucket_seconds))
-        yield from ((reach, counts) for counts in _sliding(counted, many))
-
-
-def _select(counted: Buckets, numbers: Iterable[int]) -> Buckets:
-    return {number: counted[number] for number in numbers if number in counted}
-
-
-def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
-    """Return by node constraints the key of the reach that the latest pods with them have.
-
-    *times*: buckets of several periods, oldest first. A reach changes when nodes are added, such
-    as the second node of a pool. Earlier arrivals of pods with the same constraints count for the
-    current reach.
-    """
-    return {
-        shape.node_constraints: shape.reach
-        for counted in times
-        for counts in counted.values()
-        for shape in counts
-    }
-
-
-def _by_reach(
-    counted: Buckets, keys: Mapping[NodeConstraints, str]
-) -> dict[str, dict[int, Counter[PodShape]]]:
+    keys = {shape.node_constraints: shape.reach for counts in counted.values() for shape in counts}
     by_reach: dict[str, dict[int, Counter[PodShape]]] = {}
     for number, counts in counted.items():
         for shape, many in counts.items():
@@ -513,42 +456,3 @@ def _by_reach(
             current_shape = shape if shape.reach == reach else shape._replace(reach=reach)
             by_reach.setdefault(reach, {}).setdefault(number, Counter())[current_shape] += many
     return by_reach
-
-
-def _sum(counted: Buckets, numbers: range) -> Counter[PodShape]:
-    total: Counter[PodShape] = Counter()
-    for number in numbers:
-        total.update(counted.get(number, {}))
-    return total
-
-
-def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
-    """Yield for each bucket the pods counted in the last *many* buckets up to this one.
-
-    Buckets without pods count too. Each time the same Counter is yielded; copy it to keep it.
-    """
-    total: Counter[PodShape] = Counter()
-    behind = deque(counted)
-    for last, counts in counted.items():
-        total.update(counts)
-        while behind[0] <= last - many:
-            for shape, departed in counted[behind.popleft()].items():
-                total[shape] -= departed
-                if not total[shape]:
-                    del total[shape]
-        yield total
-
-
-def _change_times(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
-    """Yield the unix seconds at which `expected_pods` changes without arrivals; some are past."""
-    buckets = arrivals.buckets
-    if buckets is None:
-        return
-    for number in arrivals.recent:
-        yield (number + 1) * buckets.bucket_seconds + buckets.lookback_seconds
-    known = sorted(arrivals.daily)
-    for back, day in enumerate(buckets.same_time_on_earlier_days(now_seconds), 1):
-        for number in known[bisect_left(known, day.start) :][:1]:
-            yield (number + 1) * buckets.daily_bucket_seconds + back * DAY_SECONDS
-        for number in known[bisect_left(known, day.stop) :][:1]:
-            yield (number - len(day) + 1) * buckets.daily_bucket_seconds + back * DAY_SECONDS

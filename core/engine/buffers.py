@@ -22,6 +22,9 @@ from core.placement.node_order import SHARE_SCALE, share_of_room
 
 BUFFERS_MAX: Final = 256
 """Maximum number of CapacityBuffers in a reconciliation; namespaces take turns."""
+SHARE_MAX: Final = Fraction(1, 2)
+"""Maximum share of the nodes that all buffers together may use, in the cluster and in each set of
+nodes that pods of a CapacityBuffer can use. It limits Ebb's own CapacityBuffers too."""
 PODS_MAX: Final = 2000
 """Maximum number of pods of all CapacityBuffers."""
 ALL: Final = None
@@ -31,7 +34,7 @@ BUFFERED: Final = Reason(
     "buffer",
     "Without the node there would be no room for pods of a CapacityBuffer, so an autoscaler that "
     "honors the buffer would keep the node.",
-    "reduce the CapacityBuffer, or lower `reserve.maxBuffers` in the configuration",
+    "reduce the CapacityBuffer",
     "the remaining nodes have room for the pods of the buffer, or even with the node there is no "
     "room for them",
 )
@@ -72,13 +75,13 @@ def requested_rooms(
     requesting: Sequence[tuple[Buffer, Pod]],
     offered: Callable[[NodeConstraints], Offered],
     whole: Resources,
-    share: Fraction,
+    share: Fraction = SHARE_MAX,
 ) -> tuple[RequestedRoom, ...]:
     """Return for each CapacityBuffer how many of its pods to keep room for; the number may be 0.
 
     *requesting*: result of `requesting_buffers`. *offered*: returns the nodes that admit pods with
     given constraints. *whole*: total allocatable resources of all nodes. *share*: share of the
-    nodes that all buffers together may use (`reserve.maxBuffers`).
+    nodes that all buffers together may use.
 
     Pods are added one by one. The next pod comes from the namespace that would then have the least
     room, and there from the buffer that would have the least. So large pods come late. A single

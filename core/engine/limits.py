@@ -1,27 +1,26 @@
-"""Limit removals and marks of nodes: budgets, minimums, zone balance and rate limits.
+"""Limit removals of nodes: minimums, zone balance, and the limits on new marks.
 
-A limit is a function that returns a message if the node must not be removed next, or None. Each
-limit is listed with its reason at the end of this module. A limit that ends at a known time
-returns Timed, a message with this time. The times are computed in RateLimits; no limit reads the
-clock.
+A lasting limit is a method that yields a message if the node must not be removed next. It is
+listed with its reason at the end of this module. Limits on new marks, such as budgets and
+cooldowns, are those of core.engine.mark_limits.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from core.config.budgets import Budget
 from core.eligibility.scalability import NOT_SCALABLE
+from core.engine import maintenance_gate
 from core.engine.leader_state import RateLimits
-from core.engine.maintenance_gate import ALWAYS, CLOSED, PAUSED
-from core.engine.snapshot import ClusterSnapshot
+from core.engine.mark_limits import MARK_LIMITS, End, Ends, MarkLimit, Use
+from core.engine.snapshot import NO_POOL, ClusterSnapshot
 from core.engine.zones import SCHEDULABLE_NODE, ZoneClass, Zones
-from core.marks.mark import backoff_of
-from core.marks.wellknown import BACKOFF_ANNOTATION
-from core.model.humanize import duration, plural, timestamp
+from core.model.humanize import plural
 from core.model.node import Node
 from core.model.node_groups import NodeGroup
 from core.model.node_lifecycle import others_taint
@@ -32,7 +31,7 @@ _CLUSTER: Final = "the cluster"
 
 @dataclass(slots=True)
 class _Count:
-    """Numbers of nodes and marks in a pool or in the cluster, updated while a plan is made."""
+    """Numbers of nodes in a pool or in the cluster, updated while a plan is made."""
 
     nodes: int = 0
     """Nodes that exist now."""
@@ -42,12 +41,6 @@ class _Count:
     """Nodes without taints other than Ebb's, without the nodes that the plan removes."""
     schedulable_without_taint: int = 0
     """Nodes that count in both `schedulable` and `without_taint`."""
-    marked: int = 0
-    """Marked nodes, including the nodes that the plan marks."""
-    in_window: int = 0
-    """Marks set within the window, including the plan's and those of nodes that have left."""
-    window_ends: tuple[int, ...] = ()
-    """Times at which earlier marks leave the window, unix seconds, ascending."""
     removed: int = 0
     """Nodes that the plan removes."""
     which: str = ""
@@ -75,8 +68,8 @@ class _Scope:
 
     name: str
     budget: Budget
-    all: _Count
-    reached: _Count
+    all: _Count = field(default_factory=_Count)
+    reached: _Count = field(default_factory=lambda: _Count(which=" that pods can use"))
     """Count of the nodes that a movable pod can use."""
 
 
@@ -88,6 +81,44 @@ class _Scopes:
     """Scopes, each with the count that the limits are checked with."""
     counts: Sequence[_Count]
     """Counts that include the node."""
+    mark_limits: Sequence[tuple[MarkLimit, Use]]
+    """Limits on new marks, each with its use in a scope that contains the node. The cluster comes
+    first, the pool last."""
+    uses: Sequence[Use]
+    """Uses in which a mark of the node counts."""
+
+
+@dataclass(slots=True)
+class _LimitUses:
+    """The uses of one limit on new marks, by scope, as the limit reads them for a node."""
+
+    limit: MarkLimit
+    ends: Ends
+    uses: dict[tuple[str, bool], Use] = field(default_factory=dict)
+    """By scope, and by whether only reached nodes count."""
+
+    def scopes(self, nodes: Iterable[tuple[Node, str]]) -> list[Sequence[str]]:
+        """Return the scopes of each node that can matter; *nodes*: each with its pool."""
+        scopes = [self.limit.scopes(node, pool) for node, pool in nodes]
+        if self.limit.counts_marks:
+            return scopes
+        known = self.ends.keys()
+        return [() if known.isdisjoint(of_node) else of_node for of_node in scopes]
+
+    def of(self, scope: str, *, reached: bool) -> Use:
+        """Return the use in a scope; *reached*: for a node that a movable pod can use."""
+        key = scope, reached and self.limit.separates_unreached
+        if (use := self.uses.get(key)) is None:
+            ends = [end for end in self.ends.get(scope, ()) if end.reached or not key[1]]
+            use = self.uses[key] = Use(scope, ends)
+        return use
+
+    def counting(self, scope: str, *, reached: bool) -> Iterator[Use]:
+        """Yield the uses in a scope in which a mark of a node counts; *reached*: as in `of`."""
+        if self.limit.counts_marks:
+            yield self.of(scope, reached=False)
+            if reached and self.limit.separates_unreached:
+                yield self.of(scope, reached=True)
 
 
 class _NodeClass(NamedTuple):
@@ -107,10 +138,6 @@ class _NodeClass(NamedTuple):
     """Node group of Cluster Autoscaler, if the node counts as one of its nodes; else None."""
     zone: ZoneClass | None
     """Similar nodes of its zone, if the zone is compared with other zones; else None."""
-    name: str
-    """Name of the node if a limit applies to this node alone, else empty.
-
-    The node is in backoff, a write of its mark has failed, or it runs an old Job."""
 
 
 class RemovalLimits:
@@ -124,15 +151,16 @@ class RemovalLimits:
         """
         budgets = snapshot.config.budgets
         self._budgets, self._snapshot = budgets, snapshot
-        self.rate_limits = rate_limits or RateLimits(beginning=ALWAYS)
-        self._for_new = (
-            LASTING_UNMARKED_ONLY,
-            *(() if rate_limits is None else (RATE_LIMITS, BUDGETS)),
-        )
-        self._cluster_scope = self._scope("", _CLUSTER, budgets.cluster)
+        self._beginning = rate_limits.beginning.blockers if rate_limits else ()
+        self._limit_uses = [
+            _LimitUses(limit, ends)
+            for limit, ends in (rate_limits.of_limits() if rate_limits else ())
+            if ends or limit.counts_marks
+        ]
+        """Limits on new marks that can forbid a mark, in the order in which they are reported."""
+        self._cluster_scope = _Scope(_CLUSTER, budgets.cluster)
         self._pools = {
-            pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
-            for pool in budgets.pools
+            pool.name: _Scope(f"pool {pool.name}", pool.budget) for pool in budgets.pools
         }
         existing = frozenset(
             number
@@ -145,56 +173,60 @@ class RemovalLimits:
         """Class of each node, by the id of the node."""
         self._blockers_by_class: dict[_NodeClass, Sequence[Blocker]] = {}
         """Results of `_evaluate`, valid until the next removal is counted."""
-        self._marks_new_node = False
-        """True if the plan already removes a node that has no mark yet."""
         self._group_sizes: Counter[NodeGroup] = Counter()
         """Nodes of each group, without the nodes that the plan removes."""
         classes = Counter(self._classes[number] for number in existing)
         for node_class, nodes in classes.items():
             for count in node_class.scopes.counts:
                 count.nodes += nodes
-                count.marked += nodes * node_class.marked
                 count.add_remaining(nodes, node_class)
+            for use in node_class.scopes.uses:
+                use.nodes += nodes
+                use.marked += nodes * node_class.marked
             if node_class.group is not None:
                 self._group_sizes[node_class.group] += nodes
 
-    def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
-        window, reached = (
-            ends.get(pool, ())
-            for ends in (self.rate_limits.window_ends, self.rate_limits.reached_ends)
-        )
-        return _Scope(
-            name,
-            budget,
-            _Count(in_window=len(window), window_ends=window),
-            _Count(in_window=len(reached), window_ends=reached, which=" that pods can use"),
-        )
+    def _scopes_by_node(self) -> Iterator[_Scopes]:
+        """Yield the scopes of each node, in node order; the same object for equal scopes."""
+        nodes, reached = self._snapshot.node_order.nodes, self._snapshot.reaches.reached
+        pools = [self._snapshot.pool_names.get(node.name, NO_POOL) for node in nodes]
+        of_limits = [uses.scopes(zip(nodes, pools, strict=True)) for uses in self._limit_uses]
+        rows = zip(*of_limits, strict=True) if of_limits else repeat(())
+        known: dict[tuple[str, bool, Sequence[Sequence[str]]], _Scopes] = {}
+        for number, (pool, limit_scopes) in enumerate(zip(pools, rows, strict=False)):
+            key = pool, number in reached, limit_scopes
+            if key not in known:
+                known[key] = self._scopes_of(pool, limit_scopes, reached=key[1])
+            yield known[key]
 
-    def _scopes_of(self, pool: str | None, *, reached: bool) -> _Scopes:
-        scopes = (
-            (self._cluster_scope,) if pool is None else (self._cluster_scope, self._pools[pool])
+    def _scopes_of(
+        self, pool: str, limit_scopes: Sequence[Sequence[str]], *, reached: bool
+    ) -> _Scopes:
+        """Return the scopes of nodes; *limit_scopes*: those of each limit on new marks."""
+        ranked = sorted(
+            (rank, number, scope)
+            for number, of_limit in enumerate(limit_scopes)
+            for rank, scope in enumerate(of_limit)
         )
+        uses = [(self._limit_uses[number], scope) for _, number, scope in ranked]
+        scopes = [self._cluster_scope]
+        if pool != NO_POOL:
+            scopes.append(self._pools[pool])
         of_reached = [scope.reached for scope in scopes] if reached else []
         of_all = [scope.all for scope in scopes]
         return _Scopes(
-            list(zip(scopes, of_reached or of_all, strict=True)), [*of_all, *of_reached]
+            list(zip(scopes, of_reached or of_all, strict=True)),
+            [*of_all, *of_reached],
+            [(of_limit.limit, of_limit.of(scope, reached=reached)) for of_limit, scope in uses],
+            [use for of_limit, scope in uses for use in of_limit.counting(scope, reached=reached)],
         )
 
     def _class_nodes(self, existing: Container[int]) -> list[_NodeClass]:
-        snapshot, limits = self._snapshot, self.rate_limits
-        single_nodes = (
-            limits.backing_off.keys() | limits.failed_writes.keys() | limits.old_jobs.keys()
-        )
+        snapshot = self._snapshot
         zones = self._zones.of_node if self._zones else {}
-        reached_nodes = snapshot.reaches.reached
-        scopes = {
-            (pool, reached): self._scopes_of(pool, reached=reached)
-            for pool in (None, *self._pools)
-            for reached in (False, True)
-        }
         return [
             _NodeClass(
-                scopes=scopes[snapshot.pool_names.get(node.name), number in reached_nodes],
+                scopes=scopes,
                 marked=node.name in snapshot.marks,
                 schedulable=node.name not in snapshot.unschedulable_nodes,
                 # The nodes of the node order do not have Ebb's taint.
@@ -202,15 +234,16 @@ class RemovalLimits:
                 low_price=self._low_prices.get(node.name),
                 group=snapshot.scalability[node.name].group if number in existing else None,
                 zone=zones.get(number),
-                name=node.name if node.name in single_nodes else "",
             )
-            for number, node in enumerate(snapshot.node_order.nodes)
+            for number, (node, scopes) in enumerate(
+                zip(snapshot.node_order.nodes, self._scopes_by_node(), strict=True)
+            )
         ]
 
     @cached_property
     def _low_prices(self) -> Mapping[str, Fraction]:
         config = self._snapshot.config
-        least = config.min_savings.hourly
+        least = config.min_savings
         if not least or not config.prices:
             return {}
         prices = {node.name: config.price_of(node.labels) for node in self._snapshot.cluster.nodes}
@@ -228,113 +261,93 @@ class RemovalLimits:
         return blockers
 
     def _evaluate(self, node_class: _NodeClass) -> Sequence[Blocker]:
-        blockers: list[Blocker] = []
         marked = node_class.marked
-        lasting = LASTING if marked or not node_class.schedulable else LASTING_FOR_NEW
-        for rules in (lasting,) if marked else (lasting, *self._for_new):
-            for reason, of_node in rules.of_node:
-                if why := of_node(self, node_class):
-                    blockers += self._blocker(reason, why)
-            for scope, count in node_class.scopes.checked:
-                for reason, of_scope in rules.of_scope:
-                    if why := of_scope(scope, count):
-                        blockers += self._blocker(reason, why)
+        lasting = LASTING if marked else (*LASTING, *LASTING_UNMARKED_ONLY)
+        blockers = [
+            Blocker(reason, why) for reason, rule in lasting for why in rule(self, node_class)
+        ]
+        if not marked:
+            blockers += filter(self._holds, (*self._beginning, *self._mark_blockers(node_class)))
         return blockers
 
-    def _blocker(self, reason: Reason, why: str | Timed) -> Iterable[Blocker]:
-        if isinstance(why, str):
-            yield Blocker(reason, why)
-        elif (now := self._snapshot.now) is None or now.before(why.until):
-            yield Blocker(reason, why.message, until=why.until)
+    def _mark_blockers(self, node_class: _NodeClass) -> Iterator[Blocker]:
+        for limit, use in node_class.scopes.mark_limits:
+            why = limit.describe(use, self._snapshot.config)
+            if isinstance(why, Timed):
+                yield Blocker(limit.reason, why.message, until=why.until)
+            elif why is not None:
+                yield Blocker(limit.reason, why)
 
-    def no_pool(self, node_class: _NodeClass) -> str | None:
-        """Return a message if pools are configured and none selects the node, else None."""
-        in_no_pool = self._pools and len(node_class.scopes.checked) == 1
-        return "it is in none of the configured pools" if in_no_pool else None
+    def _holds(self, blocker: Blocker) -> bool:
+        now, until = self._snapshot.now, blocker.until
+        return now is None or until is None or now.before(until)
 
-    def min_savings(self, node_class: _NodeClass) -> str | None:
-        """Return a message if the node costs less for an hour than `minSavings`, else None."""
-        if (price := node_class.low_price) is None:
-            return None
-        least = self._snapshot.config.min_savings.hourly
-        return f"its price for an hour is {float(price):g}, minSavings is {float(least):g}"
+    def no_pool(self, node_class: _NodeClass) -> Iterator[str]:
+        """Yield a message if pools are configured and none selects the node."""
+        if self._pools and len(node_class.scopes.checked) == 1:
+            yield "it is in none of the configured pools"
 
-    def zone_balance(self, node_class: _NodeClass) -> str | None:
-        """Return a message if too few nodes would remain in the node's zone, else None."""
-        return node_class.zone.explain() if node_class.zone else None
-
-    def min_untainted(self, node_class: _NodeClass) -> str | None:
-        """Return a message if too few nodes without taints would remain, else None.
-
-        Ebb's own taint is ignored. The cluster and the node's pool each have a minimum.
-        """
-        marked = node_class.marked
-        counts = node_class.without_taint and (marked or node_class.schedulable)
-        for scope, count in node_class.scopes.checked if counts else ():
-            left = (count.without_taint if marked else count.schedulable_without_taint) - 1
-            least = scope.budget.min_untainted_nodes
-            if left < least:
-                nodes = plural(left, "node without a taint", "nodes without a taint")
-                return f"{scope.name} would have {nodes}, fewer than minUntaintedNodes: {least}"
-        return None
-
-    def group_minimum(self, node_class: _NodeClass) -> str | None:
-        """Return a message if the node group would fall below its minimum size, else None.
+    def group_minimum(self, node_class: _NodeClass) -> Iterator[str]:
+        """Yield a message if the node group would fall below its minimum size.
 
         Cluster Autoscaler counts all nodes of the group, whether they are Ready or not.
         """
         group = node_class.group
-        if group is None or self._group_sizes[group] > group.min_size:
-            return None
-        left = plural(self._group_sizes[group] - 1, "node")
-        return (
-            f"node group {group.name} would have {left}, fewer than its minimum: {group.min_size}"
-        )
+        if group is not None and self._group_sizes[group] <= group.min_size:
+            left = plural(self._group_sizes[group] - 1, "node")
+            least = group.min_size
+            yield f"node group {group.name} would have {left}, fewer than its minimum: {least}"
 
-    def spacing(self, _: _NodeClass) -> str | Timed | None:
-        """Return a message if `markInterval` has not passed since the last mark, else None.
+    def min_untainted(self, node_class: _NodeClass) -> Iterator[str]:
+        """Yield a message if too few nodes without taints would remain.
 
-        Timed says when the interval ends. A text alone means that this plan marks another node
-        first. The removal of a mark whose node did not empty before its deadline counts like a
-        mark.
+        Ebb's own taint is ignored.
         """
-        if until := self.rate_limits.mark_interval_until:
-            return Timed(
-                f"a node was marked, or did not empty in time: {_no_mark_until(until)}", until
-            )
-        if self._marks_new_node and (seconds := self._budgets.mark_interval_seconds):
-            return f"Ebb marks another node first; the next node follows after {duration(seconds)}"
-        return None
+        marked = node_class.marked
+        if not node_class.without_taint or not (marked or node_class.schedulable):
+            return
+        scope, count = node_class.scopes.checked[0]  # the cluster
+        left = (count.without_taint if marked else count.schedulable_without_taint) - 1
+        least = self._budgets.min_untainted_nodes
+        if left < least:
+            nodes = plural(left, "node without a taint", "nodes without a taint")
+            yield f"{scope.name} would have {nodes}, fewer than minUntaintedNodes: {least}"
 
-    def backoff(self, node_class: _NodeClass) -> Timed | None:
-        """Return a message with the end of the node's backoff, or None if the node is in none.
+    def min_nodes(self, node_class: _NodeClass) -> Iterator[str]:
+        """Yield a message for the cluster and for the pool if too few nodes would remain.
 
-        A backoff begins when the node did not empty before its mark's deadline, or its eviction
-        failed.
+        For unmarked schedulable nodes only schedulable nodes count. For marked nodes all nodes
+        count, so that one NotReady node does not remove a mark.
         """
-        until = self.rate_limits.backing_off.get(node_class.name)
-        if until is None:
-            return None
-        order = self._snapshot.node_order
-        last = backoff_of(order.nodes[order.ids[node_class.name]].annotations)
-        why = (
-            f"its eviction failed ({last.why})"
-            if last and last.why
-            else "it did not empty in time"
-        )
-        return Timed(f"{why}: it is skipped until {timestamp(until)}", until)
+        only_schedulable = node_class.schedulable and not node_class.marked
+        for scope, count in node_class.scopes.checked:
+            left = (count.schedulable if only_schedulable else count.nodes - count.removed) - 1
+            least = scope.budget.min_nodes
+            if left < least:
+                nouns = SCHEDULABLE_NODE if only_schedulable else ("node", "nodes")
+                nodes = plural(left, *(f"{noun}{count.which}" for noun in nouns))
+                yield f"{scope.name} would have {nodes}, fewer than minNodes: {least}"
+
+    def min_savings(self, node_class: _NodeClass) -> Iterator[str]:
+        """Yield a message if the node costs less for an hour than `minSavings`."""
+        if (price := node_class.low_price) is not None:
+            least = self._snapshot.config.min_savings
+            yield f"its price for an hour is {float(price):g}, minSavings is {float(least):g}"
+
+    def zone_balance(self, node_class: _NodeClass) -> Iterator[str]:
+        """Yield a message if too few nodes would remain in the node's zone."""
+        if node_class.zone and (why := node_class.zone.explain()):
+            yield why
 
     def count_removal(self, node: Node) -> None:
         """Count the node as removed by the plan, before limits are asked about further nodes."""
         number = self._snapshot.node_order.ids[node.name]
         node_class = self._classes[number]
-        new = not node_class.marked
-        self._marks_new_node |= new
         for count in node_class.scopes.counts:
             count.removed += 1
-            count.marked += new
-            count.in_window += new
             count.add_remaining(-1, node_class)
+        for use in () if node_class.marked else node_class.scopes.uses:
+            use.ends.append(End())
         if node_class.group is not None:
             self._group_sizes[node_class.group] -= 1
         if self._zones:
@@ -342,7 +355,7 @@ class RemovalLimits:
         self._blockers_by_class.clear()
 
 
-NO_POOL: Final = Reason(
+IN_NO_POOL: Final = Reason(
     "no-pool",
     "Pools are configured and the node is in none of them. Ebb never removes such nodes.",
     "add a pool that selects the node by its labels to `pools`",
@@ -356,18 +369,10 @@ MIN_NODES: Final = Reason(
 )
 MIN_UNTAINTED: Final = Reason(
     "min-untainted-nodes",
-    "The cluster, or the node's pool, would have fewer nodes without a taint than the configured "
-    "minimum.",
-    "lower `minUntaintedNodes` (of `budgets`, or of the pool) if the minimum is not intended",
-    "the cluster or pool has more than `minUntaintedNodes` schedulable nodes without a mark and "
+    "The cluster would have fewer nodes without a taint than the configured minimum.",
+    "lower `budgets.minUntaintedNodes` if the minimum is not intended",
+    "the cluster has more than `budgets.minUntaintedNodes` schedulable nodes without a mark and "
     "without other taints",
-)
-SPACING: Final = Reason(
-    "mark-interval",
-    "Another node was marked recently, is marked first in this plan, or did not empty before its "
-    "deadline. Ebb waits for a minimum interval between marks.",
-    "wait; or shorten `markInterval`",
-    "no node was marked for `markInterval`, and no mark was removed because its deadline passed",
 )
 ZONE_BALANCE: Final = Reason(
     "zone-balance",
@@ -378,194 +383,27 @@ ZONE_BALANCE: Final = Reason(
 MIN_SAVINGS: Final = Reason(
     "min-savings",
     "The price of the node is lower than `minSavings`, so its removal is not worth the effort.",
-    "lower `minSavings` (`perHour` or `perMonth`); or add an entry for the node to `prices`",
+    "lower `minSavings`; or add an entry for the node to `prices`",
     "the node costs at least `minSavings`",
 )
-COOLDOWN: Final = Reason(
-    "cooldown",
-    "A node was added recently. Ebb marks no node while the cluster grows.",
-    "wait; or shorten `cooldown.delayAfterAdd`",
-    "no node has been added for `cooldown.delayAfterAdd`",
+
+_Rule = Callable[[RemovalLimits, _NodeClass], Iterator[str]]
+
+LASTING: Final[Sequence[tuple[Reason, _Rule]]] = (
+    (IN_NO_POOL, RemovalLimits.no_pool),
+    (NOT_SCALABLE, RemovalLimits.group_minimum),
+    (MIN_UNTAINTED, RemovalLimits.min_untainted),
+    (MIN_NODES, RemovalLimits.min_nodes),
 )
-PODS_PENDING: Final = Reason(
-    "pods-pending",
-    "A pod that some node would admit became unschedulable recently. Ebb marks no node while "
-    "capacity is short.",
-    "wait; or shorten `cooldown.delayAfterPending`",
-    "no pod has become unschedulable for `cooldown.delayAfterPending`",
-)
-BACKOFF: Final = Reason(
-    "backoff",
-    "The node did not empty before the deadline of its last mark, or its eviction failed. Ebb "
-    "skips it for a time that doubles with each failure.",
-    "see which pods remained: ebb explain node {node}; to retry at once: "
-    f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
-    f"the time in the annotation {BACKOFF_ANNOTATION} of the node has passed",
-)
-OLD_JOB: Final = Reason(
-    "old-job",
-    "A pod on the node runs to completion and is older than `maxJobAge`. Such pods mostly still "
-    "run for long, so the node would not be empty soon.",
-    "wait until the pod completes; or raise `maxJobAge`",
-    "no pod on the node that runs to completion is older than `maxJobAge`",
-)
-MARK_REFUSED: Final = Reason(
-    "mark-refused",
-    "The mark could not be written: the API server rejected the write or did not answer. Ebb "
-    "skips the node for a time that doubles with each failure.",
-    "see the error in the log of ebb-controller; common causes are an admission policy and the "
-    "size limit of annotations",
-    "the backoff has ended",
-)
-BUDGET_MARKED: Final = Reason(
-    "budget-marked",
-    "The cluster, or the pool, has as many marked nodes as `maxMarked` allows.",
-    "wait until marked nodes are removed; or raise `maxMarked` (of `budgets`, or of the pool)",
-    "fewer nodes are marked than `maxMarked`",
-)
-BUDGET_WINDOW: Final = Reason(
-    "budget-window",
-    "As many nodes of the cluster, or of the pool, were marked within `budgets.window` as "
-    "`maxInWindow` allows.",
-    "wait; or raise `maxInWindow` (of `budgets`, or of the pool), or shorten `budgets.window`",
-    "fewer than `maxInWindow` nodes were marked within `budgets.window`",
-)
-
-
-_NodeRule = Callable[[RemovalLimits, _NodeClass], str | Timed | None]
-_ScopeRule = Callable[[_Scope, _Count], str | Timed | None]
-
-
-def _min_nodes(scope: _Scope, count: _Count) -> str | None:
-    left, least = count.nodes - count.removed - 1, scope.budget.min_nodes
-    if left >= least:
-        return None
-    nodes = plural(left, f"node{count.which}", f"nodes{count.which}")
-    return f"{scope.name} would have {nodes}, fewer than minNodes: {least}"
-
-
-def _min_schedulable(scope: _Scope, count: _Count) -> str | None:
-    left, least = count.schedulable - 1, scope.budget.min_nodes
-    if left >= least:
-        return None
-    nodes = plural(left, *(f"{noun}{count.which}" for noun in SCHEDULABLE_NODE))
-    return f"{scope.name} would have {nodes}, fewer than minNodes: {least}"
-
-
-def _no_mark_until(until: int) -> str:
-    return f"no node is marked until {timestamp(until)}"
-
-
-def _maintenance_limit(reason: Reason) -> _NodeRule:
-    """Return a limit that forbids new marks while *reason* applies.
-
-    *reason*: PAUSED (`pauseUntil` is in the future) or CLOSED (no window of `schedule` is open).
-    """
-
-    def rule(limits: RemovalLimits, _: _NodeClass) -> str | Timed | None:
-        blockers = limits.rate_limits.beginning.blockers
-        if (why := next((why for why in blockers if why.reason is reason), None)) is None:
-            return None
-        return why.message if why.until is None else Timed(why.message, why.until)
-
-    return rule
-
-
-def _cooldown(limits: RemovalLimits, _: _NodeClass) -> Timed | None:
-    until = limits.rate_limits.cooling_until
-    return Timed(f"a node was added: {_no_mark_until(until)}", until) if until else None
-
-
-def _pods_pending(limits: RemovalLimits, _: _NodeClass) -> Timed | None:
-    until = limits.rate_limits.pending_until
-    why = "a pod became unschedulable"
-    return Timed(f"{why}: {_no_mark_until(until)}", until) if until else None
-
-
-def _mark_refused(limits: RemovalLimits, node_class: _NodeClass) -> Timed | None:
-    until = limits.rate_limits.failed_writes.get(node_class.name)
-    if until is None:
-        return None
-    return Timed(f"its mark could not be written: it is skipped until {timestamp(until)}", until)
-
-
-def _old_job(limits: RemovalLimits, node_class: _NodeClass) -> str | None:
-    pod = limits.rate_limits.old_jobs.get(node_class.name)
-    return f"pod {pod} runs to completion and is older than maxJobAge" if pod else None
-
-
-def _budget_marked(scope: _Scope, count: _Count) -> str | None:
-    limit = scope.budget.max_marked
-    if limit is None or count.marked < limit.of(count.nodes):
-        return None
-    return f"{scope.name} has {plural(count.marked, 'marked node')}, maxMarked is {limit}"
-
-
-def _budget_window(scope: _Scope, count: _Count) -> str | Timed | None:
-    limit = scope.budget.max_in_window
-    if limit is None or count.in_window < limit.of(count.nodes):
-        return None
-    marks = plural(count.in_window, "mark")
-    message = f"{scope.name} had {marks} in the window, maxInWindow is {limit}"
-    # This many marks must leave the window first. Marks of this plan have no end yet.
-    leaving = count.in_window - limit.of(count.nodes) + 1
-    ends = count.window_ends
-    return Timed(message, ends[leaving - 1]) if leaving <= len(ends) else message
-
-
-class _Rules(NamedTuple):
-    """Limits, each with its reason, that apply in the same cases, such as to unmarked nodes."""
-
-    of_node: tuple[tuple[Reason, _NodeRule], ...] = ()
-    of_scope: tuple[tuple[Reason, _ScopeRule], ...] = ()
-    """Limits that are checked for the cluster, then for the node's pool."""
-
-
-LASTING: Final = _Rules(
-    (
-        (NO_POOL, RemovalLimits.no_pool),
-        (NOT_SCALABLE, RemovalLimits.group_minimum),
-        (MIN_UNTAINTED, RemovalLimits.min_untainted),
-    ),
-    ((MIN_NODES, _min_nodes),),
-)
-"""Limits that always apply, in the form for marked and for unschedulable nodes.
-
-Other nodes have LASTING_FOR_NEW."""
-LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_schedulable),))
-"""Limits that always apply, in the form for unmarked schedulable nodes: only schedulable nodes
-count.
-
-For marked nodes all nodes count, so that one NotReady node does not remove a mark."""
-LASTING_UNMARKED_ONLY: Final = _Rules(
-    ((MIN_SAVINGS, RemovalLimits.min_savings), (ZONE_BALANCE, RemovalLimits.zone_balance))
+"""Limits that always apply."""
+LASTING_UNMARKED_ONLY: Final[Sequence[tuple[Reason, _Rule]]] = (
+    (MIN_SAVINGS, RemovalLimits.min_savings),
+    (ZONE_BALANCE, RemovalLimits.zone_balance),
 )
 """Further limits that always apply to unmarked nodes."""
-RATE_LIMITS: Final = _Rules(
-    (
-        (PAUSED, _maintenance_limit(PAUSED)),
-        (CLOSED, _maintenance_limit(CLOSED)),
-        (COOLDOWN, _cooldown),
-        (PODS_PENDING, _pods_pending),
-        (SPACING, RemovalLimits.spacing),
-        (BACKOFF, RemovalLimits.backoff),
-        (MARK_REFUSED, _mark_refused),
-        (OLD_JOB, _old_job),
-    )
-)
-"""Limits that apply to unmarked nodes in the running controller."""
-BUDGETS: Final = _Rules(
-    of_scope=((BUDGET_MARKED, _budget_marked), (BUDGET_WINDOW, _budget_window))
-)
-"""Limits that apply to unmarked nodes in the running controller, checked after RATE_LIMITS."""
-LASTING_REASONS: Final = frozenset(
-    reason
-    for rules in (LASTING, LASTING_UNMARKED_ONLY)
-    for reason, _ in (*rules.of_node, *rules.of_scope)
-)
+_LASTING_REASONS: Final = tuple(reason for reason, _ in (*LASTING, *LASTING_UNMARKED_ONLY))
+LASTING_REASONS: Final = frozenset(_LASTING_REASONS)
 """Reasons that do not end when requests fall."""
-REASONS: Final = tuple(
-    reason
-    for rules in (LASTING, LASTING_UNMARKED_ONLY, BUDGETS, RATE_LIMITS)
-    for reason, _ in (*rules.of_node, *rules.of_scope)
-)
+MARK_REASONS: Final = (*maintenance_gate.REASONS, *(limit.reason for limit in MARK_LIMITS))
+"""Reasons against new marks in the running controller."""
+REASONS: Final = (*_LASTING_REASONS, *MARK_REASONS)

@@ -1,14 +1,14 @@
 """Decide whether anything may begin now: a mark, a surge move, an eviction, a NoSchedule mark.
 
-This is the only module that evaluates `schedule` and `pauseUntil`. The planner, surge moves,
-evictions and the writes to Nodes call it. To begin something they need the value MayBegin, so code
-that does not call it does not type-check. Whatever has begun may finish, and marks may be removed,
-at any time.
+This is the only module that evaluates `schedule` and `pauseUntil`, and whether the API server
+refuses Ebb's writes. The planner, surge moves, evictions and the writes to Nodes call it. To begin
+something they need the value MayBegin, so code that does not call it does not type-check. Whatever
+has begun may finish, and marks may be removed, at any time.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.config.schedule import Window
 from core.config.settings import Config
@@ -31,6 +31,26 @@ CLOSED: Final = Reason(
     "wait; or add a window to `schedule`",
     "the next window opens",
 )
+WRITES_REFUSED: Final = Reason(
+    "writes-refused",
+    "A policy for Ebb's own accounts refuses Ebb's writes, because another webhook or policy "
+    "changes the same objects. Ebb begins nothing that it might not be able to end.",
+    "run `ebb doctor`, whose check `mutating-admission` names the webhook or policy; "
+    "docs/alerts.md#ebbwritesrefused says what to do",
+    "no write has been refused for a minute; then Ebb tries again",
+)
+REASONS: Final = (PAUSED, CLOSED, WRITES_REFUSED)
+
+
+class RefusedWrite(NamedTuple):
+    """The last write that a policy for Ebb's own accounts refused."""
+
+    policy: str
+    """Name of the ValidatingAdmissionPolicy."""
+    change: str
+    """The change that the policy does not allow, in its own words."""
+    until: int
+    """Unix second before which nothing may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +90,17 @@ ALWAYS: Final = MayBegin()
 """The permission without `schedule` and `pauseUntil`."""
 
 
-def may_begin(config: Config, now: Now) -> Beginning:
+def may_begin(config: Config, now: Now, refused: RefusedWrite | None = None) -> Beginning:
     """Return MayBegin if Ebb may begin a mark, a surge move or an eviction now, else a Refusal.
 
-    The settings `schedule` and `pauseUntil` decide. A Refusal contains the reasons.
+    The settings `schedule` and `pauseUntil` and the last refused write decide. A Refusal contains
+    the reasons. *refused*: None if no write was refused, or if that is unknown.
     """
-    blockers = (*_paused(config, now), *_closed(config.schedule, now))
+    blockers = (
+        *_paused(config, now),
+        *_closed(config.schedule, now),
+        *_refused(refused, now),
+    )
     if blockers:
         return Refusal(blockers)
     until = _open_until(config.schedule, now.seconds)
@@ -99,6 +124,13 @@ def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
         yield Blocker(CLOSED, "no window opens again")
     elif now.before(until := min(starts)):
         yield Blocker(CLOSED, f"nothing begins until {timestamp(until)}", until=until)
+
+
+def _refused(refused: RefusedWrite | None, now: Now) -> Iterator[Blocker]:
+    if refused is not None and now.before(refused.until):
+        message = f"{refused.policy} refuses writes ({refused.change})"
+        why = f"{message}: nothing begins until {timestamp(refused.until)}"
+        yield Blocker(WRITES_REFUSED, why, until=refused.until)
 
 
 def _open_until(windows: Sequence[Window], at: int) -> int | None:

@@ -9,6 +9,7 @@ tolerate.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from core.engine.reach_keys import RenamedKeys
@@ -20,7 +21,7 @@ from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, PodConstraints, without_volumes
 from core.model.humanize import timestamp
-from core.model.node import Node
+from core.model.node import Node, Taint
 from core.model.now import Now
 from core.model.pod import DAEMON_SET, TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
@@ -35,10 +36,10 @@ scheduler retries every pending pod within this time, and marks must not change 
 SHAPES_MAX: Final = 256
 """Maximum number of pod shapes that a rule checks. If there are more, all marks stay
 PreferNoSchedule."""
-PREEMPTION_CHECKS_MAX: Final = 4096
-"""Maximum number of pod sizes that the preemption rule checks in a reconciliation. The marks that
-are not checked stay PreferNoSchedule."""
-_COMMON: Final = ("cpu", "memory", "ephemeral-storage")
+PREEMPTING_SHAPES_MAX: Final = 16_384
+"""Maximum number of pod shapes that the preemption rule checks. If there are more, all marks stay
+PreferNoSchedule."""
+_SIZE: Final = attrgetter("cpu_millis", "memory_bytes", "ephemeral_bytes", "pods", "extended")
 
 NO_SCHEDULE_DAEMONSET: Final = Reason(
     "no-schedule-daemonset",
@@ -133,6 +134,20 @@ class _Context(NamedTuple):
     """Marked nodes, as Node objects without Ebb's taint. Numbers of nodes are positions here."""
     unmarked: Sequence[tuple[Node, Resources]]
     """Unmarked schedulable nodes, each with its free resources."""
+    taint: Taint
+    """Taint of a NoSchedule mark. No toleration can name its value, the time of the mark, in
+    advance."""
+
+    def tolerates_mark(self, node_constraints: NodeConstraints) -> bool:
+        """Return whether pods with these constraints can be scheduled in spite of the mark."""
+        return any(tolerates(one, self.taint) for one in node_constraints.tolerations)
+
+    def classes(
+        self, all_constraints: Collection[NodeConstraints]
+    ) -> tuple[NodeClasses, NodeClasses]:
+        """Return which marked, and which unmarked nodes admit pods with these constraints."""
+        unmarked = [node for node, _ in self.unmarked]
+        return NodeClasses(self.marked, all_constraints), NodeClasses(unmarked, all_constraints)
 
 
 def blockers_by_node(
@@ -150,9 +165,10 @@ def blockers_by_node(
     if not marks:
         return {}
     nodes = sorted(snapshot.node_order.nodes, key=lambda node: node.name)
+    marked = [node for node in nodes if node.name in marks]
     context = _Context(
         snapshot.cluster,
-        [node for node in nodes if node.name in marks],
+        marked,
         [
             (node, node.allocatable - requests[node.name])
             for node in nodes
@@ -160,13 +176,14 @@ def blockers_by_node(
             and node.name not in to_mark
             and node.name not in snapshot.unschedulable_nodes
         ],
+        no_schedule_taint(marked[0], TAINT_KEY),
     )
     daemon_pods = [
         pod for pod in snapshot.cluster.pods if pod.owner_kind == DAEMON_SET and pod.node in marks
     ]
     blockers: dict[str, list[Blocker]] = {name: [] for name in marks}
     for name, blocker in chain(
-        _daemon_sets_without_toleration(snapshot, daemon_pods),
+        _daemon_sets_without_toleration(context, daemon_pods),
         _under_kueue(snapshot),
         _daemon_sets_without_pod(context, daemon_pods),
         _last_nodes_of_spread_domains(context),
@@ -203,7 +220,9 @@ class RecentReasons:
         A new leader cannot know why a mark is still PreferNoSchedule. *marks*: existing marks by
         node.
         """
-        message = "a new leader does not know why the mark was PreferNoSchedule"
+        message = (
+            "the leader is new, and does not know the earlier reasons against a NoSchedule mark"
+        )
         blocker = Blocker(NO_SCHEDULE_NEW_LEADER, message)
         names = (name for name, mark in marks.items() if mark.mark is Mark.PREFER_NO_SCHEDULE)
         return RecentReasons(dict.fromkeys(names, (now.seconds, blocker)))
@@ -253,22 +272,12 @@ class RecentReasons:
 
 
 def _daemon_sets_without_toleration(
-    snapshot: ClusterSnapshot, daemon_pods: Iterable[Pod]
+    context: _Context, daemon_pods: Iterable[Pod]
 ) -> Iterable[_NodeBlocker]:
-    key = TAINT_KEY
-    taints = {
-        node.name: no_schedule_taint(node, key)
-        for node in snapshot.cluster.nodes
-        if node.name in snapshot.marks
-    }
     for pod in daemon_pods:
-        name = pod.node or ""
-        taint = taints[name]
-        if not any(
-            tolerates(toleration, taint) for toleration in pod.node_constraints.tolerations
-        ):
-            message = f"DaemonSet {pod.owner_name} does not tolerate the taint {key}"
-            yield name, Blocker(NO_SCHEDULE_DAEMONSET, message, pod.key, key)
+        if not context.tolerates_mark(pod.node_constraints):
+            message = f"DaemonSet {pod.owner_name} does not tolerate the taint {TAINT_KEY}"
+            yield pod.node or "", Blocker(NO_SCHEDULE_DAEMONSET, message, pod.key, TAINT_KEY)
 
 
 def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
@@ -298,15 +307,10 @@ def _daemon_sets_without_pod(
     controller creates the pod, and NO_SCHEDULE_DAEMONSET applies. *daemon_pods*: pods of
     DaemonSets on marked nodes.
     """
-    key = TAINT_KEY
-    # The value of the taint is the time of the mark, which no toleration can name in advance.
-    taint = no_schedule_taint(context.marked[0], key)
     intolerant = [
         daemon_set
         for daemon_set in context.cluster.daemon_sets
-        if not any(
-            tolerates(toleration, taint) for toleration in daemon_set.node_constraints.tolerations
-        )
+        if not context.tolerates_mark(daemon_set.node_constraints)
     ]
     if not intolerant:
         return
@@ -325,10 +329,9 @@ def _daemon_sets_without_pod(
             node = context.marked[number]
             if (node.name, daemon_set.namespace, daemon_set.name) not in existing:
                 unblocked.discard(number)
-                message = (
-                    f"DaemonSet {daemon_set.key} has no pod there and does not tolerate {key}"
-                )
-                yield node.name, Blocker(NO_SCHEDULE_DAEMONSET_WAITS, message, None, key)
+                name = daemon_set.key
+                message = f"DaemonSet {name} has no pod there and does not tolerate {TAINT_KEY}"
+                yield node.name, Blocker(NO_SCHEDULE_DAEMONSET_WAITS, message, None, TAINT_KEY)
 
 
 def _last_nodes_of_spread_domains(context: _Context) -> Iterable[_NodeBlocker]:
@@ -355,10 +358,7 @@ def _last_nodes_of_spread_domains(context: _Context) -> Iterable[_NodeBlocker]:
     all_constraints = dict.fromkeys(chain.from_iterable(constraints_by_key.values()))
     if len(all_constraints) > SHAPES_MAX:
         constraints_by_key, all_constraints = {key: {} for key in constraints_by_key}, {}
-    classes, unmarked_classes = (
-        NodeClasses(nodes, all_constraints)
-        for nodes in (context.marked, [node for node, _ in context.unmarked])
-    )
+    classes, unmarked_classes = context.classes(all_constraints)
     for key, constraints_of_key in sorted(constraints_by_key.items()):
         # Without constraints there were too many to check, so every marked node is blocked.
         blocked: set[int] = set() if constraints_of_key else set(range(len(context.marked)))
@@ -402,9 +402,7 @@ def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
     known = {node.name for node in (*marked, *unmarked)}
     nodes = (*marked, *unmarked, *(n for n in context.cluster.nodes if n.name not in known))
     topology = PodTopology(context.cluster, nodes, pods)
-    classes, unmarked_classes = (
-        NodeClasses(some, [pod.node_constraints for pod in pods]) for some in (marked, unmarked)
-    )
+    classes, unmarked_classes = context.classes([pod.node_constraints for pod in pods])
     for number, pod in enumerate(pods):
         group = topology.group(number)
         if group is None or any(
@@ -472,38 +470,39 @@ def _large_enough(context: _Context, nodes: Iterable[int], requests: Resources) 
 def _causing_preemption(context: _Context) -> Iterable[_NodeBlocker]:
     """Yield a reason for each marked node without which a pod might preempt other pods.
 
-    For each set of node constraints, the largest pods that a marked node could hold must find room
-    on an unmarked node. Only pods above the lowest priority count, since others cannot preempt.
-    Pods that no marked node could hold are ignored: a NoSchedule mark changes nothing for them.
+    If another pod like one that exists were created, it must find room on an unmarked node. Only
+    pods above the lowest priority count, since others cannot preempt. Pods that no marked node
+    could hold are ignored: a NoSchedule mark changes nothing for them.
     """
     pods_by_constraints = _preempting_pods(context.cluster)
-    if len(pods_by_constraints) > SHAPES_MAX:
+    unblocked = set(range(len(context.marked)))
+    shapes = sum(map(len, pods_by_constraints.values()))
+    if len(pods_by_constraints) > SHAPES_MAX or shapes > PREEMPTING_SHAPES_MAX:
         first = next(iter(next(iter(pods_by_constraints.values())).values()))
-        yield from _preemption_blockers(context, range(len(context.marked)), first)
+        yield from _preemption_blockers(context, unblocked, first)
         return
-    if not pods_by_constraints:
-        return
-    classes, unmarked_classes = (
-        NodeClasses(nodes, pods_by_constraints)
-        for nodes in (context.marked, [node for node, _ in context.unmarked])
-    )
-    unblocked, checks = set(range(len(context.marked))), 0
+    classes, unmarked_classes = context.classes(pods_by_constraints)
     for node_constraints, pods_by_requests in pods_by_constraints.items():
-        free = [
+        holding = unblocked.intersection(classes.allowing(node_constraints))
+        sizes = _largest(context.marked[number].allocatable for number in holding)
+        free = _largest(
             context.unmarked[number][1] for number in unmarked_classes.allowing(node_constraints)
-        ]
-        for pods in _largest_first_by_resource(pods_by_requests.values()):
-            admitting = unblocked.intersection(classes.allowing(node_constraints))
-            for pod, nodes in _largest_pods_by_node(context, admitting, pods):
-                checks += 1
-                if checks > PREEMPTION_CHECKS_MAX:
-                    blocked = unblocked
-                elif nodes and not any(map(pod.requests.fits_in, free)):
-                    blocked = nodes
-                else:
-                    continue
+        )
+        for requests, pod in pods_by_requests.items():
+            if any(map(requests.fits_in, sizes)) and not any(map(requests.fits_in, free)):
+                blocked = _large_enough(context, holding, requests)
                 yield from _preemption_blockers(context, blocked, pod)
-                unblocked = unblocked - blocked
+                holding, unblocked = holding - blocked, unblocked - blocked
+                sizes = _largest(context.marked[number].allocatable for number in holding)
+
+
+def _largest(amounts: Iterable[Resources]) -> list[Resources]:
+    """Return the amounts that fit into none of the others; what fits into any fits into these."""
+    largest: list[Resources] = []
+    for amount in sorted(set(amounts), key=_SIZE, reverse=True):
+        if not any(map(amount.fits_in, largest)):
+            largest.append(amount)
+    return largest
 
 
 def _preemption_blockers(
@@ -514,46 +513,6 @@ def _preemption_blockers(
     yield from ((context.marked[number].name, blocker) for number in sorted(nodes))
 
 
-def _largest_pods_by_node(
-    context: _Context, nodes: Collection[int], pods: Iterable[Pod]
-) -> Iterable[tuple[Pod, set[int]]]:
-    """Yield pods, each with the nodes, if any, for which it is the first of *pods* that fits.
-
-    *nodes*: positions in `context.marked`. A pod fits if the allocatable resources of the node
-    suffice. Pods that exceed the largest remaining node in some resource are skipped.
-    """
-    remaining, largest = set(nodes), None
-    for pod in pods:
-        if not remaining:
-            return
-        if largest is None or pod.requests.fits_in(largest):
-            holding = _large_enough(context, remaining, pod.requests)
-            remaining -= holding
-            largest = (
-                _largest_amounts(context, remaining) if holding or largest is None else largest
-            )
-            yield pod, holding
-
-
-def _largest_amounts(context: _Context, nodes: Iterable[int]) -> Resources:
-    """Return for each resource the largest allocatable amount of a node in *nodes*.
-
-    *nodes*: positions in `context.marked`.
-    """
-    largest: dict[str, int] = {}
-    for number in nodes:
-        allocatable = context.marked[number].allocatable
-        for name, amount in (*_amounts(allocatable), ("pods", allocatable.pods)):
-            largest[name] = max(largest.get(name, 0), amount)
-    cpu, memory, ephemeral, pods = (largest.pop(name, 0) for name in (*_COMMON, "pods"))
-    return Resources(cpu, memory, ephemeral, pods, tuple(sorted(largest.items())))
-
-
-def _amounts(resources: Resources) -> Iterable[tuple[str, int]]:
-    common = (resources.cpu_millis, resources.memory_bytes, resources.ephemeral_bytes)
-    return (*zip(_COMMON, common, strict=True), *resources.extended)
-
-
 def _preempting_pods(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
     """Return the pods above the lowest priority of all pods: one by node constraints and requests.
 
@@ -562,7 +521,7 @@ def _preempting_pods(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, 
     """
     pods = [pod for pod in cluster.pods if not pod.stays_with_node]
     lowest = min((pod.priority for pod in pods), default=0)
-    pods_by_constraints: dict[NodeConstraints, dict[Resources, Pod]] = {}
+    found: dict[NodeConstraints, dict[Resources, Pod]] = {}
     constraints_without_volumes: dict[NodeConstraints, NodeConstraints] = {}
     for pod in pods:
         if pod.priority == lowest:
@@ -571,32 +530,5 @@ def _preempting_pods(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, 
             node_constraints = constraints_without_volumes[pod.node_constraints] = without_volumes(
                 pod.node_constraints
             )
-        pods_by_requests = pods_by_constraints.setdefault(node_constraints, {})
-        if pod.requests not in pods_by_requests or pod.key > pods_by_requests[pod.requests].key:
-            pods_by_requests[pod.requests] = pod
-    return pods_by_constraints
-
-
-def _largest_first_by_resource(pods: Collection[Pod]) -> Iterable[list[Pod]]:
-    ranked_by_resource: dict[str, list[tuple[tuple[int, int, int], str, Pod]]] = {}
-    for pod in pods:
-        for name, amount in _amounts(pod.requests):
-            rank = amount, pod.requests.cpu_millis, pod.requests.memory_bytes
-            ranked_by_resource.setdefault(name, []).append((rank, pod.key, pod))
-    for ranked in ranked_by_resource.values():
-        ranked.sort(key=lambda entry: entry[:2], reverse=True)
-        yield [pod for _, _, pod in ranked]
-
-
-def wanted_mark(
-    blockers: tuple[Blocker, ...], no_schedule_after_seconds: int | None, age_seconds: int
-) -> Mark:
-    """Return the kind of mark that a marked node should have: NoSchedule or PreferNoSchedule.
-
-    *blockers*: reasons against a NoSchedule mark; with any, the result is PreferNoSchedule.
-    *no_schedule_after_seconds*: age from which a mark should be NoSchedule; None means never.
-    *age_seconds*: age of the mark.
-    """
-    if no_schedule_after_seconds is None or blockers or age_seconds < no_schedule_after_seconds:
-        return Mark.PREFER_NO_SCHEDULE
-    return Mark.NO_SCHEDULE
+        found.setdefault(node_constraints, {}).setdefault(pod.requests, pod)
+    return found

@@ -54,7 +54,7 @@ class BufferRoom(NamedTuple):
     asked: int
     """Pods that the buffer requests."""
     allowed: int
-    """Requested pods that are within the share of capacity that `reserve.maxBuffers` allows."""
+    """Requested pods that are within the share of capacity that buffers may use."""
     placed: int
     """Allowed pods that have room now."""
     fault: str
@@ -67,7 +67,7 @@ class ReserveCause(StrEnum):
     PENDING = "pending"
     """Pending pods, or pods of leaving nodes, need the node."""
     EXPECTED = "expected"
-    """Expected pods need it: as many as were created in the busiest recent time span."""
+    """Expected pods need it: as many as are usually created in a time span."""
     BUFFER = "buffer"
     """A CapacityBuffer that Ebb did not create needs it."""
     REPEATED = "repeated"
@@ -97,7 +97,7 @@ class DeviceSums(NamedTuple):
     resource: str
     """Name of the extended resource."""
     enter: Fraction
-    leave: Fraction
+    unmark: Fraction
     before: DeviceTotals
     after: DeviceTotals
 
@@ -113,7 +113,7 @@ class ReachSums:
     key: str
     usability: Usability | None
     enter: Share
-    leave: Share
+    unmark: Share
     before: Totals
     after: Totals
     devices: tuple[DeviceSums, ...] = ()

@@ -6,21 +6,24 @@ before the next node is checked.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, groupby, starmap
 from typing import Final, NamedTuple
 
+from core.eligibility.surge import count_not_replaceable
 from core.engine.buffers import BUFFERED, buffer_of
 from core.engine.leader_state import RateLimits
 from core.engine.limits import RemovalLimits
 from core.engine.placement_hints import Known, UnneededNodes, lost_placements, placements
 from core.engine.plan import BufferRoom, Placement, Removal, UnremovableNode
+from core.engine.planner_parts import NO_COUNTS, headroom_pods, new_packer, new_policy
 from core.engine.refusal_cache import RefusalCache
 from core.engine.snapshot import ClusterSnapshot
 from core.model.buffers import BUFFER
 from core.model.humanize import amounts, duration
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
-from core.placement.packer import Attempt, Packer
+from core.placement.packer import Attempt
 from core.placement.reach_utilization import Exceeded
 from core.placement.second_pods import SecondPods
 from core.placement.usable_capacity import Amount
@@ -29,9 +32,8 @@ from core.placement.utilization_ledger import (
     NONE_RECEIVED,
     DevicesReceived,
     RemovalEffect,
-    UtilizationLedger,
 )
-from core.policies.policy import Order, Policy, PolicyMetric
+from core.policies.policy import Order, PolicyMetric
 
 REROUTES_MAX: Final = 3
 """Maximum number of times that the pods of one node are placed again to avoid full reaches."""
@@ -112,93 +114,60 @@ def unlimited_time() -> bool:
     return True
 
 
-class PlannerParts(NamedTuple):
-    """The packer, ledger, policy and limits of a planner; all of them use the same node ids.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """Restrictions of a plan beside those in the configuration; by default there are none."""
 
-    The packer places pods, and the ledger sums up requests and capacity.
-    """
+    due: frozenset[str] | None = None
+    """Unmarked nodes whose unneeded time has passed; None means all."""
+    limits: RateLimits | None = None
+    """Rate limits of this reconciliation. None if only lasting limits apply, such as minimum
+    sizes, which shows what can be removed in the long run."""
+    removals_max: int | None = None
+    """Maximum number of removals, including marked nodes; None means no limit."""
+    in_time: InTime = unlimited_time
+    """Returns False when no further unmarked node may be tried."""
+    candidates: Delays | UnneededNodes | None = None
+    """By candidate the end of its unneeded time, or the object that finds candidates during the
+    plan; None if no unneeded time applies."""
 
-    packer: Packer
-    """Free space, and the placements of pods."""
-    headroom: frozenset[int]
-    """Ids of the placeholder pods that are headroom."""
-    ledger: UtilizationLedger
-    """Sums of requests and usable capacity."""
-    policy: Policy
-    """Policy that nominates nodes; it reads the ledger."""
-    limits: RemovalLimits
-    """Limits on how many nodes may be removed, and how fast."""
-    second_pods: SecondPods | None
-    """Pods for which a second pod may have no place; None if surge moves are disabled."""
 
-    @staticmethod
-    def of(
-        snapshot: ClusterSnapshot, limits: RateLimits | None, candidates: Collection[str] | None
-    ) -> "PlannerParts":
-        """Return the parts for a snapshot.
-
-        *limits*: rate limits of this reconciliation; None if only lasting limits apply, such as
-        minimum sizes. *candidates*: names of the nodes whose unneeded time runs or has passed;
-        None if no unneeded time applies.
-        """
-        placeholders = snapshot.headroom(snapshot.config.budgets.headroom)
-        placeholders += (room.pod for room in snapshot.buffer_rooms for _ in range(room.kept))
-        packer = snapshot.packer(placeholders)
-        headroom = frozenset(n for n in packer.placeholders if buffer_of(packer.pods[n]) is None)
-        # Headroom keeps no empty node, and the autoscaler may remove one at any time.
-        packer.keep_off(headroom, frozenset(packer.node_ids[n] for n in snapshot.idle_nodes))
-        ledger = snapshot.new_ledger(limits.peak_excess if limits else None)
-        second_pods: SecondPods | None = None
-        crowded: frozenset[str] = frozenset()
-        if snapshot.config.surges:
-            second_pods = packer.second_pods([packer.node_ids[name] for name in snapshot.marks])
-            crowded = frozenset(packer.pods[pod].key for pod in second_pods.crowded)
-        policy = snapshot.policy(
-            ledger,
-            lambda node: len(packer.on[node]),
-            candidates,
-            snapshot.pods_not_replaceable(crowded),
-        )
-        limits_left = RemovalLimits(snapshot, limits)
-        return PlannerParts(packer, headroom, ledger, policy, limits_left, second_pods)
+UNRESTRICTED: Final = PlanOptions()
 
 
 class Planner:
     """A plan in progress: the decided removals, and the nodes that are still to be tried."""
 
-    def __init__(
-        self,
-        snapshot: ClusterSnapshot,
-        *,
-        due: frozenset[str] | None = None,
-        limits: RateLimits | None = None,
-        in_time: InTime = unlimited_time,
-        candidates: Delays | UnneededNodes | None = None,
-    ) -> None:
-        """Start a plan without any removal.
-
-        *due*: unmarked nodes whose unneeded time has passed; None means all. *limits*: rate limits
-        of this reconciliation; None if only lasting limits apply, such as minimum sizes.
-        *in_time*: returns False when no further unmarked node may be tried. *candidates*: by
-        candidate the end of its unneeded time, or the object that finds candidates during the
-        plan; None if no unneeded time applies.
-        """
-        self.snapshot = snapshot
+    def __init__(self, snapshot: ClusterSnapshot, options: PlanOptions = UNRESTRICTED) -> None:
+        """Start a plan without any removal, in which Pending pods already have their places."""
+        self.snapshot, self._options = snapshot, options
+        candidates = options.candidates
         self._unneeded = candidates if isinstance(candidates, UnneededNodes) else None
         self._delays: Delays | None = None if isinstance(candidates, UnneededNodes) else candidates
-        names = None if self._delays is None else self._delays.keys()
-        parts = PlannerParts.of(snapshot, limits, names)
-        (
-            self.packer,
-            self._headroom,
+        placeholders = headroom_pods(snapshot, snapshot.config.budgets.headroom)
+        placeholders += (room.pod for room in snapshot.buffer_rooms for _ in range(room.kept))
+        self.packer = packer = new_packer(snapshot, placeholders)
+        self._headroom = frozenset(
+            pod for pod in packer.placeholders if buffer_of(packer.pods[pod]) is None
+        )
+        # Headroom keeps no empty node, and the autoscaler may remove one at any time.
+        idle = frozenset(packer.node_ids[name] for name in snapshot.idle_nodes)
+        packer.keep_off(self._headroom, idle)
+        limits = options.limits
+        self.ledger = snapshot.utilization.new_ledger(limits.peak_excess if limits else None)
+        self._limits = RemovalLimits(snapshot, limits)
+        self._second_pods: SecondPods | None = None
+        if snapshot.config.surges:
+            marked = [packer.node_ids[name] for name in snapshot.marks]
+            self._second_pods = packer.second_pods(marked)
+        self._policy = new_policy(
+            snapshot,
             self.ledger,
-            self._policy,
-            self._limits,
-            self._second_pods,
-        ) = parts
-        self._due, self._in_time = due, in_time
+            lambda node: len(packer.on[node]),
+            None if self._delays is None else self._delays.keys(),
+            self._pods_not_replaceable(),
+        )
         self.out_of_time = False
-        packer = self.packer
         self.marked = snapshot.marks.keys() - snapshot.leaving_nodes
         self._unneeded_time_seconds = snapshot.config.unneeded_time_seconds
         self._ordered = len(self.ledger.changed)
@@ -210,6 +179,24 @@ class Planner:
         self._refused: dict[int, tuple[int, _Route]] = {}
         """Failed route by node, and the number of removals before it; valid until the next
         removal."""
+        self.pending = self._place_pending()
+        """Places of the pods that needed one before any removal."""
+
+    def _pods_not_replaceable(self) -> Mapping[str, int]:
+        """Return by node the number of pods that no surge move can replace.
+
+        Nodes without such pods are absent. The result is empty if surge moves are disabled.
+        """
+        if self._second_pods is None:
+            return NO_COUNTS
+        snapshot = self.snapshot
+        return count_not_replaceable(
+            snapshot.cluster.pods,
+            snapshot.cluster.surge.allowed,
+            snapshot.now,
+            crowded=frozenset(self.packer.pods[pod].key for pod in self._second_pods.crowded),
+            keep_local_storage=snapshot.config.surge.keep_local_storage,
+        )
 
     def _candidates(self) -> list[list[int]]:
         """Return the ids of the nodes that may be tried, grouped in levels.
@@ -245,7 +232,7 @@ class Planner:
             return mark.since, mark.order, node.name
         return self._policy.rank(node_id)
 
-    def place_pending(self) -> tuple[Placement, ...]:
+    def _place_pending(self) -> tuple[Placement, ...]:
         """Place the pods that need a place before any removal; return where real pods go.
 
         Pods that the scheduler could not place come first: a NoSchedule mark may be all that
@@ -265,10 +252,7 @@ class Planner:
         return (*self.placements(first), *self.placements(second))
 
     def buffers(self) -> tuple[BufferRoom, ...]:
-        """Return how much room each CapacityBuffer has that Ebb did not create.
-
-        Call `place_pending` first, because it places the pods of the buffers.
-        """
+        """Return how much room each CapacityBuffer has that Ebb did not create."""
         pods = self.packer.pods
         placed = Counter(buffer_of(pods[pod]) for pod in self.packer.placeholder_nodes)
         kept = {room.buffer.key: room.kept for room in self.snapshot.buffer_rooms}
@@ -299,18 +283,17 @@ class Planner:
     def _devices_added(self, attempt: Attempt) -> DevicesReceived:
         return self.packer.devices_added(attempt) if self.ledger.devices else NONE_RECEIVED
 
-    def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
-        """Remove nodes until no other node can be removed, and return the removals in order.
+    def remove_all(self) -> tuple[Removal, ...]:
+        """Remove nodes until no other node may be removed, and return the removals in order.
 
-        *removals_max*: number of removals after which to stop; None means no limit. After each
-        removal the search starts again at the first level, because pods that move can free usable
-        capacity. Within a level it continues at the same position and wraps around, so that each
-        node is tried once for each state.
+        After each removal the search starts again at the first level, because pods that move can
+        free usable capacity. Within a level it continues at the same position and wraps around, so
+        that each node is tried once for each state.
         """
         removals: list[Removal] = []
         if self._unneeded is not None:
             marked = sum(self._name(nodes[0]) in self.marked for nodes in self._levels)
-            self._sweep(removals, marked, removals_max)
+            self._sweep(removals, marked)
             nodes = sorted(range(len(self.packer.nodes)), key=self._name)
             self._unneeded.list_nodes(
                 self.packer, filter(self._is_unneeded, nodes), self._has_time
@@ -318,18 +301,17 @@ class Planner:
             self._delays = self._unneeded.due_times(
                 lambda at: self._policy.due_at(at, self._unneeded_time_seconds)
             )
-        self._sweep(removals, len(self._levels), removals_max)
+        self._sweep(removals, len(self._levels))
         return tuple(removals)
 
-    def _sweep(self, removals: list[Removal], levels: int, removals_max: int | None) -> None:
+    def _sweep(self, removals: list[Removal], levels: int) -> None:
         """Append the removals that are possible in the first *levels* levels to *removals*.
 
-        Levels are groups of nodes that are tried one after the other. *removals_max*: number of
-        removals at which to stop; None means no limit.
+        Levels are groups of nodes that are tried one after the other.
         """
         places = self._reorder()
         level = 0
-        while level < levels and len(removals) != removals_max:
+        while level < levels and len(removals) != self._options.removals_max:
             waiting = self._levels[level]
             for place in chain(range(places[level], len(waiting)), range(places[level])):
                 route = self._try_remove(waiting[place])
@@ -474,7 +456,7 @@ class Planner:
         """
         if name in self.marked:
             return True
-        self.out_of_time = self.out_of_time or not self._in_time()
+        self.out_of_time = self.out_of_time or not self._options.in_time()
         return not self.out_of_time
 
     def _remove(self, node: int, route: _Route, order: int) -> Removal:
@@ -582,13 +564,15 @@ class Planner:
                     continue
                 # Equivalent pods have the same reason, unless inter-pod rules concern them.
                 if why is None or group is None:
-                    why = self._why_no_room(number, node, attempt)
-                yield Blocker(*why, pod.key)
+                    why = self.why_no_room(number, node, attempt)
+                reason, message = why
+                yield Blocker(reason, planned_here(pod, self._name(node)) + message, pod.key)
         for buffer, many in sorted(buffers.items()):
             pods = "1 pod" if many == 1 else f"{many} pods"
             yield Blocker(BUFFERED, f"no room would be left for {pods} of {BUFFER} {buffer}")
 
-    def _why_no_room(self, pod: int, node: int, attempt: Attempt) -> tuple[Reason, str]:
+    def why_no_room(self, pod: int, node: int, attempt: Attempt) -> tuple[Reason, str]:
+        """Return why the *attempt* to place the pods of *node* found no place for a pod."""
         reserved_for = self.packer.displaced_by_placeholder(pod, node)
         if reserved_for is None or self._is_waived(reserved_for, node):
             return NO_ROOM, self.packer.explain(pod, node, attempt)
@@ -613,11 +597,12 @@ class Planner:
         return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
-        if name in self.marked or (self._due is not None and name in self._due):
+        due = self._options.due
+        if name in self.marked or (due is not None and name in due):
             return True
         now = self.snapshot.now
         if self._delays is None or now is None:
-            return self._due is None
+            return due is None
         return name in self._delays and now.reached(self._delays[name])
 
     def _name(self, node: int) -> str:
@@ -626,6 +611,16 @@ class Planner:
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
         """Return the pods that the attempt places, each with its node, without placeholders."""
         return placements(self.packer, attempt)
+
+
+def planned_here(pod: Pod, node: str) -> str:
+    """Return where a pod is that the plan has placed on *node*, as the begin of a message.
+
+    It is empty for a pod that runs on the node.
+    """
+    if pod.node == node:
+        return ""
+    return f"planned here from {pod.node}: " if pod.node else "planned here, now Pending: "
 
 
 def _no_headroom(pod: Pod) -> Blocker:

@@ -1,7 +1,9 @@
 """Decide which unmarked nodes to protect from the autoscaler's scale-down.
 
-The setting `scope: all` protects every node, `scope: empty` only empty nodes, `scope: reserved`
-only empty nodes that the reserve names, and `scope: marked` no unmarked node.
+The setting `scope: all` protects every node, `scope: all-empty` only empty nodes,
+`scope: reserved` only empty nodes that the reserve names, and `scope: marked` no unmarked node.
+Nodes of Karpenter have `reserved` instead of `all`: their NodePool says what Karpenter removes,
+and its annotation would also stop the replacement of drifted and expired nodes.
 
 Nodes that Ebb ignores are not protected, because Ebb would never allow their scale-down: nodes
 that are cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for an empty
@@ -17,8 +19,10 @@ from core.config.settings import Config, Mode, Scope
 from core.eligibility.node_eligibility import REASONS
 from core.eligibility.scalability import NOT_SCALABLE
 from core.engine.leader_state import RateLimits
+from core.engine.mark_limits import BACKOFF, MARK_REFUSED
 from core.engine.plan import Plan, ReserveCause, ReservedNode
 from core.engine.snapshot import ClusterSnapshot
+from core.marks.wellknown import KARPENTER_LABEL
 from core.model.node import Node
 
 
@@ -30,9 +34,8 @@ def protected_unmarked(
     *reserve*: empty nodes kept for expected pods; a backoff of these nodes is ignored. *limits*:
     the current rate limits, for the backoffs of nodes.
     """
-    scope = snapshot.config.scale_down_protection.scope
     reserved = frozenset(node.node for node in reserve)
-    skipped = (limits.backing_off.keys() | limits.failed_writes.keys()) - reserved
+    skipped = (limits.of(BACKOFF).keys() | limits.of(MARK_REFUSED).keys()) - reserved
     return frozenset(
         node.name
         for node in snapshot.cluster.nodes
@@ -41,11 +44,11 @@ def protected_unmarked(
         and _scope_includes(snapshot.config, node)
         and not _has_own_blocker(snapshot, node)
         and (
-            scope is Scope.ALL
+            _scope(snapshot.config, node) is Scope.ALL
             if node.name in snapshot.non_empty_nodes
             else not snapshot.blockers[node.name]
             and node.name not in skipped
-            and (scope is not Scope.RESERVED or node.name in reserved)
+            and (_scope(snapshot.config, node) is not Scope.RESERVED or node.name in reserved)
             and not snapshot.pod_index.count_movable(node.name)
         )
     )
@@ -70,6 +73,12 @@ def protects_empty(snapshot: ClusterSnapshot, node: Node) -> bool:
         and node.name not in snapshot.unprotectable_nodes
         and not snapshot.pod_index.count_movable(node.name)
     )
+
+
+def _scope(config: Config, node: Node) -> Scope:
+    scope = config.scale_down_protection.scope
+    karpenters = KARPENTER_LABEL in node.labels
+    return Scope.RESERVED if scope is Scope.ALL and karpenters else scope
 
 
 def _scope_includes(config: Config, node: Node) -> bool:

@@ -72,7 +72,7 @@ class AddedNodes(NamedTuple):
 def _observed(
     before: ProvisioningTimes, snapshot: ClusterSnapshot, new: frozenset[str], now_seconds: int
 ) -> ProvisioningTimes:
-    if not snapshot.config.budgets.reserve.lookback_seconds:
+    if snapshot.config.budgets.reserve.window_seconds is None:
         return ProvisioningTimes()
     names = snapshot.node_order.ids.keys()
     added_at = {name: at for name, at in before.added_at.items() if name in names}
@@ -94,7 +94,7 @@ def _pending_since(
     before: ProvisioningTimes, snapshot: ClusterSnapshot, now_seconds: int
 ) -> dict[PodId, int]:
     pods = by_namespace_in_turns(
-        pod for pod in snapshot.unschedulable_pods if pod.evaluable and pod.occupies
+        pod for pod in snapshot.pods.unschedulable if pod.evaluable and pod.occupies
     )
     ids = [(pod.key, pod.uid) for pod in pods[:WAITING_PODS_MAX]]
     return {pod_id: before.pending_since.get(pod_id, now_seconds) for pod_id in ids}

@@ -11,13 +11,23 @@ from typing import NamedTuple
 
 from core.config.settings import Config, UsabilityMode
 from core.engine import no_schedule, scale_in_targets, unschedulable
-from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits, watched_until
+from core.engine.arrivals import Counts
+from core.engine.leader_state import (
+    LeaderState,
+    RateLimits,
+    observe,
+    rate_limits,
+    watched_until,
+    write_blocked,
+)
+from core.engine.mark_limits import MARK_REFUSED
 from core.engine.no_schedule import NoScheduleBlockers, RecentReasons
 from core.engine.placement_hints import Hints, UnneededNodes
-from core.engine.plan import DeviceSums, Placement, Plan, ReachSums, ReservedNode
-from core.engine.planner import Delays, InTime, Planner, unlimited_time
+from core.engine.plan import DeviceSums, Plan, ReachSums, ReservedNode
+from core.engine.planner import UNRESTRICTED, InTime, Planner, PlanOptions, unlimited_time
+from core.engine.planner_parts import new_policy
 from core.engine.protection import protected_unmarked
-from core.engine.reserve import RESERVE, reserve_nodes
+from core.engine.reserve import RESERVE, Reserved, reserve_nodes
 from core.engine.reserve_hysteresis import NeededNodes, ReserveHits
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
@@ -46,6 +56,8 @@ class ReconcileResult:
     None means that time alone changes nothing."""
     short_reaches: frozenset[str]
     """Keys of the reaches in which too many of the expected pods would find no room."""
+    expected_pods: Counts
+    """Number of expected pods by shape: as many as were created in a usual `reserve.window`."""
     skipped: bool = False
     """True if nothing had changed, so the plan is that of the previous reconciliation."""
 
@@ -93,23 +105,27 @@ def reconcile(
         now,
         last.snapshot.pod_index if last else None,
         recent_templates=state.recent_templates,
-        write_blocked=state.skipped_until(now),
+        write_blocked=write_blocked(state, cluster, now),
     )
-    new_state = observe(state, snapshot, now)
-    limits = rate_limits(new_state, snapshot, now)
-    result, new_state = _plan_and_candidates(snapshot, new_state, limits, now, in_time)
-    placed = {placement.pod for placement in result.pending}
+    observed = observe(state, snapshot, now)
+    limits = rate_limits(observed, snapshot, now)
+    result, candidates, hints = _plan_and_candidates(snapshot, observed, limits, now, in_time)
     pending_since = unschedulable.pending_since(
-        new_state.pending_since, snapshot.unschedulable_pods, placed, now
+        observed.pending_since,
+        snapshot.pods.unschedulable,
+        {placement.pod for placement in result.pending},
+        now,
     )
-    reserved, short_reaches, reserve_hits = _reserve(new_state, snapshot, now)
-    protected = protected_unmarked(snapshot, reserved, limits)
-    result = replace(result, reserve=reserved, protected=protected)
-    before = None if state.first_reconciliation_at is None else new_state.no_schedule_reasons
+    reserved, reserve_hits = _reserve(observed, snapshot, now)
+    protected = protected_unmarked(snapshot, reserved.nodes, limits)
+    result = replace(result, reserve=reserved.nodes, protected=protected)
+    before = None if state.first_reconciliation_at is None else observed.no_schedule_reasons
     reasons, blockers = _no_schedule_reasons(before, snapshot, result, pending_since, now)
-    targets = scale_in_targets.choose_targets(new_state.scale_in_targets, snapshot, result.kept)
+    targets = scale_in_targets.choose_targets(observed.scale_in_targets, snapshot, result.kept)
     new_state = replace(
-        new_state,
+        observed,
+        candidates=candidates,
+        hints=hints,
         pending_since=pending_since,
         no_schedule_reasons=reasons,
         reserve_hits=reserve_hits,
@@ -117,49 +133,52 @@ def reconcile(
     )
     return ReconcileResult(
         snapshot=snapshot,
-        state=new_state.with_kept_nodes(protected, [node.node for node in reserved], now),
+        state=new_state.with_kept_nodes(protected, [node.node for node in reserved.nodes], now),
         plan=result,
         rate_limits=limits,
         no_schedule_blockers=blockers,
         at=now_seconds,
-        short_reaches=short_reaches,
+        short_reaches=reserved.short_reaches,
+        expected_pods=reserved.expected,
         requeue_at=now.next_change if result.complete else now_seconds,
     )
 
 
 def _reserve(
     state: LeaderState, snapshot: ClusterSnapshot, now: Now
-) -> tuple[tuple[ReservedNode, ...], frozenset[str], ReserveHits]:
-    """Return the nodes reserved for expected pods, the reaches short of room, and the new hits.
+) -> tuple[Reserved, ReserveHits]:
+    """Return the reserved nodes with the expected pods they are for, and the new hits.
 
-    A reach (a set of nodes that some pods can use) is given by its key. A hit records a node that
-    was needed again after its scale-down was allowed.
+    A hit records a node that was needed again after its scale-down was allowed.
     """
-    needed, short_reaches = reserve_nodes(state, snapshot, now)
+    needed = reserve_nodes(state, snapshot, now)
     until = watched_until(state, snapshot.config.budgets.reserve.window_seconds)
     # A new leader also keeps what is protected, because it does not know which nodes are needed.
     knows_arrivals = until is None or now.reached(until)
-    names = frozenset(node.node for node in needed if knows_arrivals)
+    names = frozenset(node.node for node in needed.nodes if knows_arrivals)
     hits = state.reserve_hits.observe(NeededNodes(snapshot, names), now)
-    return hits.extend(snapshot, needed, RESERVE, now), short_reaches, hits
+    return needed._replace(nodes=hits.extend(snapshot, needed.nodes, RESERVE, now)), hits
 
 
 def _plan_and_candidates(
     snapshot: ClusterSnapshot, state: LeaderState, limits: RateLimits, now: Now, in_time: InTime
-) -> tuple[Plan, LeaderState]:
-    """Return the plan, and the state that records since when each node has been a candidate."""
+) -> tuple[Plan, Mapping[str, int], Hints]:
+    """Return the plan, since when each node has been a candidate, and planned placements.
+
+    The placements are empty unless the policy remembers them.
+    """
+    options = PlanOptions(limits=limits, in_time=in_time)
     if snapshot.policy_type.remembers_placements:
         unneeded = UnneededNodes(state.hints, state.candidates, snapshot, now)
-        result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=unneeded)
-        return result, replace(state, candidates=unneeded.since, hints=unneeded.hints())
+        result = make_plan(snapshot, replace(options, candidates=unneeded))
+        return result, unneeded.since, unneeded.hints()
     candidates = _candidates(snapshot, state.candidates, now)
     due_at, seconds = snapshot.policy_type.due_at, snapshot.config.unneeded_time_seconds
     delays = {
         name: due_at(since, seconds) if name in snapshot.non_empty_nodes else since
         for name, since in candidates.items()
     }
-    result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=delays)
-    return result, replace(state, candidates=candidates, hints=Hints())
+    return make_plan(snapshot, replace(options, candidates=delays)), candidates, Hints()
 
 
 def _no_schedule_reasons(
@@ -198,11 +217,11 @@ def no_schedule_blockers(
     that get a mark in this reconciliation.
     """
     blocked_pods = unschedulable.blocked_by_no_schedule(
-        snapshot.unschedulable_pods,
+        snapshot.pods.unschedulable,
         pending_since,
         now,
         snapshot.reaches.untracked,
-        snapshot.unevaluated,
+        snapshot.pods.unchecked,
     )
     blockers = no_schedule.blockers_by_node(snapshot, blocked_pods, to_mark)
     for node, _, blocker in reserved:
@@ -214,93 +233,53 @@ def no_schedule_blockers(
 def plan(
     cluster: Cluster,
     config: Config,
+    options: PlanOptions = UNRESTRICTED,
     *,
-    due: frozenset[str] | None = None,
-    removals_max: int | None = None,
-    limits: RateLimits | None = None,
     now_seconds: int | None = None,
 ) -> Plan:
     """Take a snapshot of the cluster and return a plan for it.
 
-    *due*: unmarked nodes whose unneeded time has passed; None means all. *removals_max*: maximum
-    number of removals; None means no limit. *limits*: rate limits; None if only lasting limits
-    apply, such as minimum sizes. *now_seconds*: unix time; None if no deadline counts as passed.
+    *now_seconds*: unix time; None if no deadline counts as passed.
     """
-    snapshot = ClusterSnapshot(
-        cluster, config, Now.at(now_seconds), write_blocked=limits.failed_writes if limits else ()
-    )
-    return make_plan(snapshot, due=due, removals_max=removals_max, limits=limits)
+    write_blocked = options.limits.of(MARK_REFUSED) if options.limits else ()
+    snapshot = ClusterSnapshot(cluster, config, Now.at(now_seconds), write_blocked=write_blocked)
+    return make_plan(snapshot, options)
 
 
-def make_plan(
-    snapshot: ClusterSnapshot,
-    *,
-    due: frozenset[str] | None = None,
-    removals_max: int | None = None,
-    limits: RateLimits | None = None,
-    in_time: InTime = unlimited_time,
-    candidates: Delays | UnneededNodes | None = None,
-) -> Plan:
+def make_plan(snapshot: ClusterSnapshot, options: PlanOptions = UNRESTRICTED) -> Plan:
     """Choose which nodes can be removed together, and where their pods would be placed.
 
     Marked nodes are tried first, in the order of their marks, without unneeded time. An unmarked
     node is removable if every reach (a set of nodes that some pods can use) stays within the
-    thresholds without it. A marked node is removable if every reach stays within the higher
-    `releaseThresholds`, so that small changes of the load remove no marks.
+    thresholds without it. For a marked node `hysteresis` is added to the thresholds, so that small
+    changes of the load remove no marks.
 
     Unmarked nodes are tried in the order of the policy, until none of the remaining nodes can be
     removed. Plan.kept contains the reasons.
-
-    *due* names the unmarked nodes whose unneeded time has passed; None means all. *removals_max*
-    limits the number of removals, including marked nodes; None means no limit. *limits* are the
-    rate limits of this reconciliation; without them only lasting limits apply, such as minimum
-    sizes, which shows what can be removed in the long run. When *in_time* returns False, no
-    further unmarked node is tried. *candidates* are the current candidates with the ends of their
-    times, or the object that finds them while the plan is made; None means that no unneeded time
-    applies.
     """
-    planner, pending = prepare(
-        snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates
-    )
+    planner = Planner(snapshot, options)
     before, metrics = Sums.of(planner.ledger), planner.policy_metrics()
     buffers = planner.buffers()
-    removals = planner.remove_all(removals_max)
+    removals = planner.remove_all()
     removed = {removal.node for removal in removals}
     after = Sums.of(planner.ledger)
     has_thresholds = snapshot.policy_type.thresholds
     return Plan(
         policy=snapshot.config.policy,
         usability=planner.ledger.total.usability,
-        usability_derived=has_thresholds and snapshot.config.usability is UsabilityMode.AUTO,
+        usability_derived=has_thresholds and snapshot.config.usable_capacity is UsabilityMode.AUTO,
         before=before.cluster,
         after=after.cluster,
         reaches=_reach_sums(planner.ledger, before, after) if has_thresholds else (),
         removals=removals,
         kept=planner.unremovable(removed),
-        pending=pending,
+        pending=planner.pending,
         marked_infeasible=tuple(sorted(planner.marked - removed)),
         figures=metrics,
         buffers=buffers,
         complete=not planner.out_of_time,
         crowded=planner.crowded(removed),
     )
-
-
-def prepare(
-    snapshot: ClusterSnapshot,
-    *,
-    due: frozenset[str] | None = None,
-    limits: RateLimits | None = None,
-    in_time: InTime = unlimited_time,
-    candidates: Delays | UnneededNodes | None = None,
-) -> tuple[Planner, tuple[Placement, ...]]:
-    """Return a planner before its first removal, and the placements of pending pods.
-
-    The arguments are those of `make_plan`, such as *due*: the unmarked nodes whose unneeded time
-    has passed.
-    """
-    planner = Planner(snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates)
-    return planner, planner.place_pending()
 
 
 class Sums(NamedTuple):
@@ -323,7 +302,7 @@ class Sums(NamedTuple):
 def _reach_sums(ledger: UtilizationLedger, before: Sums, after: Sums) -> tuple[ReachSums, ...]:
     devices: dict[str, list[DeviceSums]] = {}
     for device, then, now in zip(ledger.devices, before.devices, after.devices, strict=True):
-        sums_of_device = DeviceSums(device.resource, device.enter, device.release, then, now)
+        sums_of_device = DeviceSums(device.resource, device.enter, device.unmark, then, now)
         devices.setdefault(device.reach.key, []).append(sums_of_device)
     return tuple(
         ReachSums(
@@ -331,7 +310,7 @@ def _reach_sums(ledger: UtilizationLedger, before: Sums, after: Sums) -> tuple[R
             key=sums.reach.key,
             usability=sums.usability,
             enter=sums.enter,
-            leave=sums.release,
+            unmark=sums.unmark,
             before=then,
             after=now,
             devices=tuple(devices.get(sums.reach.key, ())),
@@ -348,8 +327,8 @@ def _candidates(snapshot: ClusterSnapshot, before: Mapping[str, int], now: Now) 
     *now*. Marked nodes are not listed; the other nodes are checked as if the marked nodes were
     removed.
     """
-    ledger = snapshot.new_ledger()
-    policy = snapshot.policy(ledger)
+    ledger = snapshot.utilization.new_ledger()
+    policy = new_policy(snapshot, ledger)
     nodes = snapshot.node_order.nodes
     leaving = snapshot.leaving_nodes
     marked = {snapshot.node_order.ids[name] for name in snapshot.marks.keys() - leaving}

@@ -1,7 +1,7 @@
 """Reserve empty nodes for expected pods: do not allow their scale-down yet.
 
-Ebb expects as many pods as were created in the busiest time span, for each reach (a set of nodes
-that some pods can use). Placeholder pods stand for them in the packing: first on the nodes that
+Ebb expects as many pods as were created in a usual time span, for each reach (a set of nodes that
+some pods can use). Placeholder pods stand for them in the packing: first on the nodes that
 stay, fullest first, including nodes with a PreferNoSchedule mark; then on empty nodes, unmarked
 ones first, then the cheapest. The empty nodes that receive expected pods are reserved. Expected
 pods that still have no room may fit on nodes that are starting, so that no autoscaler adds nodes
@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from core.config.settings import Mode
 from core.engine.arrivals import Counts, PodShape
 from core.engine.buffers import buffer_of
 from core.engine.leader_state import LeaderState, watched_until
@@ -47,8 +49,8 @@ EXPECTED: Final = "Reserve"
 RESERVE: Final = Reason(
     "reserve",
     "The node is empty, but Ebb does not allow its scale-down yet. Ebb reserves room for as many "
-    "pods as were created in the busiest recent time span, and the other nodes have too little.",
-    "wait; or shorten `reserve.window` or `reserve.lookback` in the configuration",
+    "pods as are usually created in a time span, and the other nodes have too little.",
+    "wait; or lower `reserve.percentile` or shorten `reserve.window` in the configuration",
     "the other nodes have room for the expected pods",
 )
 
@@ -63,6 +65,8 @@ class Reserved(NamedTuple):
     """Reserved nodes, by name."""
     short_reaches: frozenset[str] = frozenset()
     """Keys of the reaches in which too many of the expected pods have no room on lasting nodes."""
+    expected: Counts = MappingProxyType({})
+    """Number of expected pods by shape; empty if `reserve.window` is never."""
 
 
 def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Reserved:
@@ -73,25 +77,30 @@ def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Re
     to expect, so it also keeps every empty node that is protected already.
     """
     settings = snapshot.config.budgets.reserve
-    if not settings.lookback_seconds:
+    if settings.window_seconds is None:
         return ReservePlanner(snapshot, None).reserve() if snapshot.buffer_rooms else Reserved()
-    planner = ReservePlanner(snapshot, state.expected_pods(snapshot.total_allocatable, now))
+    expected = state.expected_pods(snapshot.total_allocatable, now, settings.percentile)
+    publishes = state.may_publish and snapshot.config.mode is Mode.ENFORCE
+    planner = ReservePlanner(snapshot, expected, publishes=publishes)
     until = watched_until(state, settings.window_seconds)
     if until is not None and now.before(until):
-        return planner.keep_protected(until)
-    return planner.reserve()
+        return planner.keep_protected(until)._replace(expected=expected)
+    return planner.reserve()._replace(expected=expected)
 
 
 class ReservePlanner:
     """Finds room for expected pods, and so the empty nodes that must be reserved for them."""
 
-    def __init__(self, snapshot: ClusterSnapshot, expected: Counts | None) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, expected: Counts | None, *, publishes: bool = False
+    ) -> None:
         """Prepare placeholder pods to reserve room for.
 
-        *expected*: number of expected pods by shape; None if `reserve.lookback` is 0. Pods of
-        CapacityBuffers get placeholders too.
+        *expected*: number of expected pods by shape; None if `reserve.window` is never. Pods of
+        CapacityBuffers get placeholders too. *publishes*: whether Ebb publishes CapacityBuffers
+        for the expected pods; only then are short reaches determined.
         """
-        self._snapshot = snapshot
+        self._snapshot, self._publishes = snapshot, publishes
         self.placeholders = [(room.pod, room.kept) for room in snapshot.buffer_rooms if room.kept]
         """Pods to reserve room for, each with the number of such pods."""
         if expected is not None:
@@ -103,10 +112,7 @@ class ReservePlanner:
         In a short reach (a set of nodes that some pods can use), too many expected pods have no
         place, or only a place on a node that the autoscaler may remove.
         """
-        if not (
-            (self.empty_nodes or self._snapshot.config.publishes)
-            and (self.placeholders or self._pending)
-        ):
+        if not ((self.empty_nodes or self._publishes) and (self.placeholders or self._pending)):
             return Reserved()
         packer, empty_nodes = self._packer(self.empty_nodes), frozenset(self.empty_nodes)
         placeholders = packer.placeholders
@@ -134,7 +140,7 @@ class ReservePlanner:
         return Reserved(reserved, self._short_reaches(without_room))
 
     def _short_reaches(self, without_room: Iterable[Pod]) -> frozenset[str]:
-        if not self._snapshot.config.publishes:
+        if not self._publishes:
             return frozenset()
         missing = Counter(pod.name for pod in without_room if pod.owner_kind == EXPECTED)
         requested, lacking = Counter[str](), Counter[str]()

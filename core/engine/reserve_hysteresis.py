@@ -4,15 +4,14 @@ An empty node is reserved, so that no autoscaler removes it, while expected pods
 room on the other nodes changes with every pod. If a node is needed while a pod of a CronJob runs,
 Ebb would allow its scale-down each time the pod ends. Ebb would protect the node again before the
 autoscaler, which waits about ten minutes, could remove it. So such a node stays reserved for one
-`reserve.window` after it was needed last, twice as long after each repetition, up to
-`reserve.lookback`.
+`reserve.window` after it was needed last, twice as long after each repetition, up to an hour.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from core.config.budgets import Reserve
+from core.engine.arrivals import LOOKBACK_SECONDS
 from core.engine.plan import ReserveCause, ReservedNode
 from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
@@ -46,7 +45,7 @@ class ReserveHits:
     """Nodes that expected pods needed again after Ebb had allowed the nodes' scale-down."""
 
     nodes: Mapping[str, ReserveHit] = field(default_factory=dict)
-    """Hits by node; a hit is dropped `reserve.lookback` after the node was needed last."""
+    """Hits by node; a hit is dropped LOOKBACK_SECONDS after the node was needed last."""
     current: frozenset[str] = frozenset()
     """Nodes that the reserve needed in the last reconciliation."""
 
@@ -56,15 +55,17 @@ class ReserveHits:
         *needed_nodes*: the snapshot, and the nodes that expected pods need; none while a new
         leader has not observed arrivals for long enough to know them.
         """
-        settings = needed_nodes.snapshot.config.budgets.reserve
+        window_seconds = needed_nodes.snapshot.config.budgets.reserve.window_seconds
+        if window_seconds is None:
+            return ReserveHits()
         hits: dict[str, ReserveHit] = {}
         for node in needed_nodes.snapshot.node_order.nodes:
             hit = self.nodes.get(node.name)
-            if hit and now.reached(hit.needed + settings.lookback_seconds):
+            if hit and now.reached(hit.needed + LOOKBACK_SECONDS):
                 hit = None
             if node.name in needed_nodes.needed:
                 again = is_scale_down_allowed(node) and not (
-                    hit and now.before(_reserved_until(hit, settings))
+                    hit and now.before(_reserved_until(hit, window_seconds))
                 )
                 times = (hit.times if hit else 0) + again
                 hit = ReserveHit(times, now.seconds) if times else None
@@ -89,10 +90,12 @@ class ReserveHits:
         *kept*: nodes reserved because expected pods need them now. *reason*: reason given for the
         others.
         """
-        settings = snapshot.config.budgets.reserve
+        window_seconds = snapshot.config.budgets.reserve.window_seconds
         reserved = {node.node: node for node in kept}
+        if window_seconds is None:
+            return tuple(reserved[name] for name in sorted(reserved))
         for name, hit in self.nodes.items():
-            until = _reserved_until(hit, settings)
+            until = _reserved_until(hit, window_seconds)
             if now.before(until) and name not in reserved and _is_empty_and_marked(snapshot, name):
                 message = (
                     "it was needed again after its scale-down was allowed, and is reserved "
@@ -103,9 +106,9 @@ class ReserveHits:
         return tuple(reserved[name] for name in sorted(reserved))
 
 
-def _reserved_until(hit: ReserveHit, settings: Reserve) -> int:
-    seconds: int = settings.window_seconds << min(hit.times - 1, DOUBLINGS_MAX)
-    return hit.needed + min(seconds, settings.lookback_seconds)
+def _reserved_until(hit: ReserveHit, window_seconds: int) -> int:
+    seconds: int = window_seconds << min(hit.times - 1, DOUBLINGS_MAX)
+    return hit.needed + min(seconds, LOOKBACK_SECONDS)
 
 
 def _is_empty_and_marked(snapshot: ClusterSnapshot, name: str) -> bool:

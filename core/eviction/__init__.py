@@ -1,1 +1,1 @@
-"""Decide which pods of marked nodes to evict now, within the limits of the setting `drain`."""
+"""Decide which pods of marked nodes to evict now, within limits on their number."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from core.config.settings import Config
 from core.eligibility.drainability import disruption_cost
 from core.eligibility.emptiness import occupying
-from core.engine.maintenance_gate import Beginning, may_begin
+from core.engine.maintenance_gate import Beginning, RefusedWrite, may_begin
 from core.engine.no_schedule import NoScheduleBlockers
 from core.engine.plan import Plan
 from core.eviction.pods import Owner, leaves, owner_of, why_never, why_waited_for
@@ -37,6 +37,12 @@ from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.placement.matching import Finder, tolerates
 
+ON_NODE_MAX: Final = 5
+"""Maximum number of pods of a node that are evicted and not yet replaced, or terminating."""
+IN_NAMESPACE_MAX: Final = 3
+"""Maximum number of pods of a namespace on marked nodes that are evicted or terminating."""
+TIMEOUT_SECONDS: Final = 600
+"""The evictions on a node have failed after this time without progress, in seconds."""
 BUDGETS_NAMED_MAX: Final = 3
 """Maximum number of PodDisruptionBudgets in a message; users can create any number."""
 
@@ -56,6 +62,11 @@ class EvictionInput:
     now_seconds: int
     own_namespace: str
     """Namespace of Ebb's own pods."""
+    refused_write: RefusedWrite | None = None
+    """See core.engine.leader_state."""
+    on_node_max: int = ON_NODE_MAX
+    in_namespace_max: int = IN_NAMESPACE_MAX
+    timeout_seconds: int = TIMEOUT_SECONDS
 
 
 class TerminatingPods(NamedTuple):
@@ -113,7 +124,7 @@ class Allowances:
             if _is_free(budget, pod):
                 continue
             if budget.outdated:
-                message = f"the status of budget {budget.name} describes an earlier spec"
+                message = f"the newest spec of budget {budget.name} has not been processed yet"
                 return Blocker(NOT_NOW, message, pod.key)
             if self._left[budget.key] <= 0:
                 return Blocker(NOT_NOW, _counts(budget), pod.key)
@@ -180,11 +191,9 @@ class EvictionContext:
 
     @cached_property
     def beginning(self) -> Beginning:
-        """Return the permission to evict now, or why `schedule` or `pauseUntil` forbid it.
-
-        The result is MayBegin or Refusal.
-        """
-        return may_begin(self.eviction_input.config, self.now)
+        """Return the permission to evict now (MayBegin), or why nothing may begin (Refusal)."""
+        given = self.eviction_input
+        return may_begin(given.config, self.now, given.refused_write)
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
@@ -241,9 +250,9 @@ class EvictionContext:
         return bool(self.on[name])
 
     def prefer_no_schedule_period_over(self, name: str) -> bool:
-        """Return whether the node *name* has been marked for at least `drain.after`."""
+        """Return whether the node *name* has been marked for at least `eviction.after`."""
         since = marked_since(self.marked[name], TAINT_KEY)
-        return self.now.seconds - since >= self.eviction_input.config.drain.after_seconds
+        return self.now.seconds - since >= self.eviction_input.config.eviction.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
         """Return why the first unevictable pod of the node *name* can never be evicted, or None.
@@ -321,12 +330,12 @@ class EvictionContext:
     def terminating_pods(self) -> TerminatingPods:
         """Return the numbers of terminating pods on marked nodes, whoever deleted the pods.
 
-        In the numbers of a node and of the cluster, at most `drain.maxInNamespace` pods of each
+        In the numbers of a node and of the cluster, at most IN_NAMESPACE_MAX pods of each
         namespace count.
         """
         # A user whose pods terminate very slowly must not block evictions in other namespaces.
         pods = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
-        most = self.eviction_input.config.drain.max_in_namespace
+        most = self.eviction_input.in_namespace_max
         namespaces = Counter(pod.namespace for pod in pods)
         on_nodes = Counter((pod.node or "", pod.namespace) for pod in pods)
         nodes: Counter[str] = Counter()

@@ -31,7 +31,7 @@ from core.eviction.state import (
     EvictionState,
     PlannedEviction,
 )
-from core.marks.mark import Mark, mark_of
+from core.marks.mark import BACKOFF_SECONDS_MAX, Mark, mark_of
 from core.marks.wellknown import TAINT_KEY
 from core.model.humanize import plural
 from core.model.pod import STATEFUL_SET, Pod
@@ -90,7 +90,7 @@ def plan_evictions(eviction_input: EvictionInput, state: EvictionState) -> Evict
     begins = {current.node} if isinstance(context.beginning, MayBegin) else set()
     decision = replace(decision, no_schedule=idle.no_schedule | begins)
     seconds = context.now.seconds - decision.state.progress
-    late = seconds >= eviction_input.config.drain.timeout_seconds
+    late = seconds >= eviction_input.timeout_seconds
     new = any(eviction.pod.uid not in decision.state.refused for eviction in decision.evict)
     waits = any(blocker.reason is NODE_SHARE for blocker in decision.waits)
     return _failed(decision) if late and not new and not waits else decision
@@ -117,7 +117,7 @@ def _with_placements(context: EvictionContext, state: EvictionState) -> Eviction
 
 
 def _after_replacements(context: EvictionContext, state: EvictionState) -> EvictionState:
-    """Return the state without evictions whose pod was replaced or that exceed `drain.timeout`.
+    """Return the state without evictions whose pod was replaced or that exceed TIMEOUT_SECONDS.
 
     A pod is replaced once its controller has as many Ready pods as before the eviction. If an
     eviction exceeds the timeout, the evictions on the current node fail.
@@ -127,7 +127,7 @@ def _after_replacements(context: EvictionContext, state: EvictionState) -> Evict
         for eviction in (_unreplaced(context, state, eviction) for eviction in state.evicted)
         if eviction
     ]
-    timeout = context.eviction_input.config.drain.timeout_seconds
+    timeout = context.eviction_input.timeout_seconds
     late = [eviction for eviction in pending if context.now.seconds - eviction.at >= timeout]
     failed = {name: why for name, why in state.failed.items() if name in context.marked}
     if late and state.began and state.node in context.marked:
@@ -148,15 +148,14 @@ def _missed(
     """Return the controllers that did not replace a pod in time, with the eviction of this pod.
 
     The most recent ones come first. A controller is left out once it has enough Ready pods, or
-    after `backoff.max`. *late*: evictions whose `drain.timeout` passes now.
+    after BACKOFF_SECONDS_MAX. *late*: evictions whose time passes now.
     """
-    seconds = context.eviction_input.config.budgets.backoff.max_seconds
     new = {eviction.owner: eviction._replace(at=context.now.seconds) for eviction in late}
     before = [eviction for eviction in state.missed.values() if eviction.owner not in new]
     known = [
         eviction
         for eviction in (*new.values(), *before)
-        if context.now.seconds - eviction.at < seconds
+        if context.now.seconds - eviction.at < BACKOFF_SECONDS_MAX
         and sum(map(_serves, context.of_owner[eviction.owner])) < eviction.ready
     ]
     return {eviction.owner: eviction for eviction in known[:MISSED_MAX]}
@@ -334,13 +333,14 @@ def _chosen(
 
     Returns the evictions, and the reason why each other pod must wait.
     """
-    limits = context.eviction_input.config.drain
+    given = context.eviction_input
     on_node, in_namespace, in_cluster = context.terminating_pods()
-    room = min(limits.max_on_node - on_node[state.node], limits.max_in_cluster - in_cluster)
+    at_once = given.config.eviction.max_at_once
+    room = min(given.on_node_max - on_node[state.node], at_once - in_cluster)
     stateful_sets: Counter[Owner] = Counter()
     shares = NodeShares(
-        context.eviction_input.cluster.nodes,
-        context.eviction_input.cluster.pods,
+        given.cluster.nodes,
+        given.cluster.pods,
         state.placed.values(),
         unplaced=0,  # nothing is evicted before all replacements are Ready
         taint_key=TAINT_KEY,
@@ -352,7 +352,7 @@ def _chosen(
         why = _why_not(context, state, pod)
         if why is None and (
             len(evict) >= room
-            or in_namespace[pod.namespace] >= limits.max_in_namespace
+            or in_namespace[pod.namespace] >= given.in_namespace_max
             or (owner.kind == STATEFUL_SET and stateful_sets[owner])
         ):
             why = Blocker(TURN, "other pods are evicted first", pod.key)

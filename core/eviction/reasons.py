@@ -105,7 +105,7 @@ NOT_REPLACED: Final = Reason(
 TURN: Final = Reason(
     "evict-turn",
     "The limits on concurrent evictions are reached.",
-    "none needed; to evict more pods at once, raise the limits in the setting `drain`",
+    "none needed; to evict more pods at once, raise `eviction.maxAtOnce` in the configuration",
     "pods that were evicted earlier have been replaced",
 )
 NODE_SHARE: Final = Reason(
@@ -113,7 +113,7 @@ NODE_SHARE: Final = Reason(
     "A node has got as many replacements of evicted pods within 10 minutes as it may, or would if "
     "kube-scheduler chose it for the next ones. So a node that claims too much capacity does not "
     "draw the pods of all others.",
-    "wait; check the capacity of the node that the message names if you do not expect the pods",
+    "wait; if the node in the message should not get so many pods, check its allocatable capacity",
     "10 minutes are over",
 )
 REASONS: Final = (

@@ -86,7 +86,7 @@ class EvictionState:
     """Controllers that did not replace an evicted pod in time, with the eviction.
 
     Ebb evicts no other pod of such a controller until it has as many Ready pods as before, or
-    until `backoff.max` has passed."""
+    until a day has passed."""
     placed: Mapping[str, Placement] = field(default_factory=dict)
     """Where the replacements of the last window were first seen, by UID of the evicted pod."""
 

@@ -28,6 +28,7 @@ from core.marks.wellknown import (
 )
 from core.model.json_values import printable, whole
 from core.model.node import Effect, Node
+from core.model.now import Now
 
 SECONDS_DIGITS_MAX: Final = 12
 """Maximum digits of Unix seconds in annotations and taints: below 10^12, the year 33658."""
@@ -71,10 +72,29 @@ class Details:
     second."""
 
 
+BACKOFF_SECONDS: Final = 3600
+"""Backoff after the first failure. It doubles with each further failure in a row."""
+BACKOFF_SECONDS_MAX: Final = 24 * 3600
+TIMES_MAX: Final = 1000
+"""Maximum count of failures in the backoff annotation."""
+UNMARKED_BY_PERSON: Final = "unmarked"
+"""Reason of a backoff that `ebb unmark` begins."""
+CLOCKS_APART_SECONDS_MAX: Final = 86_400
+"""Maximum clock skew between leaders; a time further in the future was not written by a leader."""
+
+
+def backoff_seconds(times: int) -> int:
+    """Return the backoff in seconds after *times* failures in a row.
+
+    It doubles with each failure, up to BACKOFF_SECONDS_MAX.
+    """
+    return int(min(BACKOFF_SECONDS * 2 ** min(times - 1, 32), BACKOFF_SECONDS_MAX))
+
+
 class Backoff(NamedTuple):
     """The content of the backoff annotation: until when Ebb does not mark the Node again.
 
-    Its text is `{times} {until}`, with `{why}` after failed evictions.
+    Its text is `{times} {until}`, with `{why}` if there is a reason.
     """
 
     times: int
@@ -82,7 +102,22 @@ class Backoff(NamedTuple):
     until: int
     """Unix second until which the node is not marked again."""
     why: str = ""
-    """Reason code of failed evictions; empty if the node was not empty before its deadline."""
+    """Reason code of failed evictions, or UNMARKED_BY_PERSON; empty if the node was not empty
+    before its deadline."""
+
+    def holds(self, now: Now) -> bool:
+        """Return whether the backoff still prevents a new mark.
+
+        An end that is too far in the future is ignored, because no leader can have written it.
+        """
+        return self.is_possible(now) and now.before(self.until)
+
+    def is_possible(self, now: Now) -> bool:
+        """Return whether a leader with a roughly correct clock can have written `until`.
+
+        It cannot be further in the future than the maximum backoff plus the maximum clock skew.
+        """
+        return now.reached(self.until - BACKOFF_SECONDS_MAX - CLOCKS_APART_SECONDS_MAX)
 
     def __str__(self) -> str:
         return f"{self.times} {self.until} {self.why}".rstrip()
@@ -97,6 +132,16 @@ def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
     """Return the backoff from the annotations of a Node; None if it is missing or invalid."""
     match = _BACKOFF.fullmatch(annotations.get(BACKOFF_ANNOTATION, ""))
     return Backoff(int(match[1]), int(match[2]), match[3] or "") if match else None
+
+
+def next_backoff(annotations: Mapping[str, str], now_seconds: int, why: str = "") -> Backoff:
+    """Return the backoff that begins now on a Node with these annotations.
+
+    It is longer if the Node has had one before. *why*: see `Backoff`.
+    """
+    before = backoff_of(annotations)
+    times = min(before.times + 1 if before else 1, TIMES_MAX)
+    return Backoff(times, now_seconds + backoff_seconds(times), why)
 
 
 def backoffs(nodes: Iterable[Node]) -> dict[str, Backoff]:

@@ -18,14 +18,16 @@ GIB_MILLIS: Final = 130
 MILLIONTHS: Final = 10**6
 NAMES_MAX: Final = 1024
 """Maximum number of resource names whose share of a GPU is cached."""
+GPU_PARTS: Final = 7000
+"""Number of equal parts of a GPU: thousandths and sevenths of a GPU are whole numbers of them."""
 _PARTS: Final = (
-    (re.compile(r"(.*_)?gpu"), Fraction(1)),
-    (re.compile(r"(.*_)?gpu_milli"), Fraction(1, 1000)),
-    (re.compile(r"gpu_intel_com_(i915|xe)"), Fraction(1)),
-    (re.compile(r"habana_ai_gaudi|google_com_tpu|aws_amazon_com_neuron"), Fraction(1)),
-    *((re.compile(rf"nvidia_com_mig_{of}g_.*"), Fraction(of, 7)) for of in range(1, 8)),
+    (re.compile(r"(.*_)?gpu"), GPU_PARTS),
+    (re.compile(r"(.*_)?gpu_milli"), GPU_PARTS // 1000),
+    (re.compile(r"gpu_intel_com_(i915|xe)"), GPU_PARTS),
+    (re.compile(r"habana_ai_gaudi|google_com_tpu|aws_amazon_com_neuron"), GPU_PARTS),
+    *((re.compile(rf"nvidia_com_mig_{of}g_.*"), of * GPU_PARTS // 7) for of in range(1, 8)),
 )
-"""GPUs per unit of an extended resource, by its name as metrics write it (nvidia_com_gpu).
+"""Parts of a GPU per unit of an extended resource, whose name is as in metrics: nvidia_com_gpu.
 
 A MIG slice counts as so many sevenths of a GPU. Accelerators of a similar price count as GPUs.
 Resources for GPU memory, GPU sharing, network interfaces or volumes count as none."""
@@ -33,8 +35,22 @@ Resources for GPU memory, GPU sharing, network interfaces or volumes count as no
 
 def cost(allocatable: Resources) -> Fraction:
     """Return the cost of a node: its allocatable CPU, memory and GPUs, converted to millicores."""
-    memory = Fraction(allocatable.memory_bytes * GIB_MILLIS, GIB)
-    return allocatable.cpu_millis + memory + GPU_MILLIS * gpus(allocatable)
+    return Fraction(_cost_in_parts(allocatable), GIB * GPU_PARTS)
+
+
+def cost_share(requests: Resources, whole: Resources, scale: int) -> int:
+    """Return the cost of *requests* over that of *whole*, in units of 1 / *scale*, rounded down.
+
+    The cost of resources without CPU, memory and GPUs is 0, and so is each share of it.
+    """
+    total = _cost_in_parts(whole)
+    return _cost_in_parts(requests) * scale // total if total else 0
+
+
+def _cost_in_parts(amount: Resources) -> int:
+    # Plans compare thousands of nodes, and calculations with fractions are slow.
+    times_gib = amount.cpu_millis * GIB + amount.memory_bytes * GIB_MILLIS
+    return GPU_PARTS * times_gib + GIB * GPU_MILLIS * _gpu_parts(amount)
 
 
 def taken(requests: Resources, allocatable: Resources) -> int | None:
@@ -63,10 +79,14 @@ def gpus(amount: Resources) -> Fraction:
 
     A slice of a GPU counts as a fraction.
     """
-    return sum((_part(name) * many for name, many in amount.extended), Fraction())
+    return Fraction(_gpu_parts(amount), GPU_PARTS)
+
+
+def _gpu_parts(amount: Resources) -> int:
+    return sum(_parts(name) * many for name, many in amount.extended)
 
 
 @lru_cache(NAMES_MAX)
-def _part(name: str) -> Fraction:
+def _parts(name: str) -> int:
     written = re.sub(r"\W", "_", name)
-    return next((part for names, part in _PARTS if names.fullmatch(written)), Fraction())
+    return next((parts for names, parts in _PARTS if names.fullmatch(written)), 0)

@@ -68,6 +68,14 @@ def age(seconds: int) -> str:
     return f"{seconds // DAY}d"
 
 
+def left(seconds: int) -> str:
+    """Format the time that is left as `age` does, but rounded up: 23h59m58s are 24h."""
+    for below, smaller in ((10 * MINUTE, 1), (8 * HOUR, MINUTE), (8 * DAY, HOUR)):
+        if seconds < below:
+            return age(-(-seconds // smaller) * smaller)
+    return age(-(-seconds // DAY) * DAY)
+
+
 def timestamp(unix_seconds: int, now_seconds: int | None = None) -> str:
     """Format Unix seconds as a time in UTC.
 

@@ -83,7 +83,7 @@ def why_unsettled(deployment: ObservedDeployment) -> Blocker | None:
     if deployment.paused:
         return Blocker(PAUSED, f"Deployment {name} is paused", about=name)
     if deployment.outdated:
-        message = f"the status of Deployment {name} describes an earlier spec"
+        message = f"the newest spec of Deployment {name} has not been processed yet"
         return Blocker(ROLLOUT, message, about=name)
     if not deployment.updated == deployment.pods == wanted:
         message = (

@@ -11,7 +11,7 @@ from core.model.cluster import Cluster, SurgeFacts
 from core.model.pod import REPLICA_SET, Pod, detached_pods
 from core.moves.deployments import consents
 from core.moves.move import found_move, new_pods
-from core.moves.objects import SurgeObjects
+from core.moves.objects import SurgeObjects, is_controller
 
 AddMoves = Callable[[Cluster], Cluster]
 """Adds to a cluster what plans need to know of surge moves, in any thread."""
@@ -33,9 +33,9 @@ def with_moves(
     the pods that moves replace. A new pod of a move that is unschedulable is left out of the
     cluster. Ebb undoes its move, so the pod must affect neither marks nor other moves.
 
-    *own_namespace*: Ebb's namespace, in which Ebb moves no pods. *moving_before*: ReplicaSets with
-    a move at the previous plan. *refused*: ReplicaSets whose pods cannot be moved for a reason
-    that only a running controller knows.
+    *own_namespace*: Ebb's namespace, with the leader, which Ebb does not move. *moving_before*:
+    ReplicaSets with a move at the previous plan. *refused*: ReplicaSets whose pods cannot be moved
+    for a reason that only a running controller knows.
     """
     detached = detached_pods(cluster.pods)
     moving = {(pod.namespace, pod.owner_name) for pod in detached}
@@ -44,7 +44,7 @@ def with_moves(
         allowed=frozenset(
             key
             for one in objects.deployments.values()
-            if consents(one, objects) and one.namespace != own_namespace
+            if consents(one, objects) and not is_controller(one, own_namespace)
             if (key := (one.namespace, one.replica_set)) not in refused
         ),
         moving=frozenset((*moving, *moving_before)),

@@ -12,6 +12,8 @@ from core.moves.note import DEADLINE_SECONDS_MAX, DEADLINE_SECONDS_MIN
 from core.moves.quotas import ResourceQuota
 
 ROLLING_UPDATE: Final = "RollingUpdate"
+CONTROLLER: Final = "ebb-controller"
+"""Name of the Deployment of Ebb's controller, as in manifests/."""
 HPA_SYNC_SECONDS: Final = 15
 """Default of `--horizontal-pod-autoscaler-sync-period`."""
 
@@ -53,11 +55,6 @@ class ObservedDeployment:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def unavailable(self) -> int:
-        """Return the number of unavailable pods; a pod that is missing counts too."""
-        return max(self.pods, self.replicas) - self.available
-
-    @property
     def deadline_seconds(self) -> int:
         """Return the time in which the new pod of a move must become available."""
         seconds = max(self.progress_deadline_seconds, DEADLINE_SECONDS_MIN)
@@ -67,6 +64,11 @@ class ObservedDeployment:
     def outdated(self) -> bool:
         """Return whether the status of the Deployment describes an earlier generation of it."""
         return self.observed_generation < self.generation
+
+
+def is_controller(deployment: ObservedDeployment, own_namespace: str) -> bool:
+    """Return whether it is the Deployment of Ebb's controller, one of whose pods is the leader."""
+    return (deployment.namespace, deployment.name) == (own_namespace, CONTROLLER)
 
 
 def resolved_surge(max_surge: int | str, replicas: int) -> int:

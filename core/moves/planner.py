@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from core.config.settings import Config, Mode
 from core.eligibility.emptiness import occupying
 from core.eligibility.surge import NEVER, VOLUME, why_not_replaced
-from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, may_begin
+from core.engine.maintenance_gate import Beginning, MayBegin, Refusal, RefusedWrite, may_begin
 from core.engine.node_share import NodeShares, Placement, within_window
 from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable, round_robin
@@ -28,7 +28,7 @@ from core.model.reason import Blocker
 from core.moves.deployments import deployment_blockers
 from core.moves.move import Move
 from core.moves.note import MoveNote, note_of
-from core.moves.objects import ObservedDeployment, SurgeObjects
+from core.moves.objects import ObservedDeployment, SurgeObjects, is_controller
 from core.moves.outcomes import SETTLE_SECONDS
 from core.moves.reasons import (
     BESIDE,
@@ -73,6 +73,8 @@ LASTING: Final = NEVER | {
     OWNER_REFERENCES,
 }
 """Reasons that rarely end while the pod runs, so its node does not become empty by moves."""
+MOVES_IN_NAMESPACE_MAX: Final = 10
+"""Maximum number of moves at the same time in one namespace."""
 FAILURES_IN_NAMESPACE_MAX: Final = 10
 """Number of failed moves within an hour after which no move begins in their namespace.
 
@@ -115,7 +117,13 @@ class SurgeInput:
     memory: MoveMemory = NO_MEMORY
     own_namespace: str
     """Namespace in which Ebb is installed."""
+    leader_pod: str = ""
+    """Pod of the leader as namespace/name. Empty if it is unknown: then any replica of the
+    controller may be the leader."""
     now_seconds: int
+    refused_write: RefusedWrite | None = None
+    """The last write to a Node or Pod that a policy for Ebb's own accounts refused, if any."""
+    in_namespace_max: int = MOVES_IN_NAMESPACE_MAX
 
 
 class NewMove(NamedTuple):
@@ -188,11 +196,9 @@ class SurgeContext:
 
     @cached_property
     def beginning(self) -> Beginning:
-        """Return the permission to begin moves now, or why `schedule` or `pauseUntil` forbid it.
-
-        The result is MayBegin or Refusal.
-        """
-        return may_begin(self.surge_input.config, self.now)
+        """Return the permission to begin moves now (MayBegin), or why none may begin (Refusal)."""
+        given = self.surge_input
+        return may_begin(given.config, self.now, given.refused_write)
 
     @cached_property
     def pods_pending(self) -> bool:
@@ -237,8 +243,9 @@ class SurgeContext:
         if deployment is None:
             owner = f"{pod.owner_kind} {pod.owner_name}" if pod.owner_kind else "nothing"
             return [*found, Blocker(NO_DEPLOYMENT, f"belongs to {owner}", pod.key)]
-        if pod.namespace == self.surge_input.own_namespace:
-            message = f"runs in Ebb's own namespace, {pod.namespace}"
+        if self._may_lead(pod, deployment):
+            known = "is" if self.surge_input.leader_pod else "may be"
+            message = f"{known} the leader of ebb-controller"
             found.append(Blocker(OWN, message, pod.key, deployment.name))
         found += deployment_blockers(deployment, pod, objects)
         found += self._after_last_move(pod, deployment)
@@ -246,6 +253,11 @@ class SurgeContext:
         refused = self.surge_input.memory.refused.get((pod.namespace, pod.owner_name), ())
         found += (blocker._replace(pod=pod.key) for blocker in refused)
         return found
+
+    def _may_lead(self, pod: Pod, deployment: ObservedDeployment) -> bool:
+        if leader := self.surge_input.leader_pod:
+            return pod.key == leader
+        return is_controller(deployment, self.surge_input.own_namespace)
 
     def _after_last_move(self, pod: Pod, deployment: ObservedDeployment) -> Iterator[Blocker]:
         memory, name = self.surge_input.memory, deployment.name
@@ -307,6 +319,7 @@ class _Choice:
     def __init__(self, context: SurgeContext, permit: MayBegin) -> None:
         self._context, self._permit = context, permit
         self._limits = context.surge_input.config.surge
+        self._in_namespace_max = context.surge_input.in_namespace_max
         memory = context.surge_input.memory
         # Whoever may write a pod can give it the label of a detached pod. Such pods count in their
         # own namespace only, and must not keep others from being moved.
@@ -319,7 +332,7 @@ class _Choice:
         self._in_namespace = Counter(namespace for namespace, _ in in_namespace)
         self._busy = set(context.moving)
         self._left = min(
-            self._limits.max_in_cluster - len(memory.own),
+            self._limits.max_at_once - len(memory.own),
             self._limits.max_per_hour - memory.begun_within_hour,
         )
         self._with_quota = set(context.surge_input.objects.quotas)
@@ -347,7 +360,7 @@ class _Choice:
         deployment = self._context.surge_input.objects.deployment_of(pod)
         if deployment is not None and deployment.uid in self._busy:
             return [Blocker(UNDER_WAY, "another pod of its Deployment is moved first", pod.key)]
-        full = self._in_namespace[pod.namespace] >= self._limits.max_in_namespace
+        full = self._in_namespace[pod.namespace] >= self._in_namespace_max
         if full or self._left <= 0:
             return [Blocker(TURN, "other pods are moved first", pod.key)]
         full_node = self._shares.why_not(pod)
@@ -385,7 +398,7 @@ class _Choice:
         self._in_namespace[pod.namespace] += 1
         if pod.namespace in self._with_quota:
             # The next reconciliation sees the quota with the new pod.
-            self._in_namespace[pod.namespace] = self._limits.max_in_namespace
+            self._in_namespace[pod.namespace] = self._in_namespace_max
 
 
 def _in_order(

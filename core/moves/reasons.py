@@ -22,10 +22,11 @@ NO_DEPLOYMENT: Final = Reason(
 )
 OWN: Final = Reason(
     "surge-own",
-    "The pod runs in Ebb's own namespace. Ebb does not move its own pods: with the pod of the "
-    "leader it would lose its state in the middle of the move.",
-    "move it yourself: kubectl -n {namespace} rollout restart deployment {owner}",
-    "the pod is recreated on another node",
+    "The pod is the leader of Ebb's controller, which cannot finish a move of its own pod. Once "
+    "it is the last pod on its marked node, and at most once a day, it hands its Lease over to "
+    "another replica, which then moves the pod.",
+    "none needed; or move it yourself: kubectl -n {namespace} rollout restart deployment {owner}",
+    "another replica leads",
 )
 STRATEGY: Final = Reason(
     "surge-strategy",
@@ -48,7 +49,8 @@ KEEP: Final = Reason(
 )
 ROLLOUT: Final = Reason(
     "surge-rollout",
-    "A rollout of the Deployment is in progress, or its status describes an earlier spec.",
+    "A rollout of the Deployment is in progress, or the Deployment controller has not yet "
+    "processed its newest spec.",
     f"wait until the rollout has finished: {_STATUS}",
     "all pods belong to the current ReplicaSet, and the status describes the current spec",
 )
@@ -182,7 +184,7 @@ NODE_SHARE: Final = Reason(
     "A node has got as many replacements of moved pods within 10 minutes as it may, or would if "
     "kube-scheduler chose it for the next ones. So a node that claims too much capacity does not "
     "draw the pods of all others.",
-    "wait; check the capacity of the node that the message names if you do not expect the pods",
+    "wait; if the node in the message should not get so many pods, check its allocatable capacity",
     "10 minutes are over",
 )
 REASONS: Final = (

@@ -11,6 +11,7 @@ from typing import Final
 
 from core.marks.taints import without_our_taint
 from core.model.cluster import Cluster
+from core.model.cost import cost_share
 from core.model.node import Node
 from core.model.resources import Resources
 
@@ -73,6 +74,13 @@ class NodeOrder:
         It is the largest of the requested shares of its CPU, memory and extended resources.
         """
         return dominant_share(self.used[node], self.nodes[node].allocatable)
+
+    def cost_share(self, node: int) -> int:
+        """Return the share of the node's cost that is requested, in units of 1 / SHARE_SCALE.
+
+        It is the cost of the requests over that of the allocatable resources (core.model.cost).
+        """
+        return cost_share(self.used[node], self.nodes[node].allocatable, SHARE_SCALE)
 
 
 def dominant_share(requests: Resources, whole: Resources) -> int:

@@ -1,17 +1,14 @@
 """Compare requests with usable capacity in one reach, or in the whole cluster.
 
-A reach is a set of nodes that some pods can use. Source: thesis 4.2 to 4.5. PoolTotals are for
-outputs only: unlike the sums of reaches, they depend neither on the policy nor on pod constraints.
+A reach is a set of nodes that some pods can use. Source: thesis 4.2 to 4.5.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from core.model.node import Node
-from core.model.resources import Resources
 from core.placement.reaches import Reach
 from core.placement.usable_capacity import NOTHING, Amount, Share, Totals, Usability
 from core.setting_types import value_types
@@ -41,8 +38,8 @@ class ReachUtilization:
     usability: Usability | None
     enter: Share
     """Thresholds for unmarked nodes."""
-    release: Share
-    """Thresholds for marked nodes (`releaseThresholds`)."""
+    unmark: Share
+    """Thresholds for marked nodes: `thresholds` plus `hysteresis`."""
     peak_excess: Amount = NOTHING
     """Highest requests within `stabilizationWindow` minus the current requests."""
     nodes: int = 0
@@ -101,7 +98,7 @@ class ReachUtilization:
 
     def thresholds(self, *, marked: bool) -> Share:
         """Return the CPU and memory thresholds for the removal of a marked or an unmarked node."""
-        return self.release if marked else self.enter
+        return self.unmark if marked else self.enter
 
     def _limit(self, *, marked: bool) -> Limit:
         (cpu, memory), extra = self.thresholds(marked=marked), self.peak_excess_for(marked=marked)
@@ -120,7 +117,7 @@ class DeviceUtilization:
     """Name of the extended resource."""
     enter: Fraction
     """Threshold for unmarked nodes."""
-    release: Fraction
+    unmark: Fraction
     """Threshold for marked nodes."""
     row: list[int] = field(default_factory=lambda: [0, 0])
     """Units requested, and units that the schedulable nodes offer."""
@@ -137,7 +134,7 @@ class DeviceUtilization:
 
     def threshold(self, *, marked: bool) -> Fraction:
         """Return the threshold for the removal of a marked or an unmarked node."""
-        return self.release if marked else self.enter
+        return self.unmark if marked else self.enter
 
     def totals(self) -> "DeviceTotals":
         """Return the current requested and offered units."""
@@ -166,54 +163,6 @@ COLUMNS: Final = 4
 """Length of a row."""
 Changes = Mapping[ReachUtilization | DeviceUtilization, Sequence[int]]
 """Change of the row of each of the sums."""
-
-
-@dataclass(slots=True)
-class PoolTotals:
-    """Nodes, pods, requests and allocatable resources of the cluster or of a pool.
-
-    Only Ready and schedulable nodes count.
-    """
-
-    nodes: int = 0
-    pods: int = 0
-    cpu_millis: int = 0
-    """Requested CPU."""
-    memory_bytes: int = 0
-    """Requested memory."""
-    allocatable_cpu_millis: int = 0
-    allocatable_memory_bytes: int = 0
-
-    def add(self, node: Node, requests: Resources) -> None:
-        """Add a node, with the sum of the requests of its pods."""
-        self.nodes += 1
-        self.pods += requests.pods
-        self.cpu_millis += requests.cpu_millis
-        self.memory_bytes += requests.memory_bytes
-        self.allocatable_cpu_millis += node.allocatable.cpu_millis
-        self.allocatable_memory_bytes += node.allocatable.memory_bytes
-
-
-def pool_totals(
-    nodes: Iterable[Node],
-    requests: Mapping[str, Resources],
-    pools: Iterable[str],
-    pool_of: Callable[[Node], str | None],
-) -> tuple[PoolTotals, dict[str, PoolTotals]]:
-    """Return the totals of the cluster, and the totals of each pool by the pool's name.
-
-    *nodes*: Ready and schedulable nodes. *requests*: sum of pod requests by node name. *pools*:
-    names of all pools. *pool_of* returns the name of a node's pool; a node without a pool counts
-    for the cluster only.
-    """
-    cluster, by_pool = PoolTotals(), {name: PoolTotals() for name in pools}
-    for node in nodes:
-        used = requests[node.name]
-        cluster.add(node, used)
-        name = pool_of(node) if by_pool else None
-        if name is not None:
-            by_pool[name].add(node, used)
-    return cluster, by_pool
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:

@@ -229,7 +229,7 @@ def _ranked(
 
 
 def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
-    """Derive the usability settings from the requests of pods (`usability: auto`).
+    """Derive the usability settings from the requests of pods (`usableCapacity: auto`).
 
     *shapes*: number of pods by CPU and memory request. Pods that do not request both are ignored;
     return None if no pod remains.

@@ -287,7 +287,7 @@ class UtilizationLedger:
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
         """Yield the sums that would exceed their thresholds after the removal *trial*.
 
-        *marked*: whether the node is marked; then the higher `releaseThresholds` apply. Source:
+        *marked*: whether the node is marked; then the thresholds include `hysteresis`. Source:
         thesis 4.5.
         """
         group = self._groups[trial.node]

@@ -1,8 +1,8 @@
 """Propose nodes for removal while requests stay within thresholds without them.
 
 The thresholds apply to the cluster and to every reach (a set of nodes that some pods can use).
-Unmarked nodes are checked against `thresholds`, marked nodes against `releaseThresholds`, which
-are higher. Source: thesis 4.4 (candidate_check) and 4.5.
+Unmarked nodes are checked against `thresholds`, marked nodes against `thresholds` plus
+`hysteresis`. Source: thesis 4.4 (candidate_check) and 4.5.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ USABLE_THRESHOLD: Final = Reason(
     "usable-threshold",
     "The total capacity without the node is sufficient, but too much of it is free in amounts "
     "that no pod can use.",
-    "raise `thresholds`, or check whether `usability` fits your pods; `ebb plan` prints its "
+    "raise `thresholds`, or check whether `usableCapacity` fits your pods; `ebb plan` prints its "
     "values",
     "requests are within `thresholds` of the usable capacity without the node",
 )
@@ -64,6 +64,7 @@ class ClusterThreshold(Policy):
 
     name: ClassVar[str] = "ClusterThreshold"
     thresholds: ClassVar[bool] = True
+    hysteresis: ClassVar[bool] = True
 
     def __init__(self, policy_input: PolicyInput) -> None:
         self._input, self._ledger = policy_input, policy_input.ledger
@@ -75,9 +76,11 @@ class ClusterThreshold(Policy):
         )
 
     def rank(self, node: int) -> Order:
-        """Return a sort key: nodes that will be empty soon come first.
+        """Return a sort key: nodes that can be empty soon come first, then wasteful ones.
 
-        These have few long-lived pods, few pods to move and low requests; the name decides last.
+        The first have few long-lived pods. The others have requests that are worth little of the
+        node's cost, then few pods to move. Among equal nodes, the last in first-fit order comes
+        first, so that its pods go to nodes that remain, and not to the next node to be removed.
         """
         name = self._input.nodes[node].name
         long_lived = self._input.long_lived_pods.get(name, 0)
@@ -86,9 +89,9 @@ class ClusterThreshold(Policy):
         return (
             long_lived,
             not_replaceable,
+            self._input.cost_share(node),
             self._input.count_to_move(node),
-            self._input.share(node),
-            name,
+            -node,
         )
 
     def nominates(self, node: int, *, marked: bool) -> bool:
@@ -97,7 +100,7 @@ class ClusterThreshold(Policy):
         This is the check of thesis 4.4: requests of the cluster against its capacity. True is not
         enough for a removal: `exceeded` also checks usable capacity and reaches. If no movable pod
         can use the node, the answer is True, unless no other node would remain. *marked*: whether
-        the higher `releaseThresholds` apply; if not, the recent peak of requests must be within
+        `hysteresis` is added to the thresholds; if not, the recent peak of requests must be within
         the thresholds too.
         """
         ledger = self._ledger
@@ -144,7 +147,7 @@ class ClusterThreshold(Policy):
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
         """Return a Blocker that names the threshold that the sum *found* would exceed.
 
-        *marked*: whether the node is marked, so that the threshold is of `releaseThresholds`.
+        *marked*: whether the node is marked, so that the threshold includes `hysteresis`.
         """
         sums, change, _ = found
         if isinstance(sums, DeviceUtilization):

@@ -46,6 +46,8 @@ class PolicyInput:
     """Ledger of the plan in progress; it changes with every removal."""
     settings: Any = None
     """Settings of the policy, of its type Settings."""
+    hysteresis: Fraction
+    """Share that is added to the limits of utilization for marked nodes."""
     marked: Collection[int] = ()
     """Marked nodes that are not leaving."""
     candidates: Collection[int] | None = None
@@ -65,6 +67,8 @@ class PolicyInput:
     """Returns the number of pods that would have to move if the node were removed."""
     share: Callable[[int], int]
     """Returns the dominant share of the requests on the node at the start."""
+    cost_share: Callable[[int], int]
+    """Returns the share of the node's cost that is requested at the start."""
 
 
 class Policy(Protocol):
@@ -86,7 +90,9 @@ class Policy(Protocol):
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Defaults of other settings under this policy, as in the configuration."""
     thresholds: ClassVar[bool] = False
-    """True if the policy uses `thresholds`, `releaseThresholds` and `usability`."""
+    """True if the policy uses `thresholds` and `usableCapacity`."""
+    hysteresis: ClassVar[bool] = False
+    """True if the policy adds `hysteresis` to its limits for marked nodes."""
     remembers_placements: ClassVar[bool] = False
     """True if a node is a candidate only while its pods have places on other nodes. Ebb remembers
     the places. If pods of removed nodes take one, the unneeded time of the node restarts."""

@@ -6,28 +6,29 @@ formats of single values.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 from pydantic import (
-    AfterValidator,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationError,
-    ValidationInfo,
 )
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from core.setting_types.value_types import ValueFormat, not_allowed, percent
+from core.setting_types.value_types import ValueFormat, not_allowed
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 RESTART: Final = "x-restart"
 """Schema keyword that lists the programs that read a setting only when they start."""
+FIRST_PAGE: Final = "x-first-page"
+"""Schema keyword of a setting that docs/configuration.md has; without effect in lists."""
+POLICY: Final = "x-policy"
+"""Schema keyword of a setting that only some policies use, or that the thesis defines."""
 WEBHOOK: Final = "ebb-webhook"
 CONTROLLER: Final = "ebb-controller"
 EXTENDER: Final = "ebb-extender"
@@ -46,6 +47,8 @@ def is_flattened(alias: str) -> bool:
 
 
 AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
+ON_FIRST_PAGE: Final = Field(json_schema_extra={FIRST_PAGE: True})
+POLICY_PART: Final = Field(json_schema_extra={POLICY: True})
 
 
 class _BeforeValidator(ABC):
@@ -223,35 +226,6 @@ def filled(given: object, defaults: "DataclassInstance") -> object:
     return {
         name_of(field.name): getattr(defaults, field.name) for field in fields(defaults)
     } | given
-
-
-def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
-    """Return a validator that rejects a value for which *holds* is false, after it was read.
-
-    *allowed*: text for users that says which values are allowed.
-    """
-
-    def check(found: Any) -> Any:  # noqa: ANN401 of whatever type it is read as
-        if holds(found):
-            return found
-        raise not_allowed(allowed)
-
-    return AfterValidator(check)
-
-
-def at_least(name: str) -> AfterValidator:
-    """Return a validator that rejects a share below the share in the field *name*.
-
-    The field must be defined earlier in the section. A missing share is accepted.
-    """
-
-    def check(found: Fraction | None, info: ValidationInfo) -> Fraction | None:
-        least = info.data.get(name)
-        if found is not None and least is not None and found < least:
-            raise not_allowed(f"at least {name_of(name)}, {percent(least)}")
-        return found
-
-    return AfterValidator(check)
 
 
 def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:

@@ -23,6 +23,7 @@ TEXT_MAX: Final = 4096
 NUMBER_MAX: Final = 10**15 - 1
 
 _SHARE: Final = r"(?:100(?:\.0{1,9})?|0?[0-9]{1,2}(?:\.[0-9]{1,9})?)%"
+_SHARE_BELOW_ONE: Final = r"0?[0-9]{1,2}(?:\.[0-9]{1,9})?%"
 _ZERO_SHARE: Final = r"[0.]+%"
 _NUMBER: Final = r"[0-9]{1,15}(?:\.[0-9]{1,12})?"
 _DURATION: Final = (
@@ -122,6 +123,19 @@ def duration(least: int = 0, *, never: bool = False) -> ValueFormat:
     return ValueFormat(read, _duration, schema)
 
 
+_PORT: Final = r"(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5]?[0-9]{1,4})"
+PORT: Final = ValueFormat(
+    lambda value: int(matched(_PORT, value)[0]),
+    str,
+    texts(_PORT, title="a port from 0 to 65535"),
+)
+"""Format of a port, which is read as a number."""
+ADDRESS: Final = text(
+    rf"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):{_PORT}", "host:port, the port at most 65535"
+)
+"""Format of an address to listen on."""
+
+
 def _duration(seconds: int | None) -> str:
     if seconds is None:
         return "never"
@@ -146,18 +160,24 @@ def percent(share: Fraction) -> str:
     return f"{_decimal(share * 100)}%"
 
 
-def eased(share: Fraction) -> Fraction:
-    """Return the default threshold for marked nodes: 5 percentage points above *share*.
-
-    It is at most 100%.
-    """
-    return min(share + SLACK, Fraction(1))
+def raised(share: Fraction, hysteresis: Fraction) -> Fraction:
+    """Return the limit for marked nodes: *share* plus *hysteresis*, at most 1."""
+    return min(share + hysteresis, Fraction(1))
 
 
-SLACK: Final = Fraction(1, 20)
-"""Default difference between release threshold and threshold: 5 percentage points."""
+def _read_share_below_one(value: object) -> Fraction:
+    if isinstance(value, Fraction):
+        return value
+    return Fraction(matched(_SHARE_BELOW_ONE, value)[0].removesuffix("%")) / 100
+
+
 SHARE: Final = ValueFormat(
     read_share, percent, texts(_SHARE, excluded=_ZERO_SHARE, title=SHARE_ALLOWED)
+)
+SHARE_BELOW_ONE: Final = ValueFormat(
+    _read_share_below_one,
+    percent,
+    texts(_SHARE_BELOW_ONE, title='a percentage from 0% to below 100%, such as "5%" or "2.5%"'),
 )
 
 

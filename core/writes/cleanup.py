@@ -4,8 +4,11 @@ The scale-down protection is removed at once, not after a delay: after a cleanup
 removes it.
 """
 
-from core.marks.mark import protection_of
-from core.marks.wellknown import KEEP_ANNOTATION, OUR_PREFIXES
+from dataclasses import replace
+
+from core.marks.mark import UNMARKED_BY_PERSON, mark_of, next_backoff, protection_of
+from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, OUR_PREFIXES
+from core.model.humanize import timestamp
 from core.model.node import Node
 from core.writes.write import Write, WriteKind
 
@@ -24,6 +27,26 @@ def cleanup_write(node: Node, taint_key: str) -> Write[Node] | None:
     note = ", ".join([*labels, *fields["annotations"], *tainted])
     return (
         Write(WriteKind.UNMARK, node, removed, note, None if removed else left) if note else None
+    )
+
+
+def unmark_write(node: Node, taint_key: str, now_seconds: int) -> Write[Node] | None:
+    """Return the next write of `ebb unmark` to the Node; None if nothing is left to do.
+
+    It is the write of `ebb cleanup`, but a backoff remains. If the Node is marked, one begins at
+    *now_seconds* (Unix), so that the controller does not mark the Node again at once.
+    """
+    others = {key: value for key, value in node.annotations.items() if key != BACKOFF_ANNOTATION}
+    write = cleanup_write(replace(node, annotations=others), taint_key)
+    if write is None or mark_of(node.labels) is None:
+        return write and replace(write, before=node)
+    backoff = next_backoff(node.annotations, now_seconds, UNMARKED_BY_PERSON)
+    annotations = {**write.annotations, BACKOFF_ANNOTATION: str(backoff)}
+    return replace(
+        write,
+        before=node,
+        metadata={**write.metadata, "annotations": annotations},
+        note=f"{write.note}; not marked again before {timestamp(backoff.until)}",
     )
 
 

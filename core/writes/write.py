@@ -27,13 +27,13 @@ Keys = Mapping[str, str | None]
 class WriteKind(StrEnum):
     """The operation of a write to a Node, such as to set a mark; a value of a metric label.
 
-    docs/life-cycle.md explains the operations.
+    docs/design/life-cycle.md explains the operations.
     """
 
     MARK = "mark"
     SET_NO_SCHEDULE = "set_no_schedule"
     SET_PREFER_NO_SCHEDULE = "set_prefer_no_schedule"
-    UNMARK = "release_mark"
+    UNMARK = "unmark"
     PROTECT = "protect"
     PROTECT_UNMARKED = "protect_unmarked"
     """Protect an unmarked node from scale-down."""

@@ -1,26 +1,27 @@
-"""The kinds of the API that Ebb reads, one entry each; dumps, lists and watches use this table.
+"""The kinds of the API, one entry each: names, paths, and the functions that decode objects.
 
-A new kind needs an entry here, and a module next to this one that decodes it. Tests check that the
-manifests grant RBAC permissions for these kinds.
+A new kind needs an entry here, and a module next to this one that decodes it. kube.cluster_kinds
+says what its objects are used for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Generic, TypeVar
+from types import GenericAlias
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from core.cluster.devices import DeviceClass
 from core.cluster.namespaces import Namespace
 from core.cluster.volumes import Attachment, Claim, CsiNode, StorageClass, Volume
-from core.config.settings import Config
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DaemonSet, DisruptionBudget
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
+from core.model.sorted_objects import BY_NAMESPACE_AND_NAME
 from core.moves.listed import ListedDeployment, ListedReplicaSet
 from core.moves.objects import HorizontalAutoscaler
 from core.moves.quotas import ResourceQuota
@@ -46,7 +47,7 @@ from kube.decode.field_decoding import (
     location_of,
 )
 from kube.decode.json_depth import decoded
-from kube.decode.objects import NAME_DECODER, PodObject
+from kube.decode.objects import NAME_DECODER, Name, PodObject
 from kube.decode.placeholders import Outline
 
 Object = (
@@ -55,12 +56,30 @@ Object = (
     | StorageClass | DeviceClass
     | ListedDeployment | ListedReplicaSet | HorizontalAutoscaler | ResourceQuota
 )  # fmt: skip
-Wire_ = TypeVar("Wire_")
-Model_ = TypeVar("Model_")
+
+
+class Named(Protocol):
+    """An object of the model, or the metadata of an object."""
+
+    @property
+    def name(self) -> str:
+        """Return the name, which is unique among all objects of its kind and namespace."""
+
+
+class WireObject(Protocol):
+    """An object in its wire format."""
+
+    @property
+    def metadata(self) -> Name:
+        """Return the metadata, which identify the object."""
+
+
+Wire_ = TypeVar("Wire_", bound=WireObject)
+Model_co = TypeVar("Model_co", bound=Object | None, covariant=True)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Kind(Generic[Wire_, Model_]):
+class Kind(Generic[Wire_, Model_co]):
     """A kind of the API: its names, its paths, and the functions that decode its objects."""
 
     # Objects are decoded directly from bytes. Typed decoding skips unknown fields, so a pod of
@@ -76,20 +95,13 @@ class Kind(Generic[Wire_, Model_]):
     it."""
     in_dumps: bool = True
     """The command that creates a dump names the kind, because every cluster serves it."""
-    only: Callable[[Config], str] | None = None
-    """Returns namespace/name of the only object that is listed and watched; None: all objects."""
-    needed: Callable[[Config], bool] | None = None
-    """Returns whether a running controller watches the kind; None: it always does."""
     wire: type[Wire_]
-    make: Callable[[Wire_], Model_]
+    make: Callable[[Wire_], Model_co]
     """Converts an object from its wire format to the model; errors name the field."""
-    field: str
-    """Name of the argument for the objects: of core.cluster.build.build_cluster, or, for
-    SURGE_KINDS, of core.moves.listed.surge_objects."""
     namespaced: bool = False
     nickname: str = ""
     """Name of the kind in kubectl; empty if it is that of the resource."""
-    make_placeholder: Callable[[Bytes, str], Model_ | None] = placeholders.no_placeholder
+    make_placeholder: Callable[[Bytes, str], Model_co | None] = placeholders.no_placeholder
     """Creates a placeholder from the bytes of an object that cannot be decoded, and the reason."""
 
     @cached_property
@@ -128,24 +140,23 @@ class Kind(Generic[Wire_, Model_]):
         """Return the name that kubectl accepts, such as pdb."""
         return self.nickname or self.resource
 
-    def within(self, outer: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 a generic struct
+    def within(self, outer: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
         """Return a decoder for *outer*, a page or a watch event, with objects of this kind."""
-        return msgspec.json.Decoder(outer[self.wire])
+        return msgspec.json.Decoder(GenericAlias(outer, (self.wire,)))
 
-    def key(self, obj: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
-        """Return namespace/name of an object, or the name of a cluster-scoped object.
-
-        *obj*: a decoded object, or the metadata of an object.
-        """
-        name: str = obj.name
-        return f"{obj.namespace or 'default'}/{name}" if self.namespaced else name
+    def key(self, obj: Named) -> str:
+        """Return namespace/name of an object, or the name of a cluster-scoped object."""
+        if not self.namespaced:
+            return obj.name
+        namespace, name = BY_NAMESPACE_AND_NAME(obj)
+        return f"{namespace or 'default'}/{name}"
 
     def path_of(self, key: str) -> str:
         """Return the path of an object; *key*: its namespace/name, or name if cluster-scoped."""
         namespace, _, name = key.rpartition("/")
         return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
 
-    def decode(self, raw: Bytes, source: str = "") -> Model_:
+    def decode(self, raw: Bytes, source: str = "") -> Model_co:
         """Decode the JSON of an object; None if it does not count, such as a finished pod.
 
         *source*: name of the file, for errors. Raises: InvalidInputError that names source, object
@@ -153,7 +164,7 @@ class Kind(Generic[Wire_, Model_]):
         """
         return self.model_of(self._wire_of(raw, source), source)
 
-    def model_of(self, obj: Wire_, source: str = "") -> Model_:
+    def model_of(self, obj: Wire_, source: str = "") -> Model_co:
         """Convert an object from its wire format to Ebb's own type.
 
         None if the object does not count, such as a finished pod. *source*: name of the file, for
@@ -163,11 +174,11 @@ class Kind(Generic[Wire_, Model_]):
         try:
             return self.make(obj)
         except InvalidInputError as fault:
-            meta = obj.metadata  # type: ignore[attr-defined]
+            meta = obj.metadata
             where = join(location_of(source, self.name, meta.namespace, meta.name), fault.where)
             raise InvalidInputError(where, fault.problem) from fault
 
-    def model_or_placeholder(self, item: Any) -> Model_:  # noqa: ANN401 see above
+    def model_or_placeholder(self, item: Wire_ | msgspec.Raw | Outline) -> Model_co:
         """Convert an object, or return a placeholder if it cannot be decoded.
 
         A placeholder is a Pod or Node with only its name and the fault. *item*: wire format, JSON,
@@ -185,7 +196,7 @@ class Kind(Generic[Wire_, Model_]):
             raw = item if isinstance(item, msgspec.Raw) else msgspec.json.encode(item)
             return self._placeholder_or_raise(raw, fault)
 
-    def _placeholder_or_raise(self, raw: Bytes, fault: InvalidInputError) -> Model_:
+    def _placeholder_or_raise(self, raw: Bytes, fault: InvalidInputError) -> Model_co:
         placeholder = self.make_placeholder(raw, str(fault))
         if placeholder is None:
             raise fault
@@ -216,7 +227,6 @@ NODES: Final = Kind(
     wire=node.NodeObject,
     make=node.node,
     make_placeholder=placeholders.node,
-    field="nodes",
 )
 NODES_WITH_ALL_KEYS: Final = Kind(
     name=NODES.name,
@@ -224,7 +234,6 @@ NODES_WITH_ALL_KEYS: Final = Kind(
     wire=node.AnyKeysObject,
     make=node.node_with_all_keys,
     make_placeholder=placeholders.node,
-    field=NODES.field,
 )
 """Nodes with each annotation that a version of Ebb may have written, for `ebb cleanup`."""
 PODS: Final[Kind[PodObject, Pod | None]] = Kind(
@@ -234,7 +243,6 @@ PODS: Final[Kind[PodObject, Pod | None]] = Kind(
     wire=PodObject,
     make=pod.pod,
     make_placeholder=placeholders.pod,
-    field="pods",
 )
 BUDGETS: Final = Kind(
     name="PodDisruptionBudget",
@@ -243,8 +251,6 @@ BUDGETS: Final = Kind(
     namespaced=True,
     wire=budget.BudgetObject,
     make=budget.budget,
-    field="budgets",
-    needed=lambda config: config.evicts,
 )
 CLAIMS: Final = Kind(
     name="PersistentVolumeClaim",
@@ -253,7 +259,6 @@ CLAIMS: Final = Kind(
     namespaced=True,
     wire=storage.ClaimObject,
     make=storage.claim,
-    field="claims",
 )
 VOLUMES: Final = Kind(
     name="PersistentVolume",
@@ -261,14 +266,12 @@ VOLUMES: Final = Kind(
     nickname="pv",
     wire=storage.VolumeObject,
     make=storage.volume,
-    field="volumes",
 )
 CSI_NODES: Final = Kind(
     name="CSINode",
     path="/apis/storage.k8s.io/v1/csinodes",
     wire=storage.CsiNodeObject,
     make=storage.csi_node,
-    field="csi_nodes",
 )
 NAMESPACES: Final = Kind(
     name="Namespace",
@@ -276,7 +279,6 @@ NAMESPACES: Final = Kind(
     nickname="ns",
     wire=namespaces.NamespaceObject,
     make=namespaces.namespace,
-    field="namespaces",
     optional=True,
 )
 ATTACHMENTS: Final = Kind(
@@ -284,7 +286,6 @@ ATTACHMENTS: Final = Kind(
     path="/apis/storage.k8s.io/v1/volumeattachments",
     wire=storage.AttachmentObject,
     make=storage.attachment,
-    field="attachments",
     optional=True,
 )
 TEMPLATES: Final = Kind(
@@ -293,7 +294,6 @@ TEMPLATES: Final = Kind(
     namespaced=True,
     wire=buffers.TemplateObject,
     make=buffers.template,
-    field="templates",
     optional=True,
     in_dumps=False,
 )
@@ -304,7 +304,6 @@ BUFFERS: Final[Kind[buffers.BufferObject, Buffer | None]] = Kind(
     namespaced=True,
     wire=buffers.BufferObject,
     make=buffers.buffer,
-    field="buffers",
     optional=True,
     in_dumps=False,
 )
@@ -313,7 +312,6 @@ NODE_POOLS: Final = Kind(
     path="/apis/karpenter.sh/v1/nodepools",
     wire=autoscalers.NodePoolObject,
     make=autoscalers.node_pool,
-    field="node_pools",
     optional=True,
     in_dumps=False,
 )
@@ -322,7 +320,6 @@ NODE_CLAIMS: Final = Kind(
     path="/apis/karpenter.sh/v1/nodeclaims",
     wire=autoscalers.NodeClaimObject,
     make=autoscalers.node_claim,
-    field="node_claims",
     optional=True,
     in_dumps=False,
 )
@@ -332,10 +329,8 @@ STATUSES: Final = Kind(
     namespaced=True,
     wire=autoscalers.StatusObject,
     make=autoscalers.autoscaler_status,
-    field="statuses",
     optional=True,
     in_dumps=False,
-    only=lambda config: config.cluster_autoscaler.status_key,
 )
 DAEMON_SETS: Final[Kind[workloads.DaemonSetObject, DaemonSet | None]] = Kind(
     name="DaemonSet",
@@ -344,7 +339,6 @@ DAEMON_SETS: Final[Kind[workloads.DaemonSetObject, DaemonSet | None]] = Kind(
     namespaced=True,
     wire=workloads.DaemonSetObject,
     make=workloads.daemon_set,
-    field="daemon_sets",
     optional=True,
     in_dumps=False,
 )
@@ -354,7 +348,6 @@ STORAGE_CLASSES: Final = Kind(
     nickname="sc",
     wire=storage.StorageClassObject,
     make=storage.storage_class,
-    field="storage_classes",
     optional=True,
     in_dumps=False,
 )
@@ -363,7 +356,6 @@ DEVICE_CLASSES: Final = Kind(
     path="/apis/resource.k8s.io/v1/deviceclasses",
     wire=devices.DeviceClassObject,
     make=devices.device_class,
-    field="device_classes",
     optional=True,
     in_dumps=False,
 )
@@ -374,9 +366,7 @@ DEPLOYMENTS: Final[Kind[workloads.DeploymentObject, ListedDeployment | None]] = 
     namespaced=True,
     wire=workloads.DeploymentObject,
     make=workloads.deployment,
-    field="deployments",
     in_dumps=False,
-    needed=lambda config: config.surges,
 )
 REPLICA_SETS: Final[Kind[workloads.ReplicaSetObject, ListedReplicaSet | None]] = Kind(
     name="ReplicaSet",
@@ -385,9 +375,7 @@ REPLICA_SETS: Final[Kind[workloads.ReplicaSetObject, ListedReplicaSet | None]] =
     namespaced=True,
     wire=workloads.ReplicaSetObject,
     make=workloads.replica_set,
-    field="replica_sets",
     in_dumps=False,
-    needed=lambda config: config.surges,
 )
 HORIZONTAL_AUTOSCALERS: Final[Kind[workloads.AutoscalerObject, HorizontalAutoscaler | None]] = (
     Kind(
@@ -397,9 +385,7 @@ HORIZONTAL_AUTOSCALERS: Final[Kind[workloads.AutoscalerObject, HorizontalAutosca
         namespaced=True,
         wire=workloads.AutoscalerObject,
         make=workloads.horizontal_autoscaler,
-        field="autoscalers",
         in_dumps=False,
-        needed=lambda config: config.surges,
     )
 )
 QUOTAS: Final = Kind(
@@ -409,23 +395,5 @@ QUOTAS: Final = Kind(
     namespaced=True,
     wire=quotas.QuotaObject,
     make=quotas.resource_quota,
-    field="quotas",
     in_dumps=False,
-    needed=lambda config: config.surges,
 )
-CLUSTER_KINDS: Final[tuple[AnyKind, ...]] = (
-    NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, NAMESPACES, ATTACHMENTS,
-    TEMPLATES, BUFFERS, NODE_POOLS, NODE_CLAIMS, STATUSES, DAEMON_SETS,
-    STORAGE_CLASSES, DEVICE_CLASSES,
-)  # fmt: skip
-"""The kinds of a Cluster in the order of listing, nodes first; without them there is no plan.
-
-If a node is added after the list of nodes, its pods are ignored. In the other order, the node
-would look empty by mistake."""
-SURGE_KINDS: Final[tuple[AnyKind, ...]] = (
-    DEPLOYMENTS, REPLICA_SETS, HORIZONTAL_AUTOSCALERS, QUOTAS
-)  # fmt: skip
-"""The kinds that only surge moves need; without them no move begins."""
-KINDS: Final[tuple[AnyKind, ...]] = (*CLUSTER_KINDS, *SURGE_KINDS)
-BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}
-"""All kinds by the `kind` of their objects in a dump."""

@@ -143,6 +143,5 @@ FINISHED_TOO: Final[Kind[PodObject, Pod]] = Kind(
     namespaced=PODS.namespaced,
     wire=PODS.wire,
     make=_without_status,
-    field=PODS.field,
 )
 """Pods including finished pods, decoded as if they were running."""

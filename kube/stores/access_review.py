@@ -1,4 +1,4 @@
-"""Ask the API server whether RBAC allows this program an action in all namespaces.
+"""Ask the API server whether RBAC allows this program an action, in one or all namespaces.
 
 Source: SelfSubjectAccessReview of k8s.io/api authorization/v1.
 """
@@ -33,6 +33,16 @@ log = logging.getLogger("ebb.access-review")
 def list_access(kind: AnyKind) -> Access:
     """Return the resourceAttributes of an access review: list a kind in all namespaces."""
     return {"verb": "list", "group": kind.group, "resource": kind.resource}
+
+
+def create_access(kind: AnyKind, namespace: str) -> Access:
+    """Return the resourceAttributes of an access review: create a kind in a namespace."""
+    return {
+        "verb": "create",
+        "group": kind.group,
+        "resource": kind.resource,
+        "namespace": namespace,
+    }
 
 
 class AccessReview:

@@ -42,7 +42,7 @@ class SecretStore:
         """Return the Secret. Raises: UnavailableError, also if the Secret does not exist."""
         raw = await self._client.find(self._path)
         if raw is None:
-            problem = "does not exist: apply manifests/, or set webhook.certFile and keyFile"
+            problem = "does not exist: apply manifests/, or set webhook.certDir"
             raise UnavailableError(f"Secret {self._name} {problem}")
         return _secret(raw)
 

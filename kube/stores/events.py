@@ -75,8 +75,7 @@ class Events:
 
     def record(self, node: Node, reason: str, note: str) -> None:
         """Queue an Event of type Normal about a Node; *note*: its message for people."""
-        regarding = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-        self.record_about(regarding, reason, note)
+        self.record_about(_reference(node), reason, note)
 
     def record_about(
         self, regarding: Regarding, reason: str, note: str, type_: EventType = EventType.NORMAL
@@ -85,8 +84,20 @@ class Events:
 
         *regarding*: reference to the object. *note*: message for people; a long note is cut.
         """
+        try:
+            self._queue.put_nowait(self._event(regarding, reason, note, type_))
+        except asyncio.QueueFull:
+            self._lost()
+
+    async def send(self, node: Node, reason: str, note: str) -> None:
+        """Write an Event of type Normal about a Node at once. Raises: UnavailableError."""
+        await self._send(self._event(_reference(node), reason, note, EventType.NORMAL))
+
+    def _event(
+        self, regarding: Regarding, reason: str, note: str, type_: EventType
+    ) -> dict[str, Any]:
         now = self._clock.unix_seconds()
-        event = {
+        return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
@@ -102,20 +113,24 @@ class Events:
             "note": note.encode(errors="replace")[:NOTE_BYTES_MAX].decode(errors="ignore"),
             "regarding": dict(regarding),
         }
-        try:
-            self._queue.put_nowait(event)
-        except asyncio.QueueFull:
-            self._lost()
+
+    async def _send(self, event: dict[str, Any]) -> None:
+        await self._client.ask(
+            "POST", PATH.format(namespace=event["metadata"]["namespace"]), event
+        )
 
     async def run(self) -> None:
         """Send queued Events until cancelled."""
         while True:
             event = await self._queue.get()
             try:
-                path = PATH.format(namespace=event["metadata"]["namespace"])
-                await self._client.ask("POST", path, event)
+                await self._send(event)
             except UnavailableError as fault:
                 self._lost()
                 log.warning(
                     "cannot write an Event; it is dropped", extra=fields(reason=str(fault))
                 )
+
+
+def _reference(node: Node) -> Regarding:
+    return {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}

@@ -166,9 +166,13 @@ def _end(lifetime: PodLifetime, history: ClusterHistory) -> int:
 
 
 def _disruption_facts(pod: Pod) -> DisruptionFacts | None:
-    """Return annotations and local volumes of a pod that block its eviction; None without any."""
+    """Return the facts that decide how a pod leaves its node; None without any.
+
+    They are annotations and local volumes that block its eviction, and whether it completes.
+    """
+    facts = pod.disruption_facts
     disruption_facts = DisruptionFacts(
-        local_volumes=pod.disruption_facts.local_volumes, notes=pod.disruption_facts.notes
+        local_volumes=facts.local_volumes, notes=facts.notes, completes=facts.completes
     )
     return disruption_facts if disruption_facts != NO_DISRUPTION_FACTS else None
 

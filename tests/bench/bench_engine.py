@@ -11,8 +11,10 @@ import gc
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from core.config.settings import Config, PolicySettings
 from core.config.thresholds import Thresholds
@@ -23,7 +25,7 @@ from core.engine.reconcile import ReconcileResult
 from core.model.cluster import Cluster
 from core.policies.ported.node_utilization import NodeUtilization, Settings
 from tests.bench.machine import factor, resident_mib, show
-from tests.support.builders import UNLIMITED
+from tests.support.builders import UNLIMITED, node, pod
 from tests.support.generate import REGIMES, cluster, of_reaches
 from tests.support.reference import Reference
 
@@ -152,27 +154,41 @@ def _config(share: Fraction) -> Config:
 
 def by_sizes(sizes: Sequence[int], k: float) -> Iterator[list[str]]:
     """Yield a row per regime, thresholds and number of nodes."""
-    for regime in REGIMES:
-        for size in sizes:
-            before = resident_mib()
-            made = cluster(size, regime)
-            held = resident_mib() - before
-            for share in (LOW, HIGH):
-                seconds, plan = timed(made, _config(share))
-                budget = BUDGET_SECONDS.get((size, share))
-                yield [
-                    regime,
-                    f"{float(share):.0%}",
-                    f"{size:,}",
-                    f"{len(made.pods):,}",
-                    f"{len(plan.removals):,}",
-                    f"{seconds * 1000:,.0f}",
-                    f"{seconds / k * 1000:,.0f}",
-                    f"{budget * 1000:,.0f}" if budget else "",
-                    f"{held:,.0f}",
-                ]
-                print(".", end="", file=sys.stderr, flush=True)
+    shapes: list[tuple[str, Callable[[], Cluster]]] = [
+        (regime, partial(cluster, size, regime)) for regime in REGIMES for size in sizes
+    ]
+    for regime, make in [*shapes, ("equal", equal_nodes)]:
+        before = resident_mib()
+        made = make()
+        held = resident_mib() - before
+        for share in (LOW, HIGH):
+            seconds, plan = timed(made, _config(share))
+            budget = BUDGET_SECONDS.get((len(made.nodes), share))
+            yield [
+                regime,
+                f"{float(share):.0%}",
+                f"{len(made.nodes):,}",
+                f"{len(made.pods):,}",
+                f"{len(plan.removals):,}",
+                f"{seconds * 1000:,.0f}",
+                f"{seconds / k * 1000:,.0f}",
+                f"{budget * 1000:,.0f}" if budget else "",
+                f"{held:,.0f}",
+            ]
+            print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+
+
+def equal_nodes() -> Cluster:
+    """Return the cluster of BenchmarkRunOnceScaleDown in Cluster Autoscaler.
+
+    2,000 equal nodes hold 40 equal pods each, and each pod requests 1% of a node. So 1,200 nodes
+    are removable with thresholds of 100%.
+    """
+    names = [f"node-{number:04}" for number in range(2000)]
+    one = pod("", None, 100, 100)  # decoded pods share equal requests too
+    pods = (replace(one, name=f"{n}-{i}", node=n) for n in names for i in range(40))
+    return Cluster.of((node(name, 10_000, 10_000) for name in names), pods)
 
 
 def _ratio(regime: str, config: Config) -> list[str]:

@@ -164,7 +164,7 @@ def against_others(k: float) -> None:
         scores = {name: score_marked(mark, rank, len(MARKS)) for rank, (name, mark) in ranks}
         (folder / "names").write_text(json.dumps(scores))
         peer = serving.build_peer(folder)
-        nothing = functools.partial(serving.nothing_app, wire.EMPTY, PATH)
+        nothing = functools.partial(serving.nothing_app, b"[]", PATH)
         ports = {"Ebb": stack.enter_context(serving.python_server(ebb))}
         if peer:
             started = peer.serve("-extender", serving.ANY_PORT, "-names", str(folder / "names"))

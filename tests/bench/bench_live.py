@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from core.config.settings import Mode
 from sim.autoscaler import ScaleDown
-from sim.scale_in import ScaleInOrder
 from tests.e2e.api import Json
 from tests.e2e.buffers import define
 from tests.e2e.install import apply, installed, overlay
@@ -35,24 +34,24 @@ from tests.e2e.scheduling import (
     start_extender,
 )
 from tests.e2e.wide import wide
+from tests.support.scale_in import ScaleInOrder
 
-RESERVE: Final = {"window": "10s", "lookback": "2m"}
+RESERVE: Final = {"window": "10s"}
 SETTINGS: Final = {
-    "usability": "none",
+    "usableCapacity": "all",
     "unneededTime": "5s",
     "headroom": 1,
     "thresholds": {"cpu": "90%", "memory": "90%"},
     "reserve": RESERVE,
 }
 """Settings in addition to `AT_ONCE`. An unneeded time of 20 s represents ten minutes, so the
-durations of the reserve are a thirtieth of their defaults. With 85% instead of 90%, Ebb would need
-two more nodes of 28; MostAllocated has no headroom at all."""
-BUILDING: Final = {"mode": Mode.OBSERVE, "reserve": {"lookback": "0s"}}
+window of the reserve is a sixth of its default, and pods count for an hour. With 85% instead of
+90%, Ebb would need two more nodes of 28; MostAllocated has no headroom at all."""
+BUILDING: Final = {"mode": Mode.OBSERVE, "reserve": {"window": "never"}}
 """Settings until the load begins, as initial nodes are empty and initial pods are no arrivals."""
 COMPONENTS: Final = (
     "components/extender",
     "components/pod-deletion-cost",
-    "components/capacity-buffers",
     "components/surge",
 )
 MOVES: Final = "ebb_surge_moves_total"
@@ -69,6 +68,8 @@ class Run:
     score: str | None = None
     """Score of the extender; None is a run without Ebb."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    publishes: bool = False
+    """Whether Ebb publishes CapacityBuffers (component capacity-buffers)."""
     karpenter: str | None = None
     """Consolidation policy of Karpenter, if it is the autoscaler instead of the stand-in."""
     order: ScaleInOrder | None = None
@@ -87,10 +88,13 @@ def ebb(title: str, **settings: Any) -> Run:
     return Run(title, profile=shipped_profile(), score="pack", settings=settings)
 
 
-PUBLISHING: Final = {
-    "reserve": {**RESERVE, "capacityBuffers": "enabled"},
-    "thresholds": {"cpu": "98%", "memory": "98%"},  # buffers add nodes before pods are Pending
-}
+def publishing(title: str, **settings: Any) -> Run:
+    """Return a run of Ebb that publishes CapacityBuffers."""
+    # Buffers add nodes before pods are Pending, so the thresholds can be higher.
+    return replace(ebb(title, thresholds=ALMOST_FULL, **settings), publishes=True)
+
+
+ALMOST_FULL: Final = {"cpu": "98%", "memory": "98%"}
 SURGE: Final = {"mode": "enabled", "minPodAge": "20s", "maxPerHour": 6000}
 """A thirtieth of the default age, and thirty times the default number of moves in an hour."""
 AT_20S: Final = {
@@ -100,8 +104,8 @@ AT_20S: Final = {
     "scaledownbinpack": packed("MostAllocated, ScaleDownBinPack", order=ScaleInOrder.BIN_PACK),
     "marks": replace(ebb("Ebb, marks"), score="marks"),
     "ebb": ebb("Ebb"),
-    "buffers": ebb("Ebb, buffers", **PUBLISHING),
-    "surge": ebb("Ebb, buffers, surge moves", **PUBLISHING, surge=SURGE),
+    "buffers": publishing("Ebb, buffers"),
+    "surge": publishing("Ebb, buffers, surge moves", surge=SURGE),
     "karpenter": packed("Karpenter WhenEmpty, MostAllocated", karpenter=EMPTY),
     "balanced": packed("Karpenter Balanced, MostAllocated", karpenter=BALANCED),
     "ebb-karpenter": replace(ebb("Karpenter WhenEmpty, Ebb"), karpenter=EMPTY),
@@ -132,7 +136,7 @@ def programs(plane: Plane, run: Run) -> Iterator[Ebb | None]:
             return
         define(plane)
         folder = plane.folder / "installed"
-        overlay(folder, *COMPONENTS)
+        overlay(folder, *COMPONENTS, *["components/capacity-buffers"] * run.publishes)
         settings = {**SETTINGS, **run.settings}
         how = {**settings, **BUILDING, "controller": {"interval": "1s"}}
         controller, _ = stack.enter_context(installed(plane, str(folder), **how))

@@ -1,76 +1,103 @@
-"""Compare Ebb with other setups in the simulation: cost, pending pod-seconds and scale-ups.
+"""Compare Ebb with the autoscalers that evict, in the simulation.
 
-`python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME] [--order
-NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS] [--thresholds PERCENT]
-[--scenario NAME] [--max-job-age SECONDS] [--startup SECONDS] [--scale-down-timers SECONDS]
-[--trace PATH] [--part N]` simulates the demo's load, or that of `ebb demo --trace PATH`, or one
-node and one pod in N of the load. It prints the ratio of Ebb's value to that of each other setup
-for each seed, the mean ratios and the worst ratios. For each seed it also prints the moves by
-outcome, the Ready pods that were missing because of moves, and the time in which a Deployment
-showed too few available pods because of a move. `--scenario` is a variant of Ebb, such as "Ebb,
-surge" or "Ebb, managed", or a rival with another order of scale-ins, such as "MostAllocated,
-KEP-5982". `--startup` is the time that pods of Deployments need to be Ready. `--scale-down-timers`
-sets `--scale-down-unneeded-time` and `--scale-down-delay-after-add` of the autoscaler of all
-setups. `--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
+`python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--startup SECONDS]
+[--trace PATH] [--part N] [--scenario NAME ...] [--sweep SETTING=VALUE,VALUE ...] [--processes N]`
+simulates the demo's load, or that of `ebb demo --trace PATH`, or one node and one pod in N of the
+load. Rivals are the autoscalers of RIVALS: thresholds of 50, 65 and 80 %, timers of
+60 s, and thresholds of 50 and 70 % with MostAllocated. The best rival of a seed is the cheapest.
+
+Each seed prints a line for each rival, and one for each variant of Ebb: its cost and Pending
+pod-seconds relative to the best rival, evictions, pods Pending because of a mark, pods moved, the
+pod-seconds below desired and the seconds unavailable that moves caused, and the moves by outcome.
+The mean and the worst ratios of each variant follow.
+
+`--scenario` is a variant of Ebb, such as "Ebb, surge"; it can be repeated, as can `--sweep`, which
+changes settings as in `ebb replay` and adds a variant for each combination of values. Rivals are
+simulated once for each seed. The autoscaler that removes Ebb's nodes has
+`--scale-down-unneeded-time=1m`. `--startup` is the time that pods of Deployments need to be Ready.
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import NamedTuple
 
-from core.config.budgets import CapacityBuffers
-from core.config.programs import SCORE_NAMES, ExtenderConfig
-from core.config.settings import Config, PodDeletionCost
-from core.config.thresholds import Thresholds
-from sim import scenario, trace, waves
+from core.config.settings import Config
+from sim import trace, waves
+from sim.autoscaler import ScaleDown
 from sim.history import instances
+from sim.processes import PARALLEL_RUNS, Run, run_each
 from sim.replay import part
-from sim.scale_in import ScaleInOrder
-from sim.scenario import AUTOSCALER, MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE, with_timers
-from sim.simulated_load import SimulatedLoad
-from sim.simulator import Result
-
-RIVALS = tuple(
-    replace(
-        MOST_ALLOCATED,
-        name=f"{MOST_ALLOCATED.name}, {order}",
-        options=replace(MOST_ALLOCATED.options, scale_in=order),
-    )
-    for order in ScaleInOrder
+from sim.report import COST, PENDING
+from sim.scenario import (
+    AUTOSCALER,
+    MANAGED_SURGE,
+    PACKING,
+    SCENARIOS,
+    SHORTEST_TIMERS,
+    SURGE,
+    Scenario,
 )
-"""MostAllocated with the order of scale-ins of another tool, whose costs are always up to date."""
+from sim.scoring import DEFAULT as DEFAULT_PROFILE
+from sim.scoring import PACKED, Profile
+from sim.simulated_load import SimulatedLoad
+from sim.simulator import Result, SimulatorOptions
+from sim.variants import EMPTY, parse_sweep, points
+
+
+def _evicting(name: str, percent: int, profile: Profile) -> Scenario:
+    options = SimulatorOptions(profile, utilization=Fraction(percent, 100))
+    return Scenario(f"{name} {percent}%", ScaleDown.UTILIZATION, options=options)
+
+
+RIVALS = (
+    AUTOSCALER,
+    _evicting("autoscaler", 65, DEFAULT_PROFILE),
+    _evicting("autoscaler", 80, DEFAULT_PROFILE),
+    SHORTEST_TIMERS,
+    PACKING,
+    _evicting("MostAllocated", 70, PACKED),
+)
+"""The autoscalers that evict: thresholds of utilization, timers and scheduler profiles."""
 VARIANTS = {one.name: one for one in SCENARIOS if one.ebb is not None}
-VARIANTS |= {one.name: one for one in RIVALS}
-FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
-    "cost": lambda result: result.cost_ms,
-    "pending": lambda result: Fraction(result.pending_ms),
-    "scale-ups": lambda result: Fraction(result.scale_ups),
-}
+DEFAULT = (SURGE.name, MANAGED_SURGE.name)
+DOCUMENT = EMPTY
+"""The configuration `sim.scenario.OWN` as a file."""
 
 
-def ratios(ours: Result, others: Result) -> list[Fraction]:
-    """Return the results of a variant relative to another setup."""
-    return [figure(ours) / max(figure(others), Fraction(1)) for figure in FIGURES.values()]
+class Variant(NamedTuple):
+    """A scenario of Ebb with a configuration."""
+
+    name: str
+    scenario: Scenario
+    config: Config
 
 
-def line(cells: Iterable[Fraction]) -> str:
-    """Format ratios as a line."""
-    return " ".join(f"{float(cell):>10.3f}" for cell in cells)
+class Ratios(NamedTuple):
+    """Cost and Pending pod-seconds relative to a rival."""
 
+    cost: Fraction
+    pending: Fraction
 
-def _counts(result: Result) -> str:
-    moves = ", ".join(f"{count} {outcome}" for outcome, count in result.moves.most_common())
-    below, unavailable = result.below_by_moves_ms // 1000, result.unavailable_by_moves_ms // 1000
-    return f"{result.evicted}, {result.pending_by_mark}; {moves or 0}; {below}, {unavailable}"
+    @classmethod
+    def of(cls, ours: Result, rival: Result) -> "Ratios":
+        """Return the results of a run relative to a rival; without Pending pods it counts as 1."""
+        return cls(
+            ours.cost_ms / rival.cost_ms, Fraction(ours.pending_ms, max(rival.pending_ms, 1))
+        )
+
+    def __str__(self) -> str:
+        """Return both as text."""
+        return f"cost {float(self.cost):.3f}, Pending {float(self.pending):.3f}"
 
 
 def _load(path: str | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
     if path is not None and instances.is_trace(path):
-        return instances.load_of_days(path, days, instances.with_prices(OWN, path))
+        return instances.load_of_days(path, days, instances.with_prices(Config(), path))
     if path is not None:
         return trace.drawn(Path(path), seed=seed, days=days)
     load, startup_ms = waves.mixed(seed, days), 1000 * startup_seconds
@@ -82,70 +109,83 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--days", type=int, default=2)
-    parser.add_argument("--tick", type=int, default=10, help="seconds between passes")
-    parser.add_argument("--score", choices=SCORE_NAMES, default=SCORE_NAMES[0])
-    parser.add_argument("--order", choices=list(PodDeletionCost), default=PodDeletionCost.AUTO)
-    default = OWN.budgets.reserve
-    parser.add_argument(
-        "--capacity-buffers", choices=list(CapacityBuffers), default=default.capacity_buffers
-    )
-    parser.add_argument("--window", type=int, default=default.window_seconds)
-    parser.add_argument("--lookback", type=int, default=default.lookback_seconds)
+    parser.add_argument("--tick", type=int, default=10, help="seconds between reconciliations")
+    parser.add_argument("--startup", type=int, default=10, metavar="SECONDS")
     parser.add_argument("--trace", metavar="PATH", help="as for `ebb demo`")
     parser.add_argument("--part", type=int, default=1, metavar="N", help="as for `ebb replay`")
-    parser.add_argument("--scenario", choices=VARIANTS, default=WHOLE.name)
-    parser.add_argument("--startup", type=int, default=10, metavar="SECONDS")
-    parser.add_argument("--scale-down-timers", type=int, default=600, metavar="SECONDS")
-    parser.add_argument("--max-job-age", type=int, metavar="SECONDS", help="default: never")
-    parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
+    parser.add_argument("--scenario", action="append", choices=VARIANTS)
+    parser.add_argument("--sweep", action="append", default=[], help="as for `ebb replay`")
+    parser.add_argument("--processes", type=int, default=PARALLEL_RUNS, metavar="N")
     return parser.parse_args()
 
 
-def _config(asked: argparse.Namespace) -> Config:
-    share = Fraction(asked.thresholds, 100)
-    reserve = replace(
-        OWN.budgets.reserve,
-        window_seconds=asked.window,
-        lookback_seconds=asked.lookback,
-        capacity_buffers=CapacityBuffers(asked.capacity_buffers),
-    )
-    return replace(
-        OWN,
-        budgets=replace(OWN.budgets, reserve=reserve),
-        thresholds=Thresholds(cpu=share, memory=share),
-        pod_deletion_cost=PodDeletionCost(asked.order),
-        extender=ExtenderConfig(score=asked.score),
-        max_job_age_seconds=asked.max_job_age,
+def _variants(asked: argparse.Namespace) -> list[Variant]:
+    configured = points(parse_sweep(asked.sweep), DOCUMENT, "bench_ratios")
+    return [
+        Variant(", ".join(filter(None, (name, one.name))), VARIANTS[name], one.config)
+        for name in asked.scenario or DEFAULT
+        for one in configured
+    ]
+
+
+def _runs(asked: argparse.Namespace, variants: list[Variant], seed: int) -> list[Run]:
+    """Return the simulations of a seed, those of Ebb, which take longest, first."""
+    load = _load(asked.trace, seed, asked.days, asked.startup)
+    load = replace(part(load, every=asked.part, seed=seed), interval_ms=1000 * asked.tick)
+    rivals = [Variant(one.name, one, variants[0].config) for one in RIVALS]
+    priced = asked.trace is not None and instances.is_trace(asked.trace)
+    return [
+        Run(
+            one.name,
+            one.scenario,
+            load,
+            seed,
+            instances.with_prices(one.config, asked.trace) if priced else one.config,
+        )
+        for one in (*variants, *rivals)
+    ]
+
+
+def _print_rivals(results: Mapping[str, Result], best: str) -> None:
+    for one in RIVALS:
+        result = results[one.name]
+        print(
+            f"  {one.name}: {Ratios.of(result, results[best])}; cost {COST.cell(result)}, Pending "
+            f"{PENDING.cell(result)} pod-seconds, evicted {result.evicted}",
+            flush=True,
+        )
+
+
+def _counts(result: Result) -> str:
+    moves = ", ".join(f"{count} {outcome}" for outcome, count in result.moves.most_common())
+    below, unavailable = result.below_by_moves_ms // 1000, result.unavailable_by_moves_ms // 1000
+    return (
+        f"evicted {result.evicted}, Pending by a mark {result.pending_by_mark}, moved "
+        f"{result.moved}; by moves: pod-seconds below desired {below}, seconds unavailable "
+        f"{unavailable}; moves: {moves or 'none'}"
     )
 
 
 def main() -> None:
-    """Simulate each seed and print its ratios, then the worst ratios."""
+    """Simulate each seed and print its ratios, then the mean and the worst ratios."""
     asked = _arguments()
-    given = _config(asked)
-    scenarios = [
-        with_timers(one, asked.scale_down_timers)
-        for one in (AUTOSCALER, MOST_ALLOCATED, VARIANTS[asked.scenario])
-    ]
-    if asked.trace is not None and instances.is_trace(asked.trace):
-        given = instances.with_prices(given, asked.trace)
-    head = " ".join(f"{name:>10}" for name in FIGURES)
-    print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
-    told = "evicted, pending by a mark; moves; pod-seconds below desired, s unavailable by moves"
-    print(f"{'':<6} {head} | {head} | {told}", flush=True)
-    rows = []
+    variants = _variants(asked)
+    found = defaultdict[str, list[Ratios]](list)
     for seed in asked.seeds:
-        load = _load(asked.trace, seed, asked.days, asked.startup)
-        load = replace(part(load, every=asked.part, seed=seed), interval_ms=1000 * asked.tick)
-        autoscaler, packed, ours = (
-            scenario.run(one, load, seed=seed, wire=False, given=given) for one in scenarios
+        results = run_each(
+            _runs(asked, variants, seed), lambda *_: None, processes=asked.processes
         )
-        row = [*ratios(ours, autoscaler), *ratios(ours, packed)]
-        rows.append(row)
-        print(f"{seed:<6} {line(row[:3])} | {line(row[3:])} | {_counts(ours)}", flush=True)
-    for name, of in (("mean", fmean), ("worst", max)):
-        summary = [Fraction(of(column)) for column in zip(*rows, strict=True)]
-        print(f"{name:<6} {line(summary[:3])} | {line(summary[3:])} |")
+        best = min((one.name for one in RIVALS), key=lambda name: (results[name].cost_ms, name))
+        print(f"seed {seed}, best rival: {best}")
+        _print_rivals(results, best)
+        for name in (one.name for one in variants):
+            ratios = Ratios.of(results[name], results[best])
+            found[name].append(ratios)
+            print(f"  {name}: {ratios}; {_counts(results[name])}", flush=True)
+    for name, rows in found.items():
+        for what, of in (("mean", fmean), ("worst", max)):
+            columns = (Fraction(of(column)) for column in zip(*rows, strict=True))
+            print(f"{what}, {name}: {Ratios(*columns)}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from core.cluster.tenant_limits import (
     NODE_TEMPLATE_COST,
     POD_REQUIREMENT_COST,
 )
-from core.config.budgets import Budget, Budgets, Pool
+from core.config.budgets import Budget, Budgets, LabelSelector, Pool
 from core.config.prices import Price
 from core.config.settings import Config, PolicySettings
 from core.config.thresholds import Thresholds
@@ -196,7 +196,7 @@ def pools(size: int) -> Shape:
     own = tuple(
         Pool(
             name=f"p{number}",
-            node_selector=(("pool", f"p{number}"),),
+            selector=LabelSelector(match_labels=(("pool", f"p{number}"),)),
             budget=Budget(),
             thresholds=None if number else Thresholds(),
         )

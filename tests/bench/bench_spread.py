@@ -4,8 +4,14 @@ Half of the ReplicaSets spread their pods over three zones. First, each scales i
 half. Then follows a day in steps of half an hour: the cluster loses a third of its pods and gains
 them again, and every ReplicaSet has one rollout. The tables compare no pod deletion costs, costs
 that follow the nodes alone, and costs that keep the spread.
+
+With --reconciler SECONDS it measures instead the writes on pods in a day in which the load changes
+all the time, and the controller's Reconciler marks nodes and writes costs every SECONDS. Empty
+marked nodes are removed at once.
 """
 
+import argparse
+import asyncio
 import math
 import random
 import statistics
@@ -15,18 +21,27 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
-from controller.deletion_costs import WRITES_MAX
+from controller.deletion_costs import WRITES_MAX, DeletionCosts
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
+from core.config.programs import ControllerConfig
+from core.config.settings import Config, Mode, PodDeletionCost
 from core.engine.scale_in_targets import NODES_MAX
 from core.marks.mark import mark_of
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, TAINT_KEY
+from core.marks.taints import desired_taints
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import PodConstraints, PodSelector, Requirement, SpreadConstraint
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.costs import NO_ORDERS, CostDecision, decide_costs
-from core.writes.write import Write
+from core.writes.write import CostKind, Write, applied
+from kube.stores.access_review import AccessReview
+from runtime.clock import SystemClock
+from sim.ebb import annotated
 from sim.replicas import Replica, first_deleted
 from tests.bench.machine import factor, show
 from tests.support.builders import marked, node, pod
@@ -34,9 +49,15 @@ from tests.support.replica_set import skews, violations
 
 NODES: Final = 5000
 STEPS: Final = 48
-DAY_PASSES: Final = 8640
+DAY_SECONDS: Final = 86_400
+INTERVAL_SECONDS: Final = ControllerConfig().interval_seconds
+DAY_PASSES: Final = DAY_SECONDS // INTERVAL_SECONDS
 """Reconciliations in a day; each writes at most WRITES_MAX pods."""
+RESIZE_SECONDS: Final = 1800
+"""Time between two changes of the size of a ReplicaSet."""
 PODS_A_NODE: Final = 30
+POD_MILLIS: Final = 100
+NODE_MILLIS: Final = PODS_A_NODE * POD_MILLIS
 ZONE: Final = "topology.kubernetes.io/zone"
 ZONES: Final = "abc"
 MARKED_ONE_IN: Final = 10
@@ -64,7 +85,9 @@ class Town:
         self.broken: Counter[str] = Counter()
         self.seconds: list[float] = []
         self.orders = NO_ORDERS
-        self.created = 0
+        self.created, self.now = 0, EPOCH
+        self.oldest_seconds = 10**6
+        """Highest age of a new pod."""
         for _ in range(nodes):
             self.add_node(ZONES[self.created % len(ZONES)])
         self.open = {zone: [n for n in self.nodes if n[0] == zone] for zone in ZONES}
@@ -79,7 +102,8 @@ class Town:
     def add_node(self, zone: str) -> str:
         self.created += 1
         name = f"{zone}{self.created}"
-        self.nodes[name] = node(name, labels={ZONE: zone})
+        made = node(name, NODE_MILLIS, labels={ZONE: zone})
+        self.nodes[name] = replace(made, created_seconds=self.now)
         return name
 
     def constraint(self, name: str) -> tuple[SpreadConstraint, bool] | None:
@@ -101,11 +125,17 @@ class Town:
             zone = min(ZONES, key=lambda one: (zones[one], self.chance.random()))
             zones[zone] += 1
             made = replace(
-                pod(f"{name}-{self.created}", self.place(zone), 100, 100, labels={"app": name}),
+                pod(
+                    f"{name}-{self.created}",
+                    self.place(zone),
+                    POD_MILLIS,
+                    100,
+                    labels={"app": name},
+                ),
                 uid=f"{self.chance.getrandbits(64):x}",
                 owner_name=name,
                 ready=True,
-                created_seconds=EPOCH - self.chance.randrange(10**6),
+                created_seconds=self.now - self.chance.randrange(self.oldest_seconds),
                 pod_constraints=PodConstraints(spread=hard),
                 soft_spread=soft,
             )
@@ -126,7 +156,7 @@ class Town:
             Replica(one, (one.created_seconds or 0) * 1000, (one.created_seconds or 0) * 1000)
             for one in (self.pods[key] for key in sorted(self.of[name]))
         ]
-        return [one.pod for one in first_deleted(replicas, replicas, EPOCH * 1000)]
+        return [one.pod for one in first_deleted(replicas, replicas, self.now * 1000)]
 
     def scale_in(self, name: str, many: int) -> int:
         """Delete pods as the ReplicaSet controller does; return how many were on marked nodes."""
@@ -150,6 +180,21 @@ class Town:
         self.of[gone.owner_name].discard(key)
         self.on[gone.node or ""].discard(key)
 
+    def resize(self, name: str, level: float) -> None:
+        """Scale the ReplicaSet to about this share of its full size."""
+        wanted = int(self.sizes[name] * level * self.chance.uniform(0.95, 1.05))
+        change = wanted - len(self.of[name])
+        if change > 0:
+            self.scale_out(name, change)
+        elif change < 0:
+            self.scale_in(name, -change)
+
+    def roll_out(self, name: str) -> None:
+        many = len(self.of[name])
+        for key in sorted(self.of[name]):
+            self.delete(key)
+        self.scale_out(name, many)
+
     def decide(self) -> CostDecision:
         cluster = Cluster.of(self.nodes.values(), self.pods.values())
         start = time.process_time()
@@ -171,12 +216,7 @@ class Town:
 
     def write(self, writes: Sequence[Write[Pod]]) -> None:
         for write in writes:
-            new = write.annotations
-            self.pods[write.key] = replace(
-                self.pods[write.key],
-                deletion_cost=new[COST_ANNOTATION],
-                deletion_cost_ours=new[COST_OURS_ANNOTATION],
-            )
+            self.pods[write.key] = annotated(self.pods[write.key], write.annotations)
             self.writes[write.kind] += 1
 
     def mark(self, many: int) -> None:
@@ -210,6 +250,128 @@ class Town:
         for name in self.marks():
             self.nodes[name] = node(name, labels={ZONE: name[0]})
             self.open[name[0]].append(name)
+
+
+class ReconciledTown(Town):
+    """A town whose nodes a Reconciler marks, and on whose pods it writes costs."""
+
+    def __init__(self, nodes: int, costs: Costs) -> None:
+        super().__init__(nodes, costs)
+        self.oldest_seconds = 1
+        pods, metrics = PodStore(self), Metrics()
+        access = AccessReview(pods.may, SystemClock(), "patch pods")
+        self.deletion_costs = DeletionCosts(pods, metrics, access)
+        self.reconciler = Reconciler(
+            Config(mode=Mode.ENFORCE, pod_deletion_cost=PodDeletionCost.ENABLED),
+            NodeStore(self),
+            owner="bench",
+            metrics=metrics,
+            deletion_costs=self.deletion_costs,
+        )
+
+    def place(self, zone: str) -> str:
+        """Return a node with room: an unmarked one, else a marked one, else a new one."""
+        random_nodes = self.chance.choices(self.open[zone], k=20)
+        in_zone = ((name, one) for name, one in self.nodes.items() if name[0] == zone)
+        avoided = (name for name, one in in_zone if mark_of(one.labels) is not None)
+        for name in chain(random_nodes, self.open[zone], avoided):
+            if len(self.on[name]) < PODS_A_NODE:
+                return name
+        self.open[zone].append(self.add_node(zone))
+        return self.open[zone][-1]
+
+    async def reconcile(self, passes: int) -> None:
+        """Reconcile, and write costs as in this many passes over an unchanged cluster."""
+        start = time.process_time()
+        cluster = Cluster.of(self.nodes.values(), self.pods.values())
+        report = await self.reconciler.reconcile(cluster, self.now)
+        for number in range(1, passes):
+            left = report.costs.writes[number * WRITES_MAX :]
+            await self.deletion_costs.carry_out(left, report.config.mode)
+        self.seconds.append(time.process_time() - start)
+
+
+class NodeStore:
+    """The Nodes of a town, as the webhook admits them."""
+
+    def __init__(self, town: Town) -> None:
+        self._town = town
+
+    async def get(self, key: str) -> tuple[Node, str] | None:
+        found = self._town.nodes.get(key)
+        return None if found is None else (found, "1")
+
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:
+        before = self._town.nodes[write.key]
+        after = applied(write, before)
+        after = replace(after, taints=desired_taints(after, TAINT_KEY))
+        self._town.nodes[write.key] = after
+        schedulable = self._town.open[write.key[0]]
+        if mark_of(before.labels) is None and mark_of(after.labels) is not None:
+            schedulable.remove(write.key)
+        if mark_of(before.labels) is not None and mark_of(after.labels) is None:
+            schedulable.append(write.key)
+        return after, version
+
+
+class PodStore:
+    """The pods of a town, on which Ebb may write."""
+
+    def __init__(self, town: Town) -> None:
+        self._town = town
+
+    async def get(self, key: str) -> tuple[Pod, str] | None:
+        found = self._town.pods.get(key)
+        return None if found is None else (found, "1")
+
+    async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
+        self._town.write([write])
+        return self._town.pods[write.key], version
+
+    async def may(self) -> bool:
+        return True
+
+
+def level_at(share_of_day: float) -> float:
+    """Return the load at this time of the day, as a share of the highest load."""
+    return 1 - math.sin(math.pi * share_of_day) / 3
+
+
+async def reconciled_day(nodes: int, interval_seconds: int, costs: Costs) -> None:
+    """Show the writes on pods in each hour of a day with a reconciliation each *interval_seconds*.
+
+    Each ReplicaSet is resized every half hour, one after the other, and has one rollout.
+    """
+    town, rows = ReconciledTown(nodes, costs), list[list[str]]()
+    steps, passes = DAY_SECONDS // interval_seconds, max(1, interval_seconds // INTERVAL_SECONDS)
+    turns = RESIZE_SECONDS // interval_seconds
+    for step in range(steps):
+        town.now = EPOCH + step * interval_seconds
+        town.remove_empty()
+        for name in list(town.sizes)[step % turns :: turns]:
+            town.resize(name, level_at(step / steps))
+        for name in town.sizes:
+            if town.chance.randrange(steps) == 0:
+                town.roll_out(name)
+        await town.reconcile(passes)
+        if (step + 1) * interval_seconds // 3600 > len(rows):
+            rows.append(
+                [
+                    costs,
+                    f"{len(rows) + 1}",
+                    f"{len(town.nodes):,}",
+                    f"{len(town.marks()):,}",
+                    f"{len(town.pods):,}",
+                    *(f"{town.writes[kind]:,}" for kind in CostKind),
+                    f"{town.broken['broken']:,} of {town.broken['scale-ins']:,}",
+                    f"{statistics.median(town.seconds):.2f} s",
+                ]
+            )
+            print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    columns = ["costs", "hours", "nodes", "marked", "pods", "costs set", "costs removed",
+               "broken scale-ins", "reconciliation"]  # fmt: skip
+    show(f"A day with a reconciliation each {interval_seconds} s", columns, rows)
 
 
 def once(nodes: int) -> None:
@@ -258,7 +420,7 @@ def day(nodes: int, steps: int) -> None:
         town.writes.clear()
         level, most = 1.0, DAY_PASSES * WRITES_MAX // steps // 2
         for step in range(steps):
-            wanted = 1 - math.sin(math.pi * step / steps) / 3
+            wanted = level_at(step / steps)
             falling, level = wanted < level, wanted
             if falling:
                 town.remove_empty()
@@ -267,17 +429,10 @@ def day(nodes: int, steps: int) -> None:
                 town.unmark()
                 town.mark(0)
             town.refresh(most)
-            for name, size in town.sizes.items():
-                change = int(size * level * town.chance.uniform(0.95, 1.05)) - len(town.of[name])
-                if change > 0:
-                    town.scale_out(name, change)
-                elif change < 0:
-                    town.scale_in(name, -change)
+            for name in town.sizes:
+                town.resize(name, level)
                 if town.chance.randrange(steps) == 0:
-                    many = len(town.of[name])
-                    for key in sorted(town.of[name]):
-                        town.delete(key)
-                    town.scale_out(name, many)
+                    town.roll_out(name)
             town.refresh(most)
         rows.append(
             [
@@ -296,12 +451,20 @@ def day(nodes: int, steps: int) -> None:
     )
 
 
-def main(argv: Sequence[str]) -> None:
-    nodes, steps = (int(text) for text in (*argv, *(str(NODES), str(STEPS))[len(argv) :]))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("nodes", nargs="?", type=int, default=NODES, metavar="NODES")
+    parser.add_argument("steps", nargs="?", type=int, default=STEPS, metavar="STEPS")
+    parser.add_argument("--reconciler", type=int, metavar="SECONDS")
+    given = parser.parse_args()
     print(f"K = {factor():.1f}")
-    once(nodes)
-    day(nodes, steps)
+    if given.reconciler:
+        for costs in (Costs.SPREAD, Costs.NODES):
+            asyncio.run(reconciled_day(given.nodes, given.reconciler, costs))
+        return
+    once(given.nodes)
+    day(given.nodes, given.steps)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -8,6 +8,7 @@ defaults. The fewest nodes are those for which a solver finds an assignment of t
 import argparse
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +16,10 @@ from core.config.thresholds import Thresholds
 from sim import scenario
 from sim.scenario import MANAGED_SURGE, MOST_ALLOCATED, OWN, SURGE
 from sim.simulator import SAMPLE_MS
-from tests.bench.bench_ratios import RIVALS
 from tests.bench.fewest_nodes import fewest_nodes
 from tests.e2e.live import Load
 from tests.e2e.wide import SCALE_IN, remaining, wide
+from tests.support.scale_in import ScaleInOrder, deletion_costs
 from tests.support.simulated import begin_ms, simulated
 
 SLOWER: Final = 30
@@ -31,7 +32,16 @@ TICK_MS: Final = 60_000
 MINUTES: Final = (40, 120)
 """Times after the scale-in; Karpenter's benchmark allows 40 minutes."""
 MS_PER_MINUTE: Final = 60_000
-SETUPS: Final = {one.name: one for one in (MOST_ALLOCATED, *RIVALS, MANAGED_SURGE, SURGE)}
+ORDERED: Final = tuple(
+    replace(
+        MOST_ALLOCATED,
+        name=f"{MOST_ALLOCATED.name}, {order}",
+        options=replace(MOST_ALLOCATED.options, scale_in=partial(deletion_costs, order)),
+    )
+    for order in ScaleInOrder
+)
+"""MostAllocated with the order of scale-ins of another tool, whose costs are always up to date."""
+SETUPS: Final = {one.name: one for one in (MOST_ALLOCATED, *ORDERED, MANAGED_SURGE, SURGE)}
 
 
 def slower(load: Load) -> Load:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from serving import tls
+from serving.tls_contexts import CERTIFICATE_FILE, KEY_FILE
 from tests.bench.serving import LOOPBACK
 from tests.e2e.plane import free_port
 from tests.support.fake_objects import KUBECONFIG
@@ -80,28 +81,29 @@ def ready(program: Running) -> bool:
 
 @contextlib.contextmanager
 def running(
-    module: str, folder: Path, section: Mapping[str, Any], url: str, **settings: Any
+    module: str, folder: Path, flags: Mapping[str, str], url: str, **settings: Any
 ) -> Iterator[Running]:
     """Run a program with the API server at *url* inside of the context.
 
-    *section* is its section of the configuration; the address of metrics is added.
+    *flags*: flags of the program; the address of metrics is added. *settings*: the configuration.
     """
     kubeconfig = folder / f"{module}.kubeconfig"
     kubeconfig.write_text(KUBECONFIG.format(url=url))
     plain, log = f"{LOOPBACK}:{free_port()}", folder / f"{module}.log"
-    port = "listen" if module == "extender" else "metricsListen"
-    config = {
-        "apiVersion": "kube-ebb.io/v1alpha1",
-        "kind": "EbbConfiguration",
-        **settings,
-        module: {port: plain, **({"reportPort": 0} if module == "controller" else {}), **section},
-    }
+    config = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration", **settings}
     path = folder / f"{module}.yaml"
     path.write_bytes(orjson.dumps(config))
-    command = [sys.executable, "-m", module, "--config", str(path)]
+    given = {
+        "--config": str(path),
+        "--kubeconfig": str(kubeconfig),
+        "--listen" if module == "extender" else "--metrics-listen": plain,
+        **({"--report-port": "0"} if module == "controller" else {}),
+        **flags,
+    }
+    arguments = [f"{name}={value}" for name, value in given.items()]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*command, "--kubeconfig", str(kubeconfig)], stderr=out, stdout=out
+            [sys.executable, "-m", module, *arguments], stderr=out, stdout=out
         )
     try:
         yield Running(process, plain, log)
@@ -116,11 +118,10 @@ def webhook(folder: Path, pair: tls.Pair) -> Iterator[tuple[Running, int]]:
 
     Yields: the program, and the port of admission.
     """
-    port, section = free_port(), {}
-    for name, content in (("certFile", pair.certificate), ("keyFile", pair.key)):
+    port = free_port()
+    for name, content in ((CERTIFICATE_FILE, pair.certificate), (KEY_FILE, pair.key)):
         (folder / name).write_bytes(content)
-        section[name] = str(folder / name)
-    listen = f"{LOOPBACK}:{port}"
-    with running("webhook", folder, {"listen": listen, **section}, NOWHERE) as program:
+    flags, section = {"--listen": f"{LOOPBACK}:{port}"}, {"certDir": str(folder)}
+    with running("webhook", folder, flags, NOWHERE, webhook=section) as program:
         program.wait(ready)
         yield program, port

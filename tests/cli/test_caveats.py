@@ -146,7 +146,7 @@ def test_node_without_capacity_is_reported_once_for_its_main_reason() -> None:
     assert list(found) == [code for code, _, _ in NO_CAPACITY]
     assert "\n".join(one.message for one in found.values()) == (
         "1 virtual node is ignored and provides no capacity: v\n"
-        "1 leaving node provides no capacity; their pods are placed first: l\n"
+        "1 leaving node provides no capacity; its pods are placed first: l\n"
         "2 cordoned nodes provide no capacity, although cpu 8 and memory 14.9Gi are allocatable: "
         "c, d\n"
         "1 NotReady node provides no capacity, although cpu 4 and memory 7.5Gi are allocatable: n"
@@ -193,9 +193,10 @@ def test_caveat_uses_singular_when_one_pod_is_affected(
 
 SAID = {
     "thresholds": {"cpu": "90%"},
-    "releaseThresholds": {"cpu": "95%"},
-    "usability": "none",
-    "pools": [{"name": "a", "nodeSelector": {"a": "b"}, "thresholds": {"cpu": "90%"}}],
+    "usableCapacity": "all",
+    "pools": [
+        {"name": "a", "selector": {"matchLabels": {"a": "b"}}, "thresholds": {"cpu": "90%"}}
+    ],
     "prices": [{"nodeSelector": {"a": "b"}, "price": 1}],
 }
 
@@ -211,10 +212,19 @@ def test_caveat_names_settings_that_selected_policy_ignores(policy: str) -> None
             assert all(name in one.message for name in said if name != "pools")
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_caveat_names_hysteresis_unless_selected_policy_has_it(policy: str) -> None:
+    config = parse({**HEAD, "hysteresis": "10%", "policy": policy}, "x")
+    found = caveats(with_autoscaler([node("a")], ()), None, config)
+    ignored = [] if POLICIES[policy].hysteresis else ["ignored-settings"]
+    assert [one.code for one in found] == ignored
+    assert POLICIES[policy].hysteresis is (policy in {"ClusterThreshold", "NodeUtilization"})
+
+
 def test_minimum_savings_without_prices_are_reported() -> None:
     cluster = with_autoscaler([node("a", labels={"a": "b"})], ())
     for prices, codes in (([], ["no-prices"]), (SAID["prices"], [])):
-        given = {**HEAD, "minSavings": {"perMonth": 20}, "prices": prices}
+        given = {**HEAD, "minSavings": 0.03, "prices": prices}
         for policy in POLICIES:
             config = parse({**given, "policy": policy}, "x")
             assert [one.code for one in caveats(cluster, None, config)] == codes
@@ -234,15 +244,18 @@ def test_missing_autoscaler_is_reported_once() -> None:
 
 def test_status_is_read_from_configured_configmap() -> None:
     cluster = with_autoscaler([node("a")], WHOLE[:0])
-    named = parse({**HEAD, "clusterAutoscaler": {"statusNamespace": "ca"}}, "x")
+    named = parse({**HEAD, "clusterAutoscaler": {"status": "ca/status"}}, "x")
     (said,) = caveats(cluster, None, named)
-    assert "ca/cluster-autoscaler-status" in said.message
+    assert "ConfigMap ca/status " in said.message
 
 
 def test_pool_without_nodes_is_reported() -> None:
     pools = [
-        {"name": "some", "matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]},
-        {"name": "none", "nodeSelector": {"gpu": "yes"}},
+        {
+            "name": "some",
+            "selector": {"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]},
+        },
+        {"name": "none", "selector": {"matchLabels": {"gpu": "yes"}}},
     ]
     found = caveats(with_autoscaler([node("a")], ()), None, parse({**HEAD, "pools": pools}, "x"))
     assert [(one.code, one.message) for one in found] == [

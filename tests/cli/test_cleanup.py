@@ -12,7 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
+from controller.names import HISTORY, TODAY
+from core.marks.mark import backoff_of
 from core.marks.wellknown import (
+    BACKOFF_ANNOTATION,
     BUFFER_OURS_LABEL,
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
@@ -27,11 +30,13 @@ from core.marks.wellknown import (
     SCALE_DOWN_DISABLED_ANNOTATION,
     TAINT_KEY,
 )
+from core.model.humanize import timestamp
 from core.model.pod import DETACHED_LABEL, TEMPLATE_LABEL
 from core.moves.note import MoveNote
 from core.writes.costs import MOVE_COST, UNDO_COST
 from kube.decode.kinds import BUFFERS
 from kube.stores.objects import FORBIDDEN_MAX, TRIES_MAX
+from kube.stores.packed_config_map import KEY
 from kube.target import NAMESPACE
 from tests.cli.test_source import run as run_any
 from tests.support.fake_api import FakeApi
@@ -202,6 +207,25 @@ async def test_cleanup_deletes_only_buffers_and_templates_of_ebb(
     assert [list(api.objects[kind]) for kind in kinds] == [[f"{home}/theirs"]] * 2
 
 
+async def test_cleanup_empties_the_history(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    home, where = installed
+    metadata = {"name": TODAY, "namespace": home, "labels": {"mine": ""}}
+    api.put("configmaps", {"metadata": metadata, "binaryData": {KEY: "eA=="}})
+    api.put("configmaps", {"metadata": {"name": HISTORY, "namespace": home}})
+    for arguments in (("unmark", "n1"), ("cleanup", "--all", "--dry-run")):
+        assert (await run(capsys, *arguments, *where))[0] == 0
+        assert api.objects["configmaps"][f"{home}/{TODAY}"]["binaryData"] == {KEY: "eA=="}
+    code, out, _ = await run(capsys, "cleanup", "--all", *where)
+    assert code == 0
+    assert f"configmap {home}/{TODAY}  cleaned up: history" in out
+    assert HISTORY not in out
+    emptied = api.objects["configmaps"][f"{home}/{TODAY}"]
+    assert not emptied["binaryData"]
+    assert emptied["metadata"]["labels"] == {"mine": ""}
+
+
 async def test_cleanup_deletes_templates_when_capacitybuffer_crd_is_missing(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
@@ -222,6 +246,13 @@ def is_clean(api: FakeApi, name: str) -> bool:
         and found["metadata"]["annotations"] == {"theirs": "2"}
         and [taint["key"] for taint in found["spec"]["taints"]] == ["theirs"]
     )
+
+
+def has_backoff(api: FakeApi, name: str) -> bool:
+    """Return whether the node is clean but for the backoff of `ebb unmark`, and remove that."""
+    annotations = api.objects["nodes"][name]["metadata"]["annotations"]
+    begun: bool = annotations.pop(BACKOFF_ANNOTATION, "").endswith(" unmarked")
+    return begun and is_clean(api, name)
 
 
 def costs(api: FakeApi, name: str) -> dict[str, str]:
@@ -333,12 +364,43 @@ async def test_dry_run_writes_nothing(
 async def test_cleanup_of_node_leaves_other_nodes_unchanged(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = await run(capsys, "unmark", "n1", "--kubeconfig", kubeconfig)
+    code, out, _ = await run(capsys, "unmark", "node/n1", "--kubeconfig", kubeconfig)
     assert code == 0
     assert out.splitlines()[-1] == "1 node and 1 pod cleaned up"
-    assert is_clean(api, "n1")
+    assert has_backoff(api, "n1")
     assert not is_clean(api, "n2")
     assert costs(api, "p2") != {COST_ANNOTATION: "-7"}
+
+
+async def test_unmark_writes_event_and_says_until_when_node_is_not_marked_again(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, err = await run(capsys, "unmark", "n1", "n3", "--kubeconfig", kubeconfig)
+    assert err == ""
+    backoff = backoff_of(api.objects["nodes"]["n1"]["metadata"]["annotations"])
+    assert backoff is not None
+    end = f"not marked again before {timestamp(backoff.until)}\n"
+    assert end in out
+    assert "node n3" not in out, "it had no mark"
+    (event,) = (one for path, one in api.documents.items() if "/events/" in path)
+    assert (event["reason"], event["regarding"]["name"]) == ("NodeUnmarked", "n1")
+    for text in (timestamp(backoff.until), f"annotation {KEEP_ANNOTATION}=true"):
+        assert text in event["note"]
+    code, out, _ = await run(capsys, "unmark", "n1", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert "node n1" not in out, "the backoff remains"
+    assert has_backoff(api, "n1")
+
+
+async def test_unmark_warns_when_event_is_forbidden(
+    api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.fail_next("post", 403)
+    code, out, err = await run(capsys, "unmark", "n1", "--kubeconfig", kubeconfig)
+    assert code == 0
+    assert err.startswith("ebb: node n1: it is unmarked, but its Event cannot be written: ")
+    assert out.splitlines()[-1] == "1 node and 1 pod cleaned up"
+    assert has_backoff(api, "n1")
 
 
 async def test_cleanup_leaves_taints_of_others(
@@ -361,7 +423,7 @@ async def test_cleanup_retries_node_when_write_conflicts(
     api.fail_next("patch", 409)
     code, _, _ = await run(capsys, "unmark", "n1", "--kubeconfig", kubeconfig)
     assert code == 0
-    assert is_clean(api, "n1")
+    assert has_backoff(api, "n1")
 
 
 @pytest.mark.parametrize(

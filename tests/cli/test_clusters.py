@@ -21,7 +21,7 @@ from tests.support.fake_objects import node_object, pod_object
 
 CONTEXTS = "eu", "us", "gone"
 """Two clusters that answer, and one that does not."""
-BUDGETS = {"maxMarked": "100%", "maxInWindow": "100%"}
+BUDGETS = {"maxMarked": "100%", "maxNewMarks": "100%"}
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ class TestSeveral:
         assert status == 2
         rows = list(csv.DictReader(io.StringIO(out)))
         assert [(row["context"], row["node"]) for row in rows if row["node"]] == [
-            ("eu", "n1"), ("eu", "n0"), ("us", "n1"), ("us", "n2"), ("us", "n0"),
+            ("eu", "n1"), ("eu", "n0"), ("us", "n2"), ("us", "n1"), ("us", "n0"),
         ]  # fmt: skip
         assert [row["context"] for row in rows if row["error"]] == ["gone"]
         _, out, _ = await run(capsys, CONTEXTS, "plan", *given, "-o", "wide")
@@ -109,7 +109,7 @@ class TestSeveral:
         assert " gone " in out.splitlines()[-1]
         assert "not read: " in out.splitlines()[-1]
         _, out, _ = await run(capsys, CONTEXTS, "plan", *given, "-o", "name")
-        assert out == "eu node/n1\nus node/n1\nus node/n2\n"
+        assert out == "eu node/n1\nus node/n2\nus node/n1\n"
 
     @pytest.mark.parametrize(("command", "kind"), [("plan", "Plan"), ("status", "Status")])
     @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -166,5 +166,5 @@ class TestSeveral:
         status, out, _ = await run(capsys, ("us",), "plan", *given)
         assert (status, out.splitlines()[0]) == (
             0,
-            "2 of 3 nodes can be removed: 8.0 cores, 16Gi memory.",
+            "2 of 3 nodes can be removed (67 %): 8.0 cores (67 %), 16Gi memory (67 %).",
         )

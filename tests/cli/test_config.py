@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.config.page import page
+from core.config.page import reference
 from core.config.schema import schema, settings
 from tests.support.plan_cli import ebb
 
@@ -19,7 +19,7 @@ def test_schema_is_printed_as_json() -> None:
 
 
 def test_schema_is_printed_as_markdown_and_table() -> None:
-    assert ebb("config", "schema", "-o", "markdown").stdout.decode() == page()
+    assert ebb("config", "schema", "-o", "markdown").stdout.decode() == reference()
     table = ebb("config", "schema", "-o", "table").stdout.decode()
     assert [line.split()[0] for line in table.splitlines()[1:]] == [one.path for one in settings()]
 
@@ -74,10 +74,10 @@ data:
 CONTENT = f"""\
 {HEAD}pools:
 - name: a
-  nodeSelector: {{a: b}}
+  selector: {{matchLabels: {{a: b}}}}
 - name: b
   minNodes: -1
-  nodeSelector: {{a: c}}
+  selector: {{matchLabels: {{a: c}}}}
 thresholds:
   cpu: 80%
   memory: lots

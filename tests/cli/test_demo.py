@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
+from cli.answers import Figure, VariantResult
 from cli.demo import Options, play
+from cli.formats.page import lapse
 from cli.terminal import Table
 from sim import report
-from sim.scenario import DEMO
+from sim.recording import FILLS, NOT_MARKED, Frame, NodeRecord, Recording
+from sim.report import RUN_METRICS
+from sim.scenario import DEMO, PACKING, SURGE, description
 from sim.simulated_load import HOUR_MS
 from sim.simulator import Result
 from tests.support.page import state_of
@@ -61,11 +65,12 @@ def demo_rows(
     picture = rules.with_name("demo.png")
     assert main(["demo", *options, "--output", str(picture), "--config", str(rules)]) == 0
     told = capsys.readouterr().out
-    assert "Ebb was called over HTTP and HTTPS." in told
+    assert "and was called over HTTP and HTTPS." in told
+    assert all(f"{description(one)}\n" in told for one in DEMO)
     lines = told.splitlines()
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in lines)}
-    assert rows["pods Pending because of a mark"][-3:] == ["0", "0", "0"]
-    assert rows["pods evicted"][-3:] == ["0", "0", "0"]
+    assert rows["pods Pending because of a mark"] == 4 * ["0"]
+    assert rows["pods evicted"][-2:] == ["0", "0"]
     assert picture.read_bytes().startswith(b"\x89PNG")
     return lines, rows
 
@@ -79,7 +84,6 @@ def test_demo_writes_and_opens_time_lapse_when_page_is_requested(
         config=None,
         days=1,
         seed=1,
-        scale_down_timers=600,
         wire=False,
         page=True,
         output=str(page),
@@ -89,9 +93,31 @@ def test_demo_writes_and_opens_time_lapse_when_page_is_requested(
     assert f"Time lapse: {page.as_uri()}" in capsys.readouterr().out.replace("\n", "")
     state = state_of(page.read_text())
     assert [run["name"] for run in state["runs"]] == [one.name for one in DEMO]
-    assert [state["runs"][side]["name"] for side in state["sides"]] == ["MostAllocated", "Ebb"]
+    assert [state["runs"][side]["name"] for side in state["sides"]] == [
+        PACKING.name,
+        SURGE.name,
+    ]
     minutes = len(state["runs"][0]["cost"]) - 1
     assert state["runs"][0]["cost"][-1] == pytest.approx(2 * 3.2 * minutes / 60, abs=1e-4)
+
+
+def test_page_starts_with_filled_cluster_beside_cheapest_rival() -> None:
+    empty, full = (NOT_MARKED * (FILLS + 1) + fill for fill in (0, FILLS))
+    frames = [Frame(Fraction(), 0, 0, 0)] * 4
+    recording = Recording(frames=frames, nodes={"n": NodeRecord("g", [(0, empty), (2, full)])})
+    variants = [
+        VariantResult(
+            name=one.name,
+            settings=(),
+            figures=[Figure(metric, *3 * [Fraction(10 - number)]) for metric in RUN_METRICS],
+            best=False,
+            recording=recording,
+        )
+        for number, one in enumerate(DEMO)
+    ]
+    state = state_of(lapse.demo("load", variants, []))
+    assert [state["runs"][side]["name"] for side in state["sides"]] == [PACKING.name, SURGE.name]
+    assert state["start"] == 120
 
 
 @pytest.mark.parametrize(
@@ -100,7 +126,6 @@ def test_demo_writes_and_opens_time_lapse_when_page_is_requested(
         (["--trace", "/no/such"], "/no/such/openb_node_list_all_node.csv: No such file"),
         (["--config", "/no/such"], "/no/such: No such file"),
         (["--days", "0"], "'0' is not a number of days, 1 to 60"),
-        (["--scale-down-timers", "1m"], "'1m'; allowed: a whole number from 1 to 3,600"),
         (["--output", "demo.pdf"], "demo.pdf: allowed: a name that ends in .png or .svg"),
         (["--output", "/no/such/demo.png"], "is a directory, or its directory does not exist"),
         (["--page", "--output", "demo.png"], "--page: --output must end in .html"),

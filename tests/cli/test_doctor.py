@@ -13,9 +13,11 @@ from cli.__main__ import main
 from cli.doctor.checks import CHECKS, diagnose
 from cli.doctor.finding import CheckState, Diagnosis
 from cli.formats.text import doctor as text
+from controller.leader_report import RefusedWrites
 from core.marks.wellknown import MOVE_ANNOTATION, TAINT_KEY
 from core.model.pod import DETACHED_LABEL
 from core.moves.note import MoveNote
+from kube.decode.kinds import BUFFERS
 from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, with_components
 from tests.support.plan_cli import ITEMS, dump
@@ -28,6 +30,7 @@ from tests.support.setup_cluster import (
     REGISTRATION,
     SCHEDULER,
     Break,
+    Json,
     SetupCluster,
     budget,
     bundle,
@@ -37,6 +40,7 @@ from tests.support.setup_cluster import (
     endpoint_slice,
     key_of,
     node_pool,
+    of_kind,
     pod,
 )
 
@@ -74,6 +78,34 @@ def put(*objects: Any) -> Break:
 
 def flags(*given: str) -> Break:
     return lambda cluster: cluster.flags(*given)
+
+
+UPDATES = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"]}
+MUTATING = "MutatingWebhookConfiguration team"
+LEFT_OUT = '!request.userInfo.username.endsWith(":ebb-controller")'
+"""Match condition that leaves out the requests of Ebb."""
+REFUSED = RefusedWrites(
+    resource="nodes",
+    policy="ebb-controller-nodes",
+    change="metadata.labels: team",
+    until_seconds=NOW,
+)
+
+
+def mutating(rule: Json, **fields: Any) -> Json:
+    """Return a webhook of a user that matches nodes, unless *rule* changes that."""
+    webhook = {"name": "t", "rules": [{**UPDATES, "resources": ["nodes"], **rule}], **fields}
+    return of_kind("MutatingWebhookConfiguration", "team", webhooks=[webhook])
+
+
+def adding_policy(**fields: Any) -> tuple[Json, Json]:
+    """Return a policy of a user that matches nodes, and its binding."""
+    rules = [{**UPDATES, "resources": ["nodes"]}]
+    spec = {"matchConstraints": {"resourceRules": rules}, **fields}
+    return (
+        of_kind("MutatingAdmissionPolicy", "team", spec=spec),
+        of_kind("MutatingAdmissionPolicyBinding", "team", spec={"policyName": "team"}),
+    )
 
 
 def webhook(**fields: Any) -> Break:
@@ -117,6 +149,7 @@ def no_autoscaler(cluster: SetupCluster) -> None:
 def with_policy(cluster: SetupCluster) -> None:
     """Replace the webhook by the admission policy."""
     cluster.objects.pop(REGISTRATION)
+    cluster.none = ("MutatingWebhookConfiguration",)
     found = {key_of(one): one for one in with_components("admission-policy")}
     cluster.objects |= {key: found[key] for key in (POLICY, POLICY_BINDING)}
 
@@ -203,7 +236,8 @@ BROKEN: list[tuple[str, Break, str]] = [
     ("extender", broken(scored=0, refused=3),
      "metrics of ebb-extender, prioritize calls, refused: 3"),
     ("admission", both(removed(REGISTRATION), broken(none=(
-        "MutatingAdmissionPolicy", "MutatingWebhookConfiguration"))),
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration"))),
      f"{REGISTRATION} does not exist"),
     ("admission", webhook(failurePolicy="Fail"),
      f"{REGISTRATION}, webhooks[0].failurePolicy: Fail"),
@@ -225,6 +259,17 @@ BROKEN: list[tuple[str, Break, str]] = [
     ("write-policies",
      lambda one: one.objects[WRITERS_BINDING]["spec"].update(validationActions=["Audit", "Warn"]),
      f"{WRITERS_BINDING}, spec.validationActions: Audit, Warn"),
+    ("mutating-admission", put(mutating({"scope": "Cluster"})),
+     f"{MUTATING}, webhooks[0].rules: UPDATE nodes"),
+    ("mutating-admission", put(mutating({"resources": ["pods/*"], "operations": ["*"]})),
+     f"{MUTATING}, webhooks[0].rules: UPDATE pods"),
+    ("mutating-admission", put(mutating({"apiGroups": ["*"], "resources": ["*"]})),
+     f"{MUTATING}, webhooks[0].rules: UPDATE nodes, pods"),
+    ("mutating-admission", put(*adding_policy()),
+     "MutatingAdmissionPolicy team, spec.matchConstraints: UPDATE nodes"),
+    ("mutating-admission", broken(refused_writes=[REFUSED]),
+     ("report of the leader, ValidatingAdmissionPolicy ebb-controller-nodes refuses: "
+      "metadata.labels: team")),
     ("certificates", ca(""), f"{REGISTRATION}, webhooks[0].clientConfig.caBundle: empty"),
     ("certificates", ca("!"),
      (f"{REGISTRATION}, webhooks[0].clientConfig.caBundle: cannot be read: Only base64 data is "
@@ -243,6 +288,8 @@ BROKEN: list[tuple[str, Break, str]] = [
     ("program-rights", removed(f"RoleBinding {NAMESPACE}/ebb-webhook-certs"),
      (f"ServiceAccount {NAMESPACE}/ebb-webhook, get secrets/ebb-webhook-certs -n {NAMESPACE}: "
      "not allowed")),
+    ("capacity-buffers", broken(absent={BUFFERS.name: "404: no such kind"}),
+     "capacitybuffers, list: 404: no such kind"),
     ("daemonsets", put(daemon_set("agent", {"key": "other", "operator": "Exists"})),
      ("DaemonSet kube-system/agent, tolerations: none for "
      "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb")),
@@ -265,6 +312,38 @@ BROKEN: list[tuple[str, Break, str]] = [
 """Check that finds the problem, what breaks the cluster, and a line of the evidence."""
 
 
+HARMLESS: dict[str, Break] = {
+    "operations": put(mutating({"operations": ["CREATE", "DELETE"]})),
+    "group": put(mutating({"apiGroups": ["apps"]})),
+    "scope of nodes": put(mutating({"scope": "Namespaced"})),
+    "scope of pods": put(mutating({"resources": ["pods"], "scope": "Cluster"})),
+    "subresources": put(mutating({"resources": ["pods/status", "nodes/status", "*/scale"]})),
+    "left out": put(mutating({}, matchConditions=[{"name": "ebb", "expression": LEFT_OUT}])),
+    "left out of policy": put(
+        *adding_policy(matchConditions=[{"name": "ebb", "expression": LEFT_OUT}])
+    ),
+    "no binding": put(
+        adding_policy()[0],
+        of_kind("MutatingAdmissionPolicyBinding", "other", spec={"policyName": "other"}),
+    ),
+    "no policy": put(adding_policy()[1], of_kind("MutatingAdmissionPolicy", "other", spec={})),
+    "no constraints": put(*adding_policy(matchConstraints=None)),
+    "pods are not written": both(
+        put(mutating({"resources": ["pods"]})),
+        with_settings(surge={"mode": "disabled"}, podDeletionCost="disabled"),
+    ),
+    "pods may not be written": both(
+        put(mutating({"resources": ["pods"]})),
+        with_settings(surge={"mode": "disabled"}),
+        removed(
+            "ClusterRoleBinding ebb-controller-scale-in",
+            "ClusterRoleBinding ebb-controller-surge",
+        ),
+    ),
+}
+"""Webhooks and policies that change no object of a write of Ebb."""
+
+
 def diagnosed(*changes: Break) -> Diagnosis:
     cluster = SetupCluster()
     for change in changes:
@@ -285,6 +364,15 @@ class TestChecks:
         found = diagnosed()
         assert [one for one in found.findings if one.result.state is not CheckState.OK] == []
         assert len(found.findings) == len(CHECKS)
+
+    @pytest.mark.parametrize("harmless", HARMLESS)
+    def test_webhook_or_policy_that_changes_no_write_is_no_problem(self, harmless: str) -> None:
+        found = diagnosed(HARMLESS[harmless])
+        assert "mutating-admission" in codes(found, CheckState.OK)
+
+    def test_webhook_is_no_problem_when_policies_refuse_nothing(self) -> None:
+        found = diagnosed(put(mutating({})), removed(WRITERS_BINDING))
+        assert codes(found, CheckState.PROBLEM) == ["write-policies"]
 
     @pytest.mark.parametrize(("code", "change", "evidence"), BROKEN)
     def test_check_finds_broken_part_of_cluster(
@@ -310,10 +398,10 @@ class TestChecks:
                   *TWO_MINUTES),
             put(deployment("scaler", "ops", "reg/cluster-autoscaler@sha256:0", "sh", "-c",
                            f"exec ./cluster-autoscaler {EMPTY_ONLY} {' '.join(TWO_MINUTES)}")),
-            both(put(node_pool("default")), with_settings(scaleDownProtection={"scope": "all"})),
             both(put(daemon_set("agent")), with_settings(noScheduleAfter="never",
-                                                         eviction="disabled")),
-            both(put(budget("strict", desired=3, allowed=0)), with_settings(eviction="disabled")),
+                 eviction={"mode": "disabled"})),
+            both(put(budget("strict", desired=3, allowed=0)),
+                 with_settings(eviction={"mode": "disabled"})),
             both(put(budget("now", desired=2, allowed=0))),
             both(costs, with_settings(podDeletionCost="disabled", surge={"mode": "disabled"})),
             with_policy,
@@ -325,13 +413,15 @@ class TestChecks:
             both(with_settings(surge={"mode": "disabled"}),
                  broken(refused_moves={"surge-owner-references": 2})),
         ],
-        ids=range(15),
+        ids=range(14),
     )  # fmt: skip
     def test_allowed_setup_is_no_problem(self, change: Break) -> None:
         assert codes(diagnosed(change), CheckState.PROBLEM) == []
 
     def test_status_in_other_namespace_also_needs_its_permission(self) -> None:
-        found = diagnosed(with_settings(clusterAutoscaler={"statusNamespace": "scaling"}))
+        found = diagnosed(
+            with_settings(clusterAutoscaler={"status": "scaling/cluster-autoscaler-status"})
+        )
         assert codes(found, CheckState.PROBLEM) == ["autoscaler-status", "program-rights"]
         assert f"{AUTOSCALER}, metadata.namespace: kube-system" in lines(found)
 
@@ -350,8 +440,10 @@ class TestChecks:
                 if key.startswith(("ClusterRole", "Role")):
                     cluster.objects.pop(key)
 
-        # The component surge also grants the permission for pod deletion costs.
-        expected = [] if component == "pod-deletion-cost" else ["program-rights"]
+        # The component surge also grants the permission for pod deletion costs, and without
+        # capacity-buffers Ebb publishes none.
+        needed = component not in ("pod-deletion-cost", "capacity-buffers")
+        expected = ["program-rights"] if needed else []
         assert codes(diagnosed(change), CheckState.PROBLEM) == expected
 
 
@@ -364,18 +456,21 @@ UNKNOWN: list[tuple[Break, set[str]]] = [
      {"autoscaler-evicts", "autoscaler-delays"}),
     (removed(AUTOSCALER), {"autoscaler-evicts", "autoscaler-delays"}),
     (without("ConfigMap"), {"autoscaler-status"}),
-    (both(with_policy, without("MutatingAdmissionPolicyBinding")), {"admission"}),
+    (both(with_policy, without("MutatingAdmissionPolicyBinding")),
+     {"admission", "mutating-admission"}),
     (without("NodePool"), {"nodepools"}),
-    (without("MutatingWebhookConfiguration"), {"admission", "certificates"}),
+    (without("MutatingWebhookConfiguration"),
+     {"admission", "certificates", "mutating-admission"}),
     (without("ValidatingAdmissionPolicy"), {"write-policies"}),
-    (without("ValidatingAdmissionPolicyBinding"), {"write-policies"}),
+    (without("ValidatingAdmissionPolicyBinding"), {"write-policies", "mutating-admission"}),
     (without("EndpointSlice"), {"admission"}),
-    (without("Role"), {"program-rights"}),
+    (without("Role"), {"program-rights", "capacity-buffers"}),
     (without("DaemonSet"), {"daemonsets"}),
     (without("PodDisruptionBudget"), {"budgets"}),
     (broken(scheduler=None), {"scheduler-scoring"}),
     (both(broken(scheduler=None), removed(SCHEDULER)), {"scheduler-scoring"}),
-    (broken(live=False), {"viewer-rights", "clocks", "extender", "owner-references"}),
+    (broken(live=False),
+     {"viewer-rights", "clocks", "extender", "owner-references", "mutating-admission"}),
     (broken(renewed_seconds=NOW - 600), {"clocks"}),
     (flags("--scale-down-unneeded-time=$(TIME)", EMPTY_ONLY), {"autoscaler-delays"}),
     (flags("--max-drain-parallelism=$(N)", *TWO_MINUTES), {"autoscaler-evicts"}),
@@ -396,6 +491,13 @@ class TestUnknown:
         )
         for one in found.findings:
             assert bool(one.result.visible_by) is (one.result.state is CheckState.UNKNOWN)
+
+    def test_clock_of_leader_is_unknown_when_lease_is_unreadable(self) -> None:
+        found = diagnosed(broken(lease_problem="answered 403"))
+        (clocks,) = (
+            one.result for one in found.findings if one.result.state is CheckState.UNKNOWN
+        )
+        assert "the Lease l of the leader cannot be read: answered 403" in clocks.seen
 
     def test_flags_of_pod_are_used_when_dump_lacks_deployments(self) -> None:
         def change(cluster: SetupCluster) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
-from cli.input.setup import SETUP_KINDS, SetupKind
+from cli.input.setup import EXTENDER_PORT_NAME, SETUP_KINDS, SetupKind
 from controller.leader_report import LeaderFacts
 from extender.metrics import Metrics
 from kube.client import PAGE_OBJECTS
-from kube.decode.kinds import BY_NAME
+from kube.cluster_kinds import BY_NAME
 from kube.target import NAMESPACE
 from runtime.clock import micro_time
 from tests.cli.test_running import HEAD, LEASE_PATH, World
@@ -32,13 +32,15 @@ from tests.support.setup_cluster import (
 
 EXTENDER = f"{NAMESPACE}/ebb-extender-1"
 DENIED = "API server answered 403: the fake API says 403"
-RBAC = {"program-rights"}
+RBAC = {"capacity-buffers", "program-rights"}
 AFFECTED: dict[str, set[str]] = {
     "Deployment": {"autoscaler-evicts", "autoscaler-delays"},
     "NodePool": {"nodepools"},
-    "MutatingWebhookConfiguration": {"admission", "certificates"},
+    "MutatingWebhookConfiguration": {"admission", "certificates", "mutating-admission"},
+    "MutatingAdmissionPolicy": {"mutating-admission"},
+    "MutatingAdmissionPolicyBinding": {"mutating-admission"},
     "ValidatingAdmissionPolicy": {"write-policies"},
-    "ValidatingAdmissionPolicyBinding": {"write-policies"},
+    "ValidatingAdmissionPolicyBinding": {"write-policies", "mutating-admission"},
     "EndpointSlice": {"admission"},
     "ClusterRole": RBAC,
     "ClusterRoleBinding": RBAC,
@@ -82,7 +84,7 @@ class Installed(World):
         self.report("a", leading=True, leader="a_1", configuration=used, facts=LeaderFacts())
 
     def scored(self, calls: int) -> None:
-        self.api.forwards[EXTENDER] = reporting(metrics(calls))
+        self.api.serve(EXTENDER, EXTENDER_PORT_NAME, 8888, reporting(metrics(calls)))
 
     async def findings(self, *arguments: str) -> dict[str, Any]:
         file = str(MANIFESTS / "scheduler" / FILE)
@@ -188,7 +190,7 @@ async def test_kind_of_plan_that_cannot_be_listed_is_unknown_and_problem_of_righ
          f"metrics of pod {EXTENDER}: no metric ebb_extender_prioritize_requests_total"),
         (lambda one: one.api.forwards.update({EXTENDER: reporting(b"<html>")}),
          f"metrics of pod {EXTENDER}: no Prometheus metrics: invalid metric name:<html>"),
-        (lambda one: one.configure(**SETTINGS, extender={"certFile": "/c", "keyFile": "/k"}),
+        (lambda one: one.configure(**SETTINGS, extender={"certDir": "/c"}),
          "the extender serves TLS, and a port-forward reads plain HTTP only"),
     ],
 )  # fmt: skip

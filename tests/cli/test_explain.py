@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from cli.__main__ import main
+from core.config.settings import API_VERSION, KIND
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
@@ -74,6 +75,14 @@ def of(tmp_path: Path, *items: Json) -> Path:
     return file
 
 
+def without_thresholds(tmp_path: Path, headroom: int) -> tuple[str, str]:
+    """Return the option --config with a file without thresholds."""
+    file = tmp_path / "without-thresholds.yaml"
+    head, thresholds = f"apiVersion: {API_VERSION}\nkind: {KIND}\n", "{cpu: 100%, memory: 100%}"
+    file.write_text(f"{head}thresholds: {thresholds}\nheadroom: {headroom}\n")
+    return "--config", str(file)
+
+
 class TestNode:
     def test_removable_node_is_explained_with_placements(
         self, path: str, capsys: pytest.CaptureFixture[str]
@@ -113,6 +122,36 @@ class TestNode:
             found = explained(capsys, path, "node", kept["node"])
             codes = [(one["code"], one["message"]) for one in found["reasons"]]
             assert codes == [(one["code"], one["message"]) for one in kept["reasons"]]
+
+    def test_pods_that_plan_places_on_node_are_named_with_their_own_node(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        moved = [node("a"), node("b"), node("c"), pod("z", "a"), pod("q", "b", "3300m")]
+        file = of(tmp_path, *moved, pod("r", "c", "3600m"), pod("w", None, "400m"))
+        full = without_thresholds(tmp_path, headroom=0)
+        why = "no other remaining node admits it and has room"
+        reasons = explained(capsys, file, "node", "b", *full)["reasons"]
+        assert {one["pod"]: one["message"] for one in reasons if one["pod"]} == {
+            "shop/q": why,
+            "shop/z": f"planned here from a: {why}",
+        }
+        found = explained(capsys, file, "node", "c", *full)
+        assert found["plannedHere"] == [{"pod": "shop/w", "runsOn": None}]
+        text = table(capsys, file, "node", "c", *full)
+        assert "shop/w (planned here, now Pending) b\n" in text
+        plan = plan_of(capsys, "--from-file", str(file), *full)
+        assert [removal["node"] for removal in plan["removals"]] == ["a"]
+
+    def test_table_agrees_with_reason_when_room_is_reserved(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        items = [node(name) for name in "abc"]
+        pods = [pod("big", "a", "3"), pod("p", "b", "2"), pod("q", "c", "1m")]
+        config = without_thresholds(tmp_path, headroom=1)
+        found = explained(capsys, of(tmp_path, *items, *pods), "node", "b", *config)
+        (reason,) = found["reasons"]
+        assert reason["message"].startswith("the only room for it is reserved for pods as large")
+        assert found["unplaced"] == [{"pod": "shop/p", "reason": reason["message"]}]
 
     def test_table_shows_verdict_reasons_and_placements(
         self, path: str, capsys: pytest.CaptureFixture[str]
@@ -311,7 +350,8 @@ class TestPod:
     ) -> None:
         file = of(tmp_path, node("n"), pod("p", "n"), pod("w", None, "9"))
         found = explained(capsys, file, "pod", "shop/w")
-        why = "no node that admits the pod has enough free capacity"
+        why = "no node that admits the pod has enough free capacity beside the pods that are "
+        why += "placed before it"
         assert (found["target"], found["whyNoTarget"]) == (None, why)
 
     @pytest.mark.parametrize(("name", "on"), [("p299", "n24"), ("p300", None)])
@@ -406,6 +446,30 @@ class TestPod:
 
 
 class TestNames:
+    @pytest.mark.parametrize(
+        ("named", "names"),
+        [
+            (["node", A, C], [A, C]),
+            (["nodes", A], [A]),
+            ([f"node/{A}", f"no/{C}"], [A, C]),
+            (["pod/shop/a1", "po/shop/c1"], ["shop/a1", "shop/c1"]),
+            (["pod/a1", "-n", "shop"], ["shop/a1"]),
+            (["pods", "a1", "c1", "-A"], ["shop/a1", "shop/c1"]),
+        ],
+    )
+    def test_several_objects_are_named_as_for_kubectl(
+        self, named: list[str], names: list[str], path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        kind = "pod" if named[0].startswith("po") else "node"
+        assert main(["explain", "--from-file", path, "-o", "json", *named]) == 0
+        found = orjson.loads(capsys.readouterr().out)
+        items = found["items"] if len(names) > 1 else [found]
+        assert [item[kind] for item in items] == names
+        assert main(["explain", "--from-file", path, *named]) == 0
+        told = [line.split()[1] for line in capsys.readouterr().out.splitlines()
+                if line.split()[:1] == [kind]]  # fmt: skip
+        assert [name for name in told if name in names] == names
+
     @pytest.mark.parametrize(
         ("what", "name", "told"),
         [
@@ -523,9 +587,13 @@ class TestReaches:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Pods request 8 of 20 cores in all reaches, and 7 of the 12 in reach `general`."""
-        file = of(tmp_path, *POOLS)
-        reasons = {one["code"]: one["message"] for one in
-                   explained(capsys, file, "node", "w3")["reasons"]}  # fmt: skip
+        file, config = of(tmp_path, *POOLS), tmp_path / "ebb.yaml"
+        config.write_text(
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
+            "thresholds: {cpu: 80%, memory: 80%}\n"
+        )
+        found = explained(capsys, file, "node", "w3", "--config", str(config))
+        reasons = {one["code"]: one["message"] for one in found["reasons"]}
         assert reasons["reach-threshold"].startswith(
             "without it reach general would have cpu at 87.5%, over 80%"
         )
@@ -631,7 +699,7 @@ class TestFixes:
         assert explained(capsys, file, "node", "n")["notEvicted"] == []
         config = tmp_path / "ebb.yaml"
         head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
-        config.write_text(f"{head}eviction: enabled\n")
+        config.write_text(f"{head}eviction: {{mode: enabled}}\n")
         told = explained(capsys, file, "node", "n", "--config", str(config))["notEvicted"]
         assert [(one["code"], one["pod"]) for one in told] == [
             ("pod-bare", "shop/bare"),
@@ -657,7 +725,7 @@ class TestFixes:
         file = of(tmp_path, marked("m", "NoSchedule"), node("n"), node("o"), making, *serving)
         config = tmp_path / "ebb.yaml"
         head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
-        config.write_text(f"{head}eviction: enabled\n")
+        config.write_text(f"{head}eviction: {{mode: enabled}}\n")
         asked = (file, "node", name, "--config", str(config))
         (told,) = explained(capsys, *asked)["notEvicted"]
         assert (told["code"], told["pod"]) == ("evict-unsettled", f"shop/web-{name}")

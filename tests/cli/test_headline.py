@@ -11,12 +11,19 @@ import pytest
 import yaml
 
 from cli.__main__ import main
-from controller.leader_report import Cooldown, Delay, LeaderFacts, PeakDemand, SkippedNode
+from controller.leader_report import (
+    Delay,
+    LeaderFacts,
+    LimitUse,
+    PeakDemand,
+    RefusedWrites,
+)
 from core.config.settings import API_VERSION, KIND
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from core.model.humanize import HOUR
 from kube.target import NAMESPACE
+from runtime.version import ebb_version
 from tests.cli.test_plan_emptying import deployment, owned
 from tests.cli.test_running import HEAD, LEADER, NOW, World, world
 from tests.support.plan_cli import Json, dump, node, pod
@@ -54,8 +61,8 @@ class Dump:
         found: Json = orjson.loads(run(command, *self._given, "-o", "json", *arguments))
         return found
 
-    def text(self, command: str = "plan") -> str:
-        return run(command, *self._given)
+    def text(self, command: str = "plan", *arguments: str) -> str:
+        return run(command, *self._given, *arguments)
 
 
 def with_gpus(name: str, units: int) -> Json:
@@ -91,7 +98,7 @@ class TestSavings:
         for command in ("plan", "status"):
             assert given.json(command)["headline"]["savings"] == savings
             assert given.text(command).splitlines()[:2] == [
-                "1 of 3 nodes can be removed: 4.0 cores, 16Gi memory.",
+                "1 of 3 nodes can be removed (33 %): 4.0 cores (33 %), 16Gi memory (33 %).",
                 SAVINGS,
             ]
 
@@ -104,18 +111,31 @@ class TestSavings:
 
     def test_nothing_is_promised_when_no_node_is_removable(self, tmp_path: Path) -> None:
         given = Dump(tmp_path, node("a"), pod("p", "a", "3"))
-        assert given.text().startswith("None of 1 node can be removed.\n\n")
+        requested = "Requested: 75 % of CPU, 6 % of memory."
+        assert given.text().startswith(f"None of 1 node can be removed. {requested}\n\n")
+        assert given.text("plan", "-l", "none=here").startswith("No node is ")
+
+    def test_cluster_is_compact_when_its_nodes_are_full(self, tmp_path: Path) -> None:
+        items = *map(node, "ab"), pod("p", "a", "3"), pod("q", "b", "3")
+        assert (
+            Dump(tmp_path, *items)
+            .text()
+            .startswith(
+                "The cluster is compact: none of 2 nodes can be removed. "
+                "Requested: 75 % of CPU, 6 % of memory.\n"
+            )
+        )
 
 
 class TestMarking:
     @pytest.mark.parametrize(
         ("settings", "now", "waits"),
         [
-            ({}, ["a", "b", "c"], []),
-            ({"markInterval": "1h"}, ["a"], [("mark-interval", 2, HOUR)]),
-            ({"budgets": {"maxMarked": 2}}, ["a", "b"], [("budget-marked", 1, None)]),
-            ({"budgets": {"maxInWindow": 2, "window": "2h"}}, ["a", "b"],
-             [("budget-window", 1, 2 * HOUR)]),
+            ({}, ["c", "b", "a"], []),
+            ({"markInterval": "1h"}, ["c"], [("mark-interval", 2, HOUR)]),
+            ({"budgets": {"maxMarked": 2}}, ["c", "b"], [("budget-marked", 1, None)]),
+            ({"budgets": {"maxNewMarks": 2, "period": "2h"}}, ["c", "b"],
+             [("budget-new-marks", 1, 2 * HOUR)]),
         ],
     )  # fmt: skip
     def test_headline_says_what_is_marked_now(
@@ -125,7 +145,7 @@ class TestMarking:
         now: list[str],
         waits: list[tuple[str, int, int | None]],
     ) -> None:
-        budgets = {"maxMarked": "100%", "maxInWindow": "100%", **settings.pop("budgets", {})}
+        budgets = {"maxMarked": "100%", "maxNewMarks": "100%", **settings.pop("budgets", {})}
         given = Dump(tmp_path, *FOUR, mode="enforce", budgets=budgets, **settings)
         found = given.json()
         headline = found["headline"]
@@ -145,7 +165,14 @@ class TestMarking:
     def test_observe_only_reports(self, tmp_path: Path) -> None:
         out = Dump(tmp_path, *FOUR).text("status")
         assert "To mark now: 1 (mode observe: only reported)." in out
-        assert "Estimate without the controller: " in out
+        assert "Limits unknown: this is an estimate without the controller." in out
+
+
+def refused(resource: str) -> RefusedWrites:
+    policy = f"ebb-controller-{resource}"
+    return RefusedWrites(
+        resource=resource, policy=policy, change="metadata.labels: a", until_seconds=NOW
+    )
 
 
 class TestLeader:
@@ -155,10 +182,16 @@ class TestLeader:
             ({}, {}),
             ({"delays": [Delay(node="n1", since_seconds=1, until_seconds=NOW)]},
              {"unneeded-time": ("n1", NOW)}),
-            ({"cooldowns": [Cooldown(setting="markInterval", until_seconds=NOW)]},
-             {"mark-interval": ("n0 n1 n2", NOW)}),
-            ({"skipped_nodes": [SkippedNode(node="n1", until_seconds=NOW)]},
-             {"mark-refused": ("n1", NOW)}),
+            *(
+                ({"limits": [LimitUse(code=code, scope=scope, until_seconds=[NOW])]},
+                 {code: (scope or "n0 n1 n2", NOW)})
+                for code, scope in (
+                    ("cooldown", ""), ("pods-pending", ""), ("mark-interval", ""),
+                    ("mark-refused", "n1"),
+                )
+            ),
+            ({"refused_writes": [refused("nodes")]}, {"writes-refused": ("n0 n1 n2", NOW)}),
+            ({"refused_writes": [refused("pods")]}, {}),
             ({"peaks": [PeakDemand(reach="general", cpu_millis=10**5, memory_bytes=0,
                                    until_seconds=NOW)]}, {"peak-demand": ("n0 n1 n2", NOW)}),
         ],
@@ -166,7 +199,7 @@ class TestLeader:
     async def test_headline_follows_leader(
         self, world: World, facts: dict[str, Any], waits: dict[str, tuple[str, int | None]]
     ) -> None:
-        budgets = {"maxMarked": "100%", "maxInWindow": "100%"}
+        budgets = {"maxMarked": "100%", "maxNewMarks": "100%"}
         settings = {**HEAD, "budgets": budgets, "headroom": 0}
         world.lease(f"{LEADER}_1")
         world.report(
@@ -186,6 +219,53 @@ class TestLeader:
         }
         assert ends == expected
 
+    async def test_explain_node_has_limits_and_delays_of_leader(self, world: World) -> None:
+        world.lease(f"{LEADER}_1")
+        settings = {**HEAD, "budgets": {"maxMarked": "100%", "maxNewMarks": "100%"}, "headroom": 0}
+        names = {"leading": True, "leader": f"{LEADER}_1", "configuration": settings}
+        facts = LeaderFacts(
+            reconciled_at_seconds=1,
+            delays=[Delay(node="n1", since_seconds=1, until_seconds=NOW)],
+            limits=[LimitUse(code="mark-refused", scope="n2", until_seconds=[NOW])],
+        )
+        world.report(LEADER, facts=facts, **names)
+        found = [await world.json("explain", "node", name) for name in ("n2", "n1")]
+        assert [[one["code"] for one in answer["rateLimits"]] for answer in found] == [
+            ["mark-refused"],
+            ["unneeded-time"],
+        ]
+
+    async def test_limits_are_unknown_before_first_reconciliation(self, world: World) -> None:
+        world.lease(f"{LEADER}_1")
+        names = {"leading": True, "leader": f"{LEADER}_1", "configuration": HEAD}
+        world.report(LEADER, facts=LeaderFacts(), **names)
+        assert "Limits unknown: " in (await world.run("status")).out
+        found = (await world.run("explain", "node", "n0")).out
+        assert "unknown: the leader has not reconciled yet" in found
+        assert "none: no cooldown" not in found
+
+    async def test_other_version_of_leader_is_reported(self, world: World) -> None:
+        world.lease(f"{LEADER}_1")
+        names = {"leading": True, "leader": f"{LEADER}_1", "configuration": HEAD}
+        world.report(LEADER, facts=LeaderFacts(), version="0.0.1", **names)
+        problem = (
+            f"the leader has version 0.0.1, ebb has {ebb_version()}, so their plans may differ"
+        )
+        done = await world.run("plan", "-o", "json")
+        assert orjson.loads(done.out)["notRead"] == [problem]
+        assert done.err == f"Warning: {problem}\n"
+
+    async def test_status_has_problem_while_policy_refuses_writes(self, world: World) -> None:
+        world.lease(f"{LEADER}_1")
+        facts = LeaderFacts(reconciled_at_seconds=1, refused_writes=[refused("nodes")])
+        names = {"leading": True, "leader": f"{LEADER}_1"}
+        world.report(LEADER, configuration=HEAD, facts=facts, **names)
+        done = await world.run("status", "--exit-code")
+        assert done.status == 1
+        why = "ebb-controller-nodes refuses writes to nodes (metadata.labels: a)"
+        assert why in " ".join(done.out.split())
+        assert why in " ".join((await world.run("explain", "node", "n0")).out.split())
+
     async def test_new_leader_without_reconciliation_knows_nothing(self, world: World) -> None:
         world.lease(f"{LEADER}_1")
         facts = LeaderFacts(stale_because="nodes are unknown")
@@ -202,6 +282,25 @@ class TestLeader:
         assert warning in (await world.run("plan")).out
         world.lease(f"{LEADER}_1")
         assert warning in (await world.run("status")).out, "its Lease was never renewed"
+
+    @pytest.mark.parametrize("status", [403, 500])
+    async def test_headline_does_not_say_that_no_replica_leads_when_lease_is_unreadable(
+        self, world: World, status: int
+    ) -> None:
+        unknown = (
+            "it is unknown whether a replica of ebb-controller leads and marks nodes.",
+            f"Lease {NAMESPACE}/ebb-controller: API server answered {status}",
+        )
+        for command in ("plan", "status"):
+            world.leads(LEADER)
+            world.api.fail_next("get", status)
+            done = await world.run(command, "--exit-code")
+            assert "eplica of ebb-controller leads, so no node" not in done.out
+            for text in unknown:
+                assert text in " ".join((done.out + done.err).split()), command
+            if command == "status":
+                assert done.status == 0, "nothing was found"
+                assert "leader unknown (Lease" in " ".join(done.out.split())
 
 
 class TestEmptying:

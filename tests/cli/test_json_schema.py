@@ -36,7 +36,12 @@ SETTINGS: dict[str, Any] = {
     "thresholds": {"cpu": "100%", "memory": "100%"},
     "surge": {"mode": "enabled"},
     "pauseUntil": "9999-12-31T23:59:59Z",
-    "pools": [{"name": "all", "matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]}],
+    "pools": [
+        {
+            "name": "all",
+            "selector": {"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]},
+        }
+    ],
     "prices": [{"nodeSelector": {"size": "large"}, "price": 2}],
 }
 GPU = "nvidia.com/gpu"
@@ -111,6 +116,8 @@ class TestDumps:
             check("explain-node", printed(capsys, "explain", "node", name, *given))
         for name in "shop/w", "shop/waits", "shop/claimed":
             check("explain-pod", printed(capsys, "explain", "pod", name, *given))
+        check("explain-node-list", printed(capsys, "explain", "node/a", "node/m", *given))
+        check("explain-pod-list", printed(capsys, "explain", "pod", "shop/w", "shop/s", *given))
 
     @pytest.mark.parametrize("platform", PLATFORMS)
     def test_platforms_follow_schema(

@@ -58,9 +58,9 @@ class TestImports:
                 for name in (
                     "plan",
                     "status",
+                    "history",
                     "doctor",
                     "reasons",
-                    "migrate",
                     "unmark",
                     "cleanup",
                     "demo",
@@ -85,8 +85,9 @@ class TestImports:
         [
             ["--help"],
             ["--version"],
-            ["version"],
+            ["version", "--help"],
             ["plan", "--help"],
+            ["explain", "--help"],
             ["status", "--help"],
             ["doctor", "--help"],
         ],
@@ -119,21 +120,23 @@ class TestImports:
             "yaml",
         }
 
-    def test_help_imports_no_command_and_two_core_modules(self) -> None:
+    def test_help_imports_no_command_and_few_modules(self) -> None:
         found = imported("--help")
         assert not found & {"msgspec", "orjson", "pydantic", "rich", "yaml"}
         ours = {name for name in found if name.startswith(("cli.", "core."))}
-        assert ours == {"cli.__main__", "core.model", "core.model.errors"}
+        assert ours == {"cli.__main__", "cli.usage", "core.model", "core.model.errors"}
 
 
 class TestConventions:
     """The conventions of kubectl."""
 
-    def test_version_is_option_and_command(self) -> None:
-        asked = [ebb(one) for one in ("version", "--version")]
+    def test_version_is_option_and_command(self, tmp_path: Path) -> None:
+        asked = [ebb(one, HOME=str(tmp_path)) for one in ("version", "--version")]
         assert {done.returncode for done in asked} == {0}
-        assert len({done.stdout for done in asked}) == 1
-        assert asked[0].stdout.startswith(b"ebb ")
+        with_controller, alone = (done.stdout.splitlines() for done in asked)
+        assert alone == with_controller[:1]
+        assert alone[0].startswith(b"ebb ")
+        assert with_controller[1].startswith(b"controller unknown: no cluster: ")
 
     def test_usage_names_kubectl_when_program_is_its_plugin(self, tmp_path: Path) -> None:
         plugin = tmp_path / "kubectl-ebb"
@@ -148,7 +151,7 @@ class TestConventions:
         assert done.returncode == 2
         assert b"Usage: kubectl ebb plan" in done.stderr
 
-    @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+    @pytest.mark.parametrize("shell", ["bash", "fish", "zsh", "kubectl"])
     def test_completion_script_is_printed(self, shell: str) -> None:
         done = ebb("completion", shell)
         assert (done.returncode, done.stderr) == (0, b"")
@@ -288,7 +291,7 @@ class TestCompletion:
         ("words", "offered"),
         [
             (["re"], ["reasons", "replay"]),
-            (["completion", ""], ["bash", "fish", "zsh"]),
+            (["completion", ""], ["bash", "fish", "zsh", "kubectl"]),
             (["plan", "--policy", "Ex"], ["ExcessNodes"]),
             (["explain", ""], ["node", "pod"]),
             (["config", ""], ["schema", "validate"]),
@@ -321,8 +324,14 @@ class TestCompletion:
     [
         ([], "ebb: error: Missing command."),
         (["plam"], "ebb: error: No such command 'plam'. (Did you mean one of: 'plan', "),
-        (["explain"], "ebb explain: error: Missing command."),
-        (["explain", "node"], "ebb explain node: error: Missing argument 'NAME'."),
+        (["explain"], "ebb explain: error: Missing argument 'TYPE NAME...'."),
+        (["explain", "node"], "ebb explain: error: Missing argument 'NAME'; allowed: node NAME"),
+        (["explain", "no/a", "po/b"], "ebb explain: error: name either nodes or pods, not both"),
+        (["explain", "n1"], "ebb explain: error: 'n1'; allowed: node NAME..., pod [NAMESPACE/]"),
+        (["explain", "node/"], "ebb explain: error: 'node/'; allowed: node NAME..., pod "),
+        (["status", "-w", "--from-file", "f"],
+         "ebb status: error: --watch: not allowed with --from-file"),
+        (["plan", "-w", "--exit-code"], "ebb plan: error: --watch: not allowed with --exit-code"),
         (["plan", "--from-file", "f", "--context", "c"],
          "ebb plan: error: --context: not allowed with --from-file"),
         (["plan", "--max-cpu", "0%"], "ebb plan: error: Invalid value for '--max-cpu': '0%'; "),
@@ -342,8 +351,7 @@ def test_invalid_command_line_is_rejected_with_usage_and_reason(
     "formats",
     [
         output.PLAN,
-        output.NODE,
-        output.POD,
+        output.EXPLAINED,
         output.STATUS,
         output.DIAGNOSIS,
         output.REASONS,

@@ -215,7 +215,7 @@ class TestTable:
             ("  thresholds: {cpu: 80%, memory: 80%}\n", False),  # the pool has its own thresholds
         ],
     )
-    def test_release_thresholds_follow_thresholds_of_command_line(
+    def test_hysteresis_is_added_to_thresholds_of_command_line(
         self, limits: str, stays_marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         marked = node(A)
@@ -224,9 +224,9 @@ class TestTable:
         dumped.write_bytes(dump(marked, node(B), pod("a", A, "80m"), pod("b", B, "3800m")))
         config.write_text(
             "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
-            "usability: none\nheadroom: 0\npools:\n"
-            "- name: small\n  nodeSelector: {size: small}\n"
-            f"  releaseThresholds: {{cpu: 85%, memory: 85%}}\n{limits}"
+            "usableCapacity: all\nheadroom: 0\nthresholds: {cpu: 80%, memory: 80%}\npools:\n"
+            "- name: small\n  selector: {matchLabels: {size: small}}\n"
+            f"{limits}"
         )
         told = ("--from-file", str(dumped), "--config", str(config), "--max-cpu", "95%")
         assert plan_of(capsys, *told)["markedInfeasible"] == ([] if stays_marked else [A])
@@ -239,7 +239,7 @@ class TestTable:
         dumped, config = tmp_path / "dump.json", tmp_path / "ebb.yaml"
         dumped.write_bytes(dump(*ITEMS, marked, pod("waits", None)))
         config.write_text(
-            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nusability: none\n"
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nusableCapacity: all\n"
         )
         assert main(["plan", "--from-file", str(dumped), "--config", str(config)]) == 0
         text = capsys.readouterr().out
@@ -332,7 +332,7 @@ class TestPrices:
         assert plan_of(capsys, "--from-file", path)["prices"] is None
         assert main(["plan", "--from-file", path]) == 0
         out = capsys.readouterr().out
-        assert "Savings: unknown, because the configuration has no `prices`.\n" in out
+        assert "Savings in money: unknown, because the configuration has no `prices`.\n" in out
 
 
 WITHOUT_SOLVER = """
@@ -376,7 +376,7 @@ class TestBound:
 WHEN = """\
 apiVersion: kube-ebb.io/v1alpha1
 kind: EbbConfiguration
-eviction: enabled
+eviction: {mode: enabled}
 noScheduleAfter: 1h
 schedule:
 - {start: "0 0 29 2 *", duration: 1m}

@@ -61,10 +61,7 @@ def test_plan_and_explain_show_each_buffer_and_why_it_is_not_fully_reserved(
     assert re.search(
         "^CapacityBuffer +requested +allowed +reserved +why not all$", told, re.MULTILINE
     )
-    assert (
-        "exceeds the share of capacity that Ebb may reserve for buffers (reserve.maxBuffers)"
-        in told
-    )
+    assert "exceeds half of the capacity, which is the most that Ebb reserves for buffers" in told
     assert "no autoscaler has accepted the buffer" in told
     assert "CapacityBuffer shop/" in told
     assert main(["explain", "node", "n1", *files]) == 0

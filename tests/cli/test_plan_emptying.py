@@ -142,3 +142,23 @@ async def test_plan_of_live_cluster_counts_moves(
     assert removal["node"] == "n1"
     expected = {"moves": 1, "completion": 0, "turnover": 1, "staying": []}
     assert removal["emptiedBy"] == expected
+
+
+def test_plan_names_own_pods_on_removable_nodes_with_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [
+        owned("ebb-controller-5f-x", "a", "ReplicaSet", "ebb-controller-5f"),
+        owned("ebb-webhook-6c-y", "b", "ReplicaSet", "ebb-webhook-6c"),
+    ]
+    for one in own:
+        one["metadata"]["namespace"] = "ebb-system"
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(*map(node, "abcd"), *own, pod("p", "c", "1")))
+    assert main(["plan", "--from-file", str(file)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Ebb's own pods are on these nodes: " in told
+    assert "ebb-controller-5f-x (a)" in told
+    assert "kubectl -n ebb-system rollout restart deployment ebb-controller ebb-webhook" in told
+    assert main(["plan", "--from-file", str(file), "--ebb-namespace", "elsewhere"]) == 0
+    assert "Ebb's own pods" not in capsys.readouterr().out

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,31 @@ import pytest
 
 from cli.__main__ import main
 from cli.formats.page import text
+from cli.formats.page.details import EXPLAINED_MAX
+from cli.formats.page.tiles import rounded
+from cli.input.cluster_input import Leader, Running
+from controller.day_report import PoolFigures
 from core.marks.wellknown import MARK_LABEL
+from core.model.resources import Resources
+from core.moves.objects import SurgeObjects
+from tests.core.moves.test_own import DEPLOYMENT, NODES, OTHER
+from tests.core.moves.test_own import LEADER as LEADER_POD
+from tests.core.moves.test_planner import CONFIG, OURS
 from tests.support import builders
-from tests.support.page import HOSTILE, hostile_input, input_of, plan_of, state_of
+from tests.support.page import (
+    HOSTILE,
+    hostile_input,
+    input_of,
+    plan_of,
+    saved,
+    showcase,
+    state_of,
+    with_day,
+)
 from tests.support.plan_cli import ITEMS, A, B, D, dump, ebb, node, pod
+from tests.support.surge import NOW as SURGE_NOW
+
+GPU = "nvidia.com/gpu"
 
 
 def html_of(tmp_path: Path, capsys: pytest.CaptureFixture[str], *items: Any) -> str:
@@ -50,6 +73,11 @@ STATES: list[Any] = [
         id="marked NoSchedule",
     ),
     pytest.param(
+        node("n", metadata={"name": "n", "labels": {MARK_LABEL: "NoSchedule"}}),
+        "scale-down-allowed",
+        id="marked, scale-down allowed",
+    ),
+    pytest.param(
         node(
             "n",
             spec={"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]},
@@ -64,22 +92,137 @@ STATES: list[Any] = [
 def test_node_has_state(
     one: Any, state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    others = (node(A), node(B), pod("a", A, "2"), pod("b", B, "2"))
+    busy = () if state == "scale-down-allowed" else (pod("n", "n", "1"),)
+    others = (node(A), node(B), pod("a", A, "2"), pod("b", B, "2"), *busy)
     found = state_of(html_of(tmp_path, capsys, one, *others))
     assert {n["name"]: n["state"] for n in found["nodes"]}["n"] == state
     assert state in {known["key"] for known in found["states"]}
+
+
+def test_tiles_show_totals_now_and_after_plan() -> None:
+    tiles = {one["label"]: one for one in state_of(text(plan_of(showcase())))["tiles"]}
+    assert list(tiles) == [
+        "Nodes", "Cost an hour", "CPU requested", "Memory requested", "Pods Pending", "Saved",
+    ]  # fmt: skip
+    nodes = tiles["Nodes"]
+    assert nodes["now"] == "60"
+    removable = 60 - int(nodes["after"])
+    assert nodes["about"] == f"{removable} removable ({round(removable / 0.6)} %)"
+    now, after = tiles["CPU requested"]["bar"]
+    assert now < after
+    assert tiles["CPU requested"]["after"] == f"{after} %"
+    assert tiles["Pods Pending"]["after"] is None
+    assert tiles["Saved"]["now"] == "5.40"
+    assert tiles["Saved"]["about"] == "14.0 node-h, since the leader started 120m ago"
+
+
+@pytest.mark.parametrize(
+    ("today", "month", "now", "about"),
+    [
+        (saved(14, 5.4), saved(44, 16.9), "5.40", "14.0 node-h, this month 16.90"),
+        (
+            saved(14, 0),
+            saved(44, 0),
+            "14.0 node-h",
+            "4 % of node-hours, this month 44.0 node-h (4 %)",
+        ),
+        (saved(0, 0), saved(9, 2), "0.0 node-h", "0 % of node-hours, this month 2.00"),
+        (saved(14, 5.4), None, "5.40", "14.0 node-h, this month unknown"),
+    ],
+    ids=["priced", "unpriced", "nothing today", "history not read"],
+)
+def test_tile_shows_what_was_saved_today_and_this_month(
+    today: PoolFigures, month: PoolFigures | None, now: str, about: str
+) -> None:
+    answer = plan_of(with_day(showcase(), today=today, month=month))
+    tile = {"label": "Saved today", "now": now, "after": None, "about": about, "bar": None}
+    assert state_of(text(answer))["tiles"][-1] == tile
+
+
+def test_tiles_show_devices_and_no_cost_without_prices() -> None:
+    nodes = [builders.node(name, extended=((GPU, 4),)) for name in "ab"]
+    pods = [
+        replace(
+            builders.pod("p", "a", 500, 500), requests=Resources(500, 500, extended=((GPU, 1),))
+        )
+    ]
+    tiles = state_of(text(plan_of(input_of(nodes, pods))))["tiles"]
+    assert [one["label"] for one in tiles] == [
+        "Nodes", "CPU requested", "Memory requested", "GPU requested",
+    ]  # fmt: skip
+    assert (tiles[3]["now"], tiles[3]["about"]) == ("13 %", "1 of 8, then of 4")
+
+
+def test_reasons_count_nodes_and_money() -> None:
+    answer = plan_of(showcase())
+    state = state_of(text(answer))
+    kept = {node.node: {one.code for one in node.blockers} for node in answer.plan.kept}
+    for one in state["reasons"]:
+        nodes = [codes for codes in kept.values() if one["code"] in codes]
+        assert (one["nodes"], one["alone"]) == (len(nodes), nodes.count({one["code"]}))
+        assert one["amount"] == f"{rounded(len(nodes) * Fraction('280.32'))} a month"
+    assert {one["code"] for one in state["reasons"]} == {
+        code for node in state["nodes"] for code in node["reasons"]
+    }
+
+
+def test_nodes_name_namespaces_of_their_pods() -> None:
+    state = state_of(text(plan_of(showcase())))
+    assert state["namespaces"] == ["batch", "ops", "shop"]
+    on = {
+        node["name"]: [state["namespaces"][n] for n in node["namespaces"]]
+        for node in state["nodes"]
+    }
+    assert on["general-b-01"] == ["ops", "shop"]
 
 
 def test_detail_has_reasons_with_fix_and_pods_with_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     details = state_of(html_of(tmp_path, capsys, *ITEMS))["details"]
-    (reason, *_) = details[D]["reasons"]
-    assert reason["code"] == "cordoned"
+    (group, *_) = details[D]["groups"]
+    (reason, *_) = group["reasons"]
+    assert (group["title"], reason["code"]) == ("not removable because", "cordoned")
+    assert len(reason["messages"]) == 1
+    assert dict(details[D]["facts"])["verdict"].startswith("not removable: cordoned")
     assert f"kubectl uncordon {D}" in reason["fix"]
     assert reason["endsWhen"]
     moved = [one for detail in details.values() for one in detail["pods"] if one["to"]]
     assert moved
+
+
+def test_detail_names_pod_of_leader_as_explain_does() -> None:
+    given = replace(
+        input_of(NODES, [LEADER_POD, OTHER]),
+        config=CONFIG,
+        surge_objects=SurgeObjects(
+            deployments={DEPLOYMENT.key: DEPLOYMENT}, owners={(OURS, "own-1"): DEPLOYMENT.key}
+        ),
+        running=Running(Leader(lease="ebb-system/ebb-controller", holder="leader_1")),
+    )
+    groups = state_of(text(plan_of(given, SURGE_NOW)))["details"]["m"]["groups"]
+    reasons = next(one["reasons"] for one in groups if one["title"] == "pods not moved because")
+    (own,) = (one["messages"] for one in reasons if one["code"] == "surge-own")
+    assert "is the leader of ebb-controller" in str(own)
+
+
+def test_details_of_large_cluster_have_reasons_of_plan() -> None:
+    nodes = [builders.node(f"n{number:03}") for number in range(EXPLAINED_MAX + 1)]
+    pods = [
+        builders.pod(f"p{number:03}", f"n{number:03}", 3000, 3000) for number in range(len(nodes))
+    ]
+    detail = state_of(text(plan_of(input_of(nodes, pods))))["details"]["n000"]
+    assert [group["title"] for group in detail["groups"]] == ["not removable because"]
+    assert "verdict" not in dict(detail["facts"])
+    assert detail["leader"] == []
+
+
+def test_plan_is_listed_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = state_of(html_of(tmp_path, capsys, *ITEMS))
+    orders = {node["name"]: node["order"] for node in state["nodes"] if node["order"]}
+    assert {one["node"]: one["order"] for one in state["plan"]["nodes"]} == orders
+    assert [one["order"] for one in state["plan"]["nodes"]] == [*range(1, len(orders) + 1)]
+    assert state["plan"]["more"] == 0
 
 
 def test_pending_pod_is_listed_with_reason(
@@ -124,7 +267,7 @@ def test_page_names_no_external_asset_and_script_writes_no_html(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     html = html_of(tmp_path, capsys, *ITEMS)
-    assert "http://" not in html
+    assert "http://" not in html.replace("http://www.w3.org/2000/svg", "")  # a namespace
     assert "https://" not in html
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", html)
 

@@ -119,10 +119,10 @@ class TestJson:
     ) -> None:
         config = tmp_path / "ebb.yaml"
         config.write_text(
-            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nusability: none\n"
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nusableCapacity: all\n"
         )
         plan = plan_of(capsys, "--from-file", path, "--config", str(config))
-        assert plan["usability"] is None
+        assert plan["usableCapacity"] is None
         usable = {"cpu": 12000, "memory": 48 * 2**30}
         assert plan["before"]["usable"] == usable
         share = plan["before"]["usableUtilization"]
@@ -131,7 +131,7 @@ class TestJson:
     def test_plan_has_derived_usability(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        usability = plan_of(capsys, "--from-file", path)["usability"]
+        usability = plan_of(capsys, "--from-file", path)["usableCapacity"]
         assert usability["derived"] is True
         assert usability["minCPU"] == 450
 
@@ -183,7 +183,7 @@ class TestJson:
         assert "limit" in {r["code"] for entry in one["unremovable"] for r in entry["reasons"]}
         strict = plan_of(capsys, "--from-file", path, "--max-memory", "0.5%")
         assert not strict["removals"]
-        assert strict["thresholds"] == {"cpu": 0.8, "memory": 0.005}
+        assert strict["thresholds"] == {"cpu": 0.95, "memory": 0.005}
 
     def test_pending_pod_is_placed_first(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

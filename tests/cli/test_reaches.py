@@ -27,7 +27,7 @@ def reach(name: str, before: Totals, after: Totals | None = None, limit: str = "
         key=name,
         usability=None,
         enter=Share(share, Fraction(4, 5)),
-        leave=Share(share, share),
+        unmark=Share(share, share),
         before=before,
         after=after or before,
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 import core
-from cli.explain.explainer import Explainer, NodeAnswer
+from cli.explain.explainer import Explainer, NodeAnswer, NodeVerdict
 from cli.explain.reasons import (
     EVICTION,
     LIFETIME,
@@ -29,6 +29,7 @@ from core.config.settings import Config, UsabilityMode
 from core.eligibility.node_eligibility import CORDONED
 from core.eligibility.unplaceable import POD_UNSUPPORTED
 from core.engine import reconcile
+from core.engine.planner import PlanOptions
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Mark, mark_of
@@ -123,6 +124,30 @@ def test_every_node_and_pod_is_explained_consistently_with_plan(cluster: Cluster
             assert each.node not in (*told.feasible, *told.feasible_marked)
             assert not told.blockers
             assert not each.stays_with_node
+        found = explainer.node(each.node) if each.node is not None else None
+        if found is None:
+            assert told.node_answer is None
+        else:
+            verdict = NodeVerdict(node=found.node, order=found.order, blockers=found.blockers)
+            assert told.node_answer == verdict
+            if found.order is None and each.node not in snapshot.leaving_nodes:
+                assert told.target in (None, dict(found.placements).get(each.key))
+
+
+class PodExplainer(Explainer):
+    """An explainer of pods only."""
+
+    def node(self, name: str) -> NodeAnswer | None:
+        """Fail."""
+        raise AssertionError(name)
+
+
+def test_pod_is_explained_without_explaining_its_node() -> None:
+    cluster = Cluster.of([node("a"), node("b")], [pod("p", "a", 100, 100)])
+    snapshot = ClusterSnapshot(cluster, thesis_config(), Now(NOW))
+    answer = PodExplainer(snapshot, reconcile.make_plan(snapshot), NOW).pod("d/p")
+    assert answer is not None
+    assert answer.target == "b"
 
 
 @given(clusters())
@@ -133,7 +158,7 @@ def test_pending_pod_is_placed_on_feasible_node_if_there_is_any(cluster: Cluster
             alone = replace(cluster, pods=others)
             config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
             snapshot = ClusterSnapshot(alone, config, Now(NOW))
-            plan = reconcile.make_plan(snapshot, removals_max=0)
+            plan = reconcile.make_plan(snapshot, PlanOptions(removals_max=0))
             answer = Explainer(snapshot, plan, NOW).pod(one.key)
             assert answer is not None
             placed = [target.node for target in plan.pending if target.pod == one.key]
@@ -197,7 +222,7 @@ class TestExplainer:
 
 def test_removable_node_is_explained_with_exhausted_budget() -> None:
     budgets = replace(UNLIMITED, cluster=Budget(max_marked=Limit(1)))
-    config = Config(usability=UsabilityMode.NONE, budgets=budgets)
+    config = Config(usable_capacity=UsabilityMode.ALL, budgets=budgets)
     cluster = Cluster.of([marked(node("a"), Mark.PREFER_NO_SCHEDULE, 1), node("b"), node("c")], [])
     explainer = explainer_of(cluster, config)
     rate_limits = {name: explainer.node(name) for name in "abc"}
@@ -205,8 +230,8 @@ def test_removable_node_is_explained_with_exhausted_budget() -> None:
         n: [one.code for one in found.rate_limits] for n, found in rate_limits.items() if found
     } == {
         "a": [],
-        "b": ["budget-marked"],
-        "c": [],
+        "b": [],
+        "c": ["budget-marked"],
     }
 
 
@@ -214,7 +239,7 @@ def test_removable_node_is_explained_with_exhausted_budget() -> None:
     ("budgets", "later"),
     [
         (replace(UNLIMITED, cluster=Budget(max_marked=Limit(2))), "budget-marked"),
-        (replace(UNLIMITED, cluster=Budget(max_in_window=Limit(2))), "budget-window"),
+        (replace(UNLIMITED, cluster=Budget(max_new_marks=Limit(2))), "budget-new-marks"),
     ],
 )
 def test_budget_counts_removable_nodes_earlier_in_plan(budgets: Budgets, later: str) -> None:
@@ -244,7 +269,7 @@ def test_pending_delay_is_not_applied_when_pod_pending_time_is_unknown() -> None
 
 def waits(cluster: Cluster, budgets: Budgets) -> list[list[str]]:
     """Return the codes of the rate limits of each removable node, in the order of the plan."""
-    config = Config(usability=UsabilityMode.NONE, budgets=budgets)
+    config = Config(usable_capacity=UsabilityMode.ALL, budgets=budgets)
     explainer = explainer_of(cluster, config)
     answers = [found for one in cluster.nodes if (found := explainer.node(one.name))]
     gone = sorted((one for one in answers if one.order), key=lambda one: one.order or 0)

@@ -49,7 +49,7 @@ def test_replay_compares_variants_and_writes_recommended_configuration(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, file, config = tmp_path / "page.html", tmp_path / "ebb.yaml", tmp_path / "in.yaml"
-    config.write_text(f"{HEAD}eviction: enabled\n")
+    config.write_text(f"{HEAD}eviction: {{mode: enabled}}\n")
     options = ["--seeds", "1", "--sweep", "thresholds=70%,90%", "--page", str(page)]
     options += ["--config", str(config), "--recommend", str(file)]
     assert main(["replay", "--dumps", folder, *options]) == 0
@@ -65,8 +65,8 @@ def test_replay_compares_variants_and_writes_recommended_configuration(
     comment, _, document = file.read_text().partition("apiVersion")
     assert comment.startswith("# Chosen by `ebb replay` from ")
     for text in (told, comment):
-        assert "evictions by Ebb (eviction: enabled) are not simulated" in text
-    assert "eviction: enabled" in document
+        assert "evictions by Ebb (eviction.mode) are not simulated" in text
+    assert "eviction:\n  mode: enabled\n" in document
     assert main(["config", "validate", str(file)]) == 0
     assert read_config(str(file)).extender.score in ("marks", "pack")
     assert_time_lapse(page.read_text())

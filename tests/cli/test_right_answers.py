@@ -11,7 +11,7 @@ import pytest
 from cli.__main__ import main
 from core.config.settings import API_VERSION, KIND
 from core.marks.wellknown import TAINT_KEY
-from kube.decode.kinds import CLUSTER_KINDS
+from kube.cluster_kinds import CLUSTER_KINDS
 from tests.support.plan_cli import Json, dump, node, plan_of, pod, without_source
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
@@ -119,7 +119,7 @@ class TestRunsToCompletion:
             node("b"),
             node("c"),
             *(owned(one, kind, "runners") if kind else one for one in runners),
-            *(owned(pod(f"web-{n}", "b", "500m")) for n in range(2)),
+            *(owned(pod(f"web-{n}", "b", "600m")) for n in range(2)),
             *(owned(pod(f"db-{n}", "c", "500m")) for n in range(5)),
         ]
 
@@ -347,7 +347,9 @@ class TestDeferredResize:
     def test_its_node_keeps_the_room_that_it_waits_for(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        config = configured(tmp_path, "headroom: 0", "usability: none", "thresholds: {cpu: 100%}")
+        config = configured(
+            tmp_path, "headroom: 0", "usableCapacity: all", "thresholds: {cpu: 100%}"
+        )
         dumped = written(tmp_path, *self.items("Deferred"))
         plan = plan_of(capsys, *dumped, *config)
         assert removals(plan) == []
@@ -359,7 +361,9 @@ class TestDeferredResize:
     def test_infeasible_resize_uses_no_capacity(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        config = configured(tmp_path, "headroom: 0", "usability: none", "thresholds: {cpu: 100%}")
+        config = configured(
+            tmp_path, "headroom: 0", "usableCapacity: all", "thresholds: {cpu: 100%}"
+        )
         plan = plan_of(capsys, *written(tmp_path, *self.items("Infeasible")), *config)
         assert removals(plan) == ["n2"]
         assert "resize-deferred" not in {one["code"] for one in plan["warnings"]}

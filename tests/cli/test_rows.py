@@ -12,22 +12,24 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from cli.nodes import selector
+from cli.nodes import OTHER_POOLS, POOLS_SHOWN, selector
 from core.model.errors import InvalidInputError
 from tests.support.plan_cli import LONG, Json, dump, node, on_terminal, pod
 
 GOLDEN = Path(__file__).parent / "golden"
 TYPE = "node.kubernetes.io/instance-type"
+NODE_GROUP = "eks.amazonaws.com/nodegroup"
 ZONE = "topology.kubernetes.io/zone"
 CONFIG = """\
 apiVersion: kube-ebb.io/v1alpha1
 kind: EbbConfiguration
+thresholds: {cpu: 80%, memory: 80%}
 headroom: 0
-usability: none
-reserve: {lookback: 0s}
+usableCapacity: all
+reserve: {window: never}
 pools:
-- {name: spot, nodeSelector: {tier: spot}}
-- {name: rest, matchExpressions: [{key: tier, operator: Exists}]}
+- {name: spot, selector: {matchLabels: {tier: spot}}}
+- {name: rest, selector: {matchExpressions: [{key: tier, operator: Exists}]}}
 prices:
 - {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, price: 0.096}
 """
@@ -94,6 +96,19 @@ class TestRows:
         assert found[NAMES[2]]["price"] == ""
         assert found[NAMES[3]]["reasons"].split()[0]
 
+    def test_pool_is_node_group_or_else_configured_pool(self, given: list[str]) -> None:
+        assert [row["pool"] for row in rows(*given, "--sort-by", "name")] == [
+            "spot",
+            "spot",
+            "rest",
+            "",
+        ]
+        groups = {f"n{number:03}": f"g{number:03}" for number in range(POOLS_SHOWN + 1)}
+        groups["another"] = "g000"
+        nodes = [labeled(name, **{NODE_GROUP: group}) for name, group in groups.items()]
+        found = rows(*made(Path(given[1]).parent, [*nodes, pod("p", "another", "1")]))
+        assert {row["node"]: row["pool"] for row in found} == {**groups, "n100": OTHER_POOLS}
+
     def test_name_lists_removable_nodes(self, given: list[str]) -> None:
         removable = [row["node"] for row in rows(*given) if row["order"]]
         assert removable
@@ -103,6 +118,16 @@ class TestRows:
         found = rows(*given, "-L", "tier,missing")
         assert {row["tier"] for row in found} == {"spot", "base", ""}
         assert {row["missing"] for row in found} == {""}
+
+    @pytest.mark.parametrize("form", ["wide", "csv"])
+    def test_label_columns_double_no_column(self, tmp_path: Path, form: str) -> None:
+        given = made(tmp_path, [labeled("a", tier="spot", pool="blue"), pod("p", "a")])
+        options = "-L", f"tier,pool,tier,{ZONE},{TYPE}", "-L", "pool,", "-o", form
+        headings, *found = lines(*given, *options)
+        assert re.findall(r"\b(?:tier|label pool|pool|zone|type)\b|topology", headings) == [
+            "pool", "zone", "type", "tier", "label pool",
+        ]  # fmt: skip
+        assert re.findall(r"blue|spot", found[0]) == ["spot", "spot", "blue"]
 
     def test_no_headers_leaves_out_first_line(self, given: list[str]) -> None:
         for form in ("csv", "wide"):
@@ -172,6 +197,15 @@ class TestSelector:
         status = orjson.loads(run("status", *given, *options, "-o", "json")[1])
         assert status["counts"]["nodes"] == status["headline"]["nodes"] == len(numbers)
         assert set(status["removable"]) <= names
+        codes = [warning["code"] for warning in status["warnings"]]
+        assert ("nothing-selected" in codes) is (not numbers)
+
+    @pytest.mark.parametrize("command", [["status"], ["plan"], ["plan", "-o", "name"]])
+    def test_empty_selection_says_so(self, given: list[str], command: list[str]) -> None:
+        code, out, err = run(*command, *given, "-l", "tier=none")
+        assert (code, err.splitlines()[0]) == (0, "Warning: no node matches the options -l and -n")
+        if "-o" not in command:
+            assert out.startswith("No node is in the cluster, or the options select none.\n")
 
     @pytest.mark.parametrize("text", ["a b", "=a", "a in b", "a=(b)", "a,,b", "!"])
     def test_invalid_selector_is_rejected(self, text: str) -> None:

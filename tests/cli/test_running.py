@@ -12,21 +12,22 @@ import yaml
 
 from cli.__main__ import main
 from controller.leader_report import (
-    Cooldown,
+    REPORT_PORT_NAME,
     Decision,
     Delay,
     LeaderFacts,
+    LimitUse,
     MoveInProgress,
     PeakDemand,
     PendingPods,
     Report,
     Savings,
-    SkippedNode,
     Unknown,
 )
 from controller.names import CONFIG_MAP, LEASE
 from core.config.settings import API_VERSION, KIND
 from kube.target import NAMESPACE
+from runtime.version import ebb_version
 from tests.platforms.objects import autoscaler_status
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
@@ -42,8 +43,11 @@ FACTS = LeaderFacts(
     reconciled_at_seconds=1_700_000_100,
     delays=[Delay(node="n0", since_seconds=1_700_000_000, until_seconds=NOW)],
     peaks=[PeakDemand(reach="all", cpu_millis=1500, memory_bytes=2**30, until_seconds=NOW)],
-    cooldowns=[Cooldown(setting="cooldown.delayAfterAdd", until_seconds=NOW)],
-    skipped_nodes=[SkippedNode(node="n1", until_seconds=NOW)],
+    limits=[
+        LimitUse(code="cooldown", scope="", until_seconds=[NOW]),
+        LimitUse(code="budget-new-marks", scope="", until_seconds=[NOW, NOW + 60]),
+        LimitUse(code="mark-refused", scope="n1", until_seconds=[NOW]),
+    ],
     moves=[
         MoveInProgress(deployment="shop/web", pod="shop/web-1", node="n1", begun_seconds=1,
                        deadline_seconds=NOW)
@@ -53,7 +57,7 @@ FACTS = LeaderFacts(
                  reason="the cluster can do without it", written=written)
         for name, written in (("n0", True), ("n1", False))
     ],
-    not_yet_known=[Unknown(setting="unneededTime", until_seconds=NOW)],
+    not_yet_known=[Unknown(needed_for="unneededTime", until_seconds=NOW)],
     savings=Savings(expected_node_seconds=9000, expected_cost=5, estimated_node_seconds=3600,
                     estimated_cost=0),
     pending=[PendingPods(cause="mark", pods=2, pod_seconds=1200),
@@ -71,7 +75,7 @@ class World:
     """A cluster with an installation of Ebb, behind a fake API server."""
 
     def __init__(self, api: FakeApi, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.api, self._capsys = api, capsys
+        self.api, self._capsys, self.report_port = api, capsys, 8082
         self._kubeconfig = folder / "kubeconfig"
         self._kubeconfig.write_text(KUBECONFIG.format(url=api.url))
 
@@ -88,8 +92,10 @@ class World:
         self.config_map(yaml.safe_dump({**HEAD, **settings}))
 
     def report(self, pod: str, **fields: Any) -> None:
-        report = Report(identity=f"{pod}_1", version="0.1.0", **fields)
-        self.api.forwards[f"{NAMESPACE}/{pod}"] = reporting(msgspec.json.encode(report))
+        fields = {"version": ebb_version(), **fields}
+        report = Report(identity=f"{pod}_1", **fields)
+        answer = reporting(msgspec.json.encode(report))
+        self.api.serve(f"{NAMESPACE}/{pod}", REPORT_PORT_NAME, self.report_port, answer)
 
     def leads(self, pod: str = LEADER, **settings: Any) -> None:
         self.lease(f"{pod}_1")
@@ -166,11 +172,22 @@ class TestConfiguration:
 
 
 class TestReport:
-    async def test_port_of_configmap_is_used(self, world: World) -> None:
-        world.configure(controller={"reportPort": 9000})
+    async def test_port_of_leader_is_used(self, world: World) -> None:
+        world.report_port = 9000
         world.leads()
         await world.json("status")
         assert world.api.forwards[f"{NAMESPACE}/{LEADER}"].ports == ["9000"]
+
+    async def test_leader_without_port_is_reported(self, world: World) -> None:
+        world.leads()
+        pod = pod_object(LEADER)
+        world.api.put_document(f"/api/v1/namespaces/{NAMESPACE}/pods/{LEADER}", pod)
+        done = await world.run("status")
+        assert done.err == (
+            f"Warning: cannot read the report of the leader {LEADER}, so its delays, peaks, "
+            "cooldowns, moves and decisions are unknown: "
+            f"pod {NAMESPACE}/{LEADER}: no container has a port with the name report\n"
+        )
 
     async def test_follower_names_leader(self, world: World) -> None:
         world.leads()
@@ -189,6 +206,7 @@ class TestReport:
 
     async def test_what_cannot_be_read_is_reported(self, world: World) -> None:
         world.lease(f"{LEADER}_1")
+        world.leads()
         world.api.denied.add("pods/portforward")
         done = await world.run("status", "-o", "json")
         (problem,) = json.loads(done.out)["notRead"]
@@ -206,8 +224,9 @@ class TestReport:
             f"configuration  leader {LEADER}_1",
             "unneededTime of 1 node ends in ",
             "1500m CPU, 1Gi memory above current requests in all, for ",
-            "(cooldown.delayAfterAdd)",
-            "its mark could not be written",
+            "all nodes: ends in ",
+            "all nodes: 2 marks count, the first for ",
+            "n1: ends in ",
             "for how long nodes have been candidates (unneededTime): complete in ",
             "2.5 node-hours, 5.00 in the currency of `prices`, if removable nodes were gone",
             "1.0 node-hours, of nodes that autoscalers have removed",
@@ -222,9 +241,9 @@ class TestReport:
         found = (await world.json("explain", "node", "n0"))["knownToLeader"]
         assert [one["node"] for one in found["delays"]] == ["n0"]
         assert [one["name"] for one in found["decisions"]] == ["n0"]
-        assert found["skipped"] == []
+        assert [one["code"] for one in found["limits"]] == ["cooldown", "budget-new-marks"]
         done = await world.run("explain", "node", "n1")
-        assert "its mark could not be written" in done.out
+        assert "n1: ends in " in done.out
         assert "Not considered" not in done.out
         assert "NodeMarked (only reported): the cluster can do without it" in done.out
 
@@ -233,3 +252,17 @@ class TestReport:
     ) -> None:
         done = await world.run("explain", "node", "n0")
         assert "Not considered, because only the leader knows them: " in done.out
+
+
+async def test_version_of_leading_controller_is_shown(world: World) -> None:
+    world.leads()
+    done = await world.run("version")
+    own, controller = done.out.splitlines()
+    assert (done.status, done.err, own[:4]) == (0, "", "ebb ")
+    assert controller == f"controller 0.1.0 ({LEADER}_1)"
+
+
+async def test_version_of_controller_is_unknown_when_there_is_none(world: World) -> None:
+    done = await world.run("version")
+    assert done.status == 0
+    assert "controller unknown: the Lease does not exist" in done.out

@@ -16,15 +16,8 @@ from cli.input.live import progress_shown
 from controller.names import LEASE as LEASE_NAME
 from core.model.errors import InvalidInputError
 from kube.client import PAGE_OBJECTS
-from kube.decode.kinds import (
-    BUFFERS,
-    CLUSTER_KINDS,
-    NODES,
-    PODS,
-    STATUSES,
-    AnyKind,
-    Kind,
-)
+from kube.cluster_kinds import CLUSTER_KINDS
+from kube.decode.kinds import BUFFERS, NODES, PODS, STATUSES, AnyKind, Kind
 from kube.listing import Listed
 from kube.target import NAMESPACE
 from runtime.clock import micro_time
@@ -250,6 +243,7 @@ class TestLive:
         ("given", "problem"),
         [
             (["--as-group", "dev"], "--as-group: needs --as"),
+            (["--user", "me"], "--user: 'me'; allowed: one of the users: it"),
             (["--request-timeout", "soon"], "'soon'; allowed: a duration such as 30s or 1m30s"),
         ],
     )
@@ -287,6 +281,15 @@ class TestContexts:
         done = await asyncio.to_thread(ebb, *command, "--context", "it", KUBECONFIG=two)
         assert (done.returncode, done.stderr) == (0, b"")
         assert api.count("list")
+
+    async def test_cluster_and_user_options_replace_those_of_context(
+        self, api: FakeApi, two: str
+    ) -> None:
+        given = "status", "-o", "json", "--cluster", "it", "--user", "it"
+        done = await asyncio.to_thread(ebb, *given, KUBECONFIG=two)
+        found = json.loads(done.stdout)["cluster"]
+        assert found == {"server": api.url, "context": "nobody", "cluster": "it"}
+        assert {call.headers["Authorization"] for call in api.calls} == {"Bearer a-token"}
 
     async def test_source_names_context(self, api: FakeApi, two: str) -> None:
         done = await asyncio.to_thread(

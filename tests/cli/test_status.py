@@ -275,9 +275,20 @@ class TestTable:
 NOW = 1_000_000
 
 
-def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None) -> str:
+def leads(
+    renewed: int | None,
+    holder: str = "pod-a",
+    problem: str | None = None,
+    *,
+    unread: bool = False,
+) -> str:
     leader = Leader(
-        lease="ns/l", holder=holder, renewed_seconds=renewed, duration_seconds=15, problem=problem
+        lease="ns/l",
+        holder=holder,
+        renewed_seconds=renewed,
+        duration_seconds=15,
+        problem=problem,
+        unread=unread,
     )
     cluster = Cluster.of([builders.node("n")], [])
     found = ClusterInput(cluster=cluster, config=Config(), where="w", running=Running(leader))
@@ -293,7 +304,8 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
         (leads(NOW - 90), "none: pod-a last renewed Lease ns/l 1 min 30 s ago"),
         (leads(None), "pod-a (Lease ns/l, never renewed)"),
         (leads(NOW, holder=""), "none (Lease ns/l has been released)"),
-        (leads(None, "", "forbidden"), "unknown (Lease ns/l: forbidden)"),
+        (leads(None, "", "forbidden", unread=True), "unknown (Lease ns/l: forbidden)"),
+        (leads(None, "", "it does not exist"), "none (Lease ns/l: it does not exist)"),
     ],
 )
 def test_leader_line_shows_state_of_lease(told: str, line: str) -> None:

@@ -109,7 +109,8 @@ class TestRollingUpdate:
         return [
             *(node(name, spec=taints) for name in ("n1", "n2")),
             node("n3"),
-            *(owned(pod(f"p{number}", f"n{on}", "700m")) for number, on in enumerate("1223")),
+            owned(pod("p0", "n1", "600m")),
+            *(owned(pod(f"p{number}", f"n{on}", "700m")) for number, on in enumerate("223", 1)),
         ]
 
     @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ class TestKept:
         kept = owned(pod("a", "n1"), kind)
         kept["metadata"]["annotations"] = {"kube-ebb.io/keep": pod_value}
         metadata = {"name": "shop", "annotations": {"kube-ebb.io/keep": space_value}}
-        elsewhere = owned(pod("b", "n2"))
+        elsewhere = owned(pod("b", "n2", "1"))
         elsewhere["metadata"]["namespace"] = "bank"
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         return [node("n1"), node("n2"), kept, elsewhere, space]

@@ -12,7 +12,8 @@ from controller.metrics import Metrics
 from controller.view import ClusterView
 from core.model.cluster import DisruptionBudget
 from core.model.errors import UnavailableError
-from kube.decode.kinds import BUDGETS, KINDS
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import BUDGETS
 from kube.freshness import WatchSink
 from kube.stores.access_review import ANSWER_SECONDS, AccessReview
 from kube.target import NAMESPACE

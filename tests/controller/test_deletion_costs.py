@@ -1,6 +1,7 @@
 """Deletion costs are written while others change the pods."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +9,11 @@ import pytest
 
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
 from controller.metrics import Metrics, WriteResult
-from controller.reconciler import Reconciler
+from controller.reconciler import ORDER_SECONDS, Reconciler
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
+from core.model.constraints import PodConstraints, SpreadConstraint
 from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
@@ -20,13 +22,15 @@ from core.writes.write import CostKind, Write
 from kube.client import ApiError
 from kube.stores.access_review import ANSWER_SECONDS, AccessReview
 from kube.stores.objects import FORBIDDEN_MAX
+from sim.ebb import annotated
 from tests.support.admission import NodeApi, node_json
-from tests.support.builders import node, pod
+from tests.support.builders import marked, node, pod, select
 from tests.support.clock import FakeClock
 
 pytestmark = pytest.mark.mutate
 
 NOW = 1_767_225_600
+ZONE = "topology.kubernetes.io/zone"
 
 
 class PodApi:
@@ -398,7 +402,7 @@ async def test_batch_ends_when_reconciliation_becomes_urgent() -> None:
 
 
 async def test_reconciliation_ends_with_deletion_costs_of_marks() -> None:
-    config = Config(mode=Mode.ENFORCE, usability=UsabilityMode.NONE)
+    config = Config(mode=Mode.ENFORCE, usable_capacity=UsabilityMode.ALL)
     assert config.pod_deletion_cost is PodDeletionCost.AUTO
     nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
     nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "PreferNoSchedule"}
@@ -430,3 +434,77 @@ async def test_reconciliation_ends_with_deletion_costs_of_marks() -> None:
         cluster, nodes=(replace(cluster.nodes[0], labels={MARK_LABEL: "PreferNoSchedule"}),)
     )
     assert (await controller.reconcile(cluster, NOW)).failed >= 1
+
+
+class SpreadWorld:
+    """A ReplicaSet that spreads its pods over two zones, and a marked node with one of them."""
+
+    def __init__(self) -> None:
+        self.pods = {one.key: one for one in map(replica, "123", ("a1", "b1", "m"))}
+        self.nodes = {
+            name: node(name, labels={ZONE: zone})
+            for name, zone in (("a1", "a"), ("b1", "b"), ("m", "b"))
+        }
+        self.mark("m")
+        metrics, api = Metrics(), PodApi()
+        access = AccessReview(api.may, FakeClock(), "patch pods")
+        self.reconciler = Reconciler(
+            Config(mode=Mode.ENFORCE, pod_deletion_cost=PodDeletionCost.ENABLED),
+            NodeApi(),
+            owner="me",
+            metrics=metrics,
+            deletion_costs=DeletionCosts(api, metrics, access),
+        )
+
+    def mark(self, name: str) -> None:
+        self.nodes[name] = marked(self.nodes[name], since=NOW)
+
+    def scale_out(self) -> None:
+        """Create two pods in zone a, which need costs so that scale-ins keep the spread."""
+        self.pods.update({one.key: one for one in map(replica, "45", ("a1", "a1"))})
+
+    def decide(self, at: int) -> tuple[Write[Pod], ...]:
+        cluster = Cluster.of(self.nodes.values(), self.pods.values())
+        return self.reconciler.evaluate(cluster, at).costs.writes
+
+    def write(self, writes: Iterable[Write[Pod]]) -> None:
+        for write in writes:
+            self.pods[write.key] = annotated(self.pods[write.key], write.annotations)
+
+
+def replica(number: str, on: str) -> Pod:
+    return replace(
+        pod(f"web-{number}", on, 100, 100, labels={"app": "web"}),
+        owner_name="web",
+        ready=True,
+        pod_constraints=PodConstraints(spread=(SpreadConstraint(select("web"), ZONE, 1),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "marked_too", "ordered"),
+    [
+        (1, (), False),
+        (ORDER_SECONDS - 1, (), False),
+        (ORDER_SECONDS, (), True),
+        (1, ("b1",), True),
+        (-1, (), True),  # the clock was set back
+    ],
+)
+def test_complete_order_is_checked_once_a_minute_or_when_nodes_are_marked(
+    seconds: int, marked_too: Sequence[str], ordered: bool
+) -> None:
+    world = SpreadWorld()
+    world.write(world.decide(NOW))
+    assert world.decide(NOW) == world.decide(NOW + 1) == ()
+    world.scale_out()
+    for name in marked_too:
+        world.mark(name)
+    assert bool(world.decide(NOW + seconds)) is ordered
+
+
+def test_order_is_checked_again_until_all_its_costs_are_written() -> None:
+    world = SpreadWorld()
+    world.write(world.decide(NOW)[:1])
+    world.scale_out()
+    assert "d/web-4" in {write.key for write in world.decide(NOW + 1)}

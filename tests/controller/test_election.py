@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from controller.election import Elector, Timing
+from controller.election import HANDOVER_DURATIONS, Elector, Timing
 from core.model.errors import UnavailableError
 from kube.stores.lease import Lease
 from tests.support.clock import in_virtual_time, virtual_clock
@@ -305,3 +305,38 @@ async def test_at_most_one_replica_leads(seed: int) -> None:
         await asyncio.sleep(600)
     spans = sorted(span for replica in replicas for span in replica.worked)
     assert all(before[1] <= after[0] for before, after in pairwise(spans)), spans
+
+
+@in_virtual_time
+async def test_other_replica_leads_after_handover() -> None:
+    store = Store()
+    async with running(store, "one") as (one,):
+        await one.started.wait()
+        async with running(store, "two") as (two,):
+            await asyncio.sleep(1)
+            one.elector.hand_over()
+            await two.started.wait()
+            assert one.ended.is_set()
+            assert not one.elector.leading
+            assert two.clock.seconds < 1 + TIMING.duration, "the Lease was released"
+            await asyncio.sleep(10 * TIMING.duration)
+            assert (one.elector.leading, two.elector.leading) == (False, True)
+        await one.started.wait()
+        await asyncio.sleep(10 * TIMING.duration)
+        assert one.elector.leading, "it hands over once"
+
+
+@in_virtual_time
+async def test_replica_leads_again_when_nobody_takes_lease_after_handover() -> None:
+    store = Store()
+    async with running(store, "one") as (one,):
+        await one.started.wait()
+        begun = one.clock.seconds
+        one.elector.hand_over()
+        await one.ended.wait()
+        await asyncio.sleep(1)
+        assert store.lease is not None
+        assert store.lease.holder == ""
+        await one.started.wait()
+        waited = one.clock.seconds - begun
+        assert HANDOVER_DURATIONS * TIMING.duration <= waited < 3 * TIMING.duration

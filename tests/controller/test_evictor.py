@@ -11,10 +11,11 @@ from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from controller.writers import NO_LIVE_VIEW
-from core.config.drain import DrainConfig, Eviction
+from core.config.eviction import EvictionConfig, EvictionMode
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.engine.maintenance_gate import RefusedWrite
 from core.eviction.state import OBSERVE_SECONDS, REFUSED_SECONDS_MIN
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
@@ -37,10 +38,9 @@ CONFIG = Config(
     mode=Mode.ENFORCE,
     unneeded_time_seconds=0,
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
-    eviction=Eviction.ENABLED,
-    drain=DrainConfig(after_seconds=0, timeout_seconds=100, max_on_node=2),
+    eviction=EvictionConfig(mode=EvictionMode.ENABLED, after_seconds=0, max_at_once=2),
 )
 
 
@@ -65,7 +65,7 @@ class PodApi:
 
     async def evict(self, pod: Pod) -> EvictionAnswer:
         self.requested.append(pod.name)
-        if len(self.requested) == CONFIG.drain.max_on_node:
+        if len(self.requested) == CONFIG.eviction.max_at_once:
             self.all_requested.set()
         self.before()
         if self.hold is not None:
@@ -89,6 +89,7 @@ class World:
         self.told: list[tuple[str, str]] = []
         self.forbidden: list[str] = []
         self.halted: str | None = None
+        self.refused: RefusedWrite | None = None
         self.config = config
         self.start()
 
@@ -109,6 +110,7 @@ class World:
             metrics=self.metrics,
             record_event=lambda _, reason, note: self.told.append((reason, note)),
             evictor=self.evictor,
+            refused_write=lambda: self.refused,
         )
 
     def move(self, pod: Pod) -> None:
@@ -168,6 +170,24 @@ async def test_marked_node_becomes_no_schedule_and_is_emptied_in_batches() -> No
     ]
 
 
+async def test_no_further_pod_is_evicted_once_a_write_is_refused() -> None:
+    world = World()
+    await world.until_no_schedule()
+
+    def refuse() -> None:
+        world.refused = RefusedWrite("a-policy", "a", world.clock.unix_seconds() + 60)
+
+    world.api.before = refuse
+    await world.reconcile(3)
+    first = len(world.api.requested)
+    assert 0 < first <= CONFIG.eviction.max_at_once
+    await world.reconcile_times(3)
+    assert len(world.api.requested) == first
+    world.refused, world.api.before = None, lambda: None
+    await world.reconcile_times(3)
+    assert world.evictions("evicted") == 3
+
+
 @pytest.mark.parametrize("interval", [60, 100, 600])
 async def test_node_is_emptied_when_interval_exceeds_timeout(
     interval: int,
@@ -214,7 +234,7 @@ async def test_evictions_fail_with_reason_when_always_refused(
     world = World(pods=1)
     await world.until_no_schedule()
     world.api.answers["p0"] = EvictionAnswer(outcome, "a webhook denied it")
-    await world.reconcile_times(60, 5)
+    await world.reconcile_times(160, 5)
     assert world.mark is None
     assert world.n1.annotations[BACKOFF_ANNOTATION].endswith(" evict-refused")
     (note,) = [note for reason, note in world.told if reason == "NodeUnmarked"]
@@ -282,7 +302,7 @@ async def test_no_pod_is_evicted_while_permission_is_unknown() -> None:
     assert (world.api.requested, world.mark, world.forbidden) == ([], "PreferNoSchedule", [])
 
 
-@pytest.mark.parametrize("changes", [{"eviction": Eviction.DISABLED}, {"mode": Mode.OBSERVE}, {}])
+@pytest.mark.parametrize("changes", [{"eviction": EvictionConfig()}, {"mode": Mode.OBSERVE}, {}])
 async def test_no_review_or_eviction_is_sent_unless_eviction_is_enabled(
     changes: dict[str, Any],
 ) -> None:
@@ -295,7 +315,7 @@ async def test_evictions_stop_and_mark_becomes_prefer_no_schedule_when_disabled(
     world = World()
     await world.until_no_schedule()
     await world.reconcile(3)
-    world.controller.config = replace(CONFIG, eviction=Eviction.DISABLED)
+    world.controller.config = replace(CONFIG, eviction=EvictionConfig())
     await world.reconcile_times(4)
     assert (world.mark, len(world.api.requested)) == ("PreferNoSchedule", 2)
 
@@ -332,7 +352,7 @@ async def test_overtaking_reconciliation_evicts_no_pods() -> None:
     first = asyncio.create_task(world.reconcile(3))
     await world.api.all_requested.wait()
     await world.reconcile()
-    assert len(world.api.requested) == CONFIG.drain.max_on_node
+    assert len(world.api.requested) == CONFIG.eviction.max_at_once
     world.api.hold.set()
     await first
     await world.reconcile_times(3)

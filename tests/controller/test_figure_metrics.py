@@ -7,7 +7,7 @@ import pytest
 from controller.figures.figures import Figures
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
-from core.config.budgets import Budget, Budgets, Pool
+from core.config.budgets import Budget, Budgets, LabelSelector, Pool
 from core.config.prices import Price
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
@@ -16,7 +16,8 @@ from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.node import Node
 from core.model.pod import Pod
-from kube.decode.kinds import KINDS
+from core.policies.all import POLICIES
+from kube.cluster_kinds import KINDS
 from tests.support.builders import config, marked, node, pod
 
 T = 10**9
@@ -40,7 +41,8 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def test_figures_of_reconciler_are_exported_and_counters_survive_the_loss_of_the_lease() -> None:
-    metrics = Metrics()
+    leading = True
+    metrics = Metrics(is_leading=lambda: leading)
     prices = (Price(node_selector=(), price=Fraction(3)),)
     settings = config(prices=prices)
     reconciler = Reconciler(settings, Nodes(), owner="me", metrics=metrics)
@@ -58,9 +60,65 @@ def test_figures_of_reconciler_are_exported_and_counters_survive_the_loss_of_the
     reconciler.begin()
     reconciler.evaluate(Cluster.of([node("a")], [full]), T + 1000)
     assert value(metrics, saved) == 351
-    metrics.is_leading = lambda: False
+    leading = False
     assert value(metrics, saved) == 351
     assert value(metrics, "ebb_nodes", pool="", state="needed") is None
+
+
+def test_next_reconciler_continues_the_day_and_metrics_do_not_jump() -> None:
+    first = Reconciler(config(), Nodes(), owner="me", metrics=Metrics())
+    full, released = pod("p", "a", 3900, 7900), marked(node("z"), since=T)
+    before = first.to_store
+    assert before is None
+    first.evaluate(Cluster.of([node("a"), released], [full]), T)
+    first.count_moved_pod("z")
+    first.evaluate(Cluster.of([node("a"), released], [full]), T + 10)
+    stored, metrics = first.to_store, Metrics()
+    assert stored
+    second = Reconciler(config(), Nodes(), owner="other", metrics=metrics)
+    second.restore(stored)
+    before = second.to_store
+    assert before is None, "nobody may store figures that do not continue yet"
+    second.evaluate(Cluster.of([node("a")], [full]), T + 30)
+    second.evaluate(Cluster.of([node("a")], [full]), T + 50)
+    today = second.to_store
+    assert today
+    (removed,) = today.removed
+    assert (removed.node, removed.moved, removed.removed_at) == ("z", 1, T + 30)
+    total = today.day.total
+    assert (total.marks, total.removed, total.moved, total.saved_seconds) == (1, 1, 1, 20)
+    assert value(metrics, "ebb_estimated_savings_node_seconds_total") == 20
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_pools_are_exported_under_every_policy(policy: str) -> None:
+    spot = node("spot", 4000, 4000, labels={"type": "spot"})
+    nodes = [spot, node("plain", 4000, 4000), node("cordoned", unschedulable=True)]
+    pods = [pod("a", "spot", 1000, 1000), pod("b", "plain", 1000, 3000)]
+    pools = (
+        Pool(
+            name="spot", selector=LabelSelector(match_labels=(("type", "spot"),)), budget=Budget()
+        ),
+        Pool(
+            name="empty",
+            selector=LabelSelector(match_labels=(("type", "other"),)),
+            budget=Budget(),
+        ),
+    )
+    asked = Config(policy=policy, budgets=Budgets(pools=pools))
+    metrics, result = Metrics(), reconcile(Cluster.of(nodes, pods), asked, LeaderState(), T)
+    metrics.report_figures(Figures(), Figures().observe(result), changed=True)
+    cpu = {"resource": "cpu", "unit": "core"}
+    found = {
+        name: (
+            value(metrics, "ebb_pool_nodes", pool=name),
+            value(metrics, "ebb_pool_pods", pool=name),
+            value(metrics, "ebb_pool_requests", pool=name, **cpu),
+            value(metrics, "ebb_pool_allocatable", pool=name, **cpu),
+        )
+        for name in ("", "spot", "empty")
+    }
+    assert found == {"": (1, 1, 1, 4), "spot": (1, 1, 1, 4), "empty": (0, 0, 0, 0)}
 
 
 def large(pools: int) -> Metrics:
@@ -87,7 +145,11 @@ def large(pools: int) -> Metrics:
             )
         )
     found = tuple(
-        Pool(name=f"p{n}", node_selector=(("pool", f"p{n}"),), budget=Budget())
+        Pool(
+            name=f"p{n}",
+            selector=LabelSelector(match_labels=(("pool", f"p{n}"),)),
+            budget=Budget(),
+        )
         for n in range(pools)
     )
     metrics = Metrics()

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from controller.election import Elector, Timing
-from controller.hourly_moves import TRIES_MAX, HourlyMoves
+from controller.hourly_moves import HourlyMoves
+from controller.lease_annotation import TRIES_MAX
 from core.model.errors import ConflictError, UnavailableError
 from core.model.now import Now
 from core.moves.hourly import MOVES_BEGUN_ANNOTATION
@@ -53,7 +54,7 @@ async def test_moves_are_added_again_when_lease_is_renewed_meanwhile(renewals: i
 
     moves = HourlyMoves(Door(store, after=renew))
     if renewals == TRIES_MAX:
-        with pytest.raises(ConflictError, match="could not be counted"):
+        with pytest.raises(ConflictError, match="could not be written"):
             await moves.add(1, Now(NOW))
     else:
         await moves.add(1, Now(NOW))

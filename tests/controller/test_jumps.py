@@ -40,7 +40,7 @@ async def test_node_is_unmarked_at_its_deadline_when_clock_jumps(jump: int) -> N
     world.machine.wall += jump
     off = HOUR // 10  # the steady clock makes up for this meanwhile
     assert await world.run_for(HOUR - off) == []
-    assert ("release_mark", "n1") in await world.run_for(2 * off)
+    assert ("unmark", "n1") in await world.run_for(2 * off)
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, 24 * HOUR, -24 * HOUR])
@@ -48,7 +48,7 @@ async def test_protection_ends_at_its_time_when_clock_jumps(jump: int) -> None:
     world = Jumping()
     await world.run_for(DELAY + 20)
     world.controller.config = replace(world.config, mode=Mode.OBSERVE)
-    assert await world.run_for(10) == [("release_mark", "n1")]
+    assert await world.run_for(10) == [("unmark", "n1")]
     world.machine.wall += jump
     off = PROTECTION_SECONDS // 10 + 10
     assert ("remove_protection", "n1") not in await world.run_for(PROTECTION_SECONDS - off)

@@ -30,7 +30,8 @@ from core.marks.wellknown import DO_NOT_DISRUPT_ANNOTATION, KARPENTER_LABEL, MAR
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
 from core.model.pod import DAEMON_SET, Pod
-from kube.decode.kinds import KINDS, NODES, PODS, AnyKind
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import NODES, PODS, AnyKind
 from tests.support.admission import merge, node_json
 from tests.support.builders import UNLIMITED, marked, pod
 from tests.support.clock import FakeClock
@@ -42,7 +43,7 @@ NAMES = [f"n{number:02}" for number in range(40)]
 CONFIG = Config(
     mode=Mode.ENFORCE,
     unneeded_time_seconds=0,
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
     controller=ControllerConfig(interval_seconds=3600),
 )

@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 from controller.metrics import Metrics, WriteResult
-from core.config.budgets import Budget, Budgets, Pool
 from core.config.prices import Price
 from core.config.settings import Config, Mode
 from core.engine import reconcile
@@ -16,10 +15,8 @@ from core.engine.leader_state import LeaderState
 from core.engine.provisioning_time import ProvisioningTimes
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
-from core.policies.all import POLICIES
 from core.writes.write import CostKind, WriteKind
-from tests.core.engine.test_buffers import BUSY, NODES, buffer, cluster, config
-from tests.support.builders import node, pod
+from tests.core.engine.test_buffers import BUSY, CONFIG, NODES, buffer, cluster
 
 NOW = 10**9
 
@@ -30,7 +27,7 @@ def samples_of(
     """Return the samples of a reconciliation of the cluster, by name and label value."""
     metrics = Metrics(namespace)
     metrics.reconciliation_gauges.report(
-        reconcile.reconcile(found, asked or config(), LeaderState(), NOW)
+        reconcile.reconcile(found, asked or CONFIG, LeaderState(), NOW)
     )
     return {
         " ".join((one.name, *one.labels.values())): one.value
@@ -57,7 +54,7 @@ def test_buffer_metrics_sum_over_all_buffers() -> None:
 
 def test_reserve_metrics_are_in_nodes_cores_and_bytes() -> None:
     prices = (Price(node_selector=(), price=Fraction(3, 2)),)
-    priced = replace(config(), mode=Mode.ENFORCE, prices=prices)
+    priced = replace(CONFIG, mode=Mode.ENFORCE, prices=prices)
     found = samples_of(cluster(buffer(6)), asked=priced)
     assert found["ebb_reserved_nodes buffer"] == 1
     assert found["ebb_reserved_cost buffer"] == 1.5
@@ -67,34 +64,6 @@ def test_reserve_metrics_are_in_nodes_cores_and_bytes() -> None:
     assert found["ebb_reserved_allocatable memory byte"] == memory > 0
     none = samples_of(cluster(pods=(BUSY,)))
     assert none["ebb_reserved_allocatable cpu core"] == 0
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_cluster_and_pools_are_exported_under_every_policy(policy: str) -> None:
-    spot = node("spot", 4000, 4000, labels={"type": "spot"})
-    pods = [pod("a", "spot", 1000, 1000), pod("b", "plain", 1000, 3000)]
-    nodes = [spot, node("plain", 4000, 4000), node("cordoned", unschedulable=True)]
-    pools = (
-        Pool(name="spot", node_selector=(("type", "spot"),), budget=Budget()),
-        Pool(name="empty", node_selector=(("type", "other"),), budget=Budget()),
-    )
-    asked = Config(policy=policy, budgets=Budgets(pools=pools))
-    found = samples_of(Cluster.of(nodes, pods), asked=asked)
-    totals = [key for key in found if key.startswith(("ebb_cluster_", "ebb_pool_"))]
-    assert {key: found[key] for key in totals} == {
-        "ebb_cluster_nodes": 2,
-        "ebb_cluster_pods": 2,
-        "ebb_cluster_requests_ratio cpu": 0.25,
-        "ebb_cluster_requests_ratio memory": 0.5,
-        "ebb_pool_nodes spot": 1,
-        "ebb_pool_pods spot": 1,
-        "ebb_pool_requests_ratio spot cpu": 0.25,
-        "ebb_pool_requests_ratio spot memory": 0.25,
-        "ebb_pool_nodes empty": 0,
-        "ebb_pool_pods empty": 0,
-        "ebb_pool_requests_ratio empty cpu": 0,
-        "ebb_pool_requests_ratio empty memory": 0,
-    }
 
 
 def test_provisioning_time_is_exported_only_for_existing_reaches() -> None:
@@ -110,17 +79,18 @@ def test_provisioning_time_is_exported_only_for_existing_reaches() -> None:
 
 def test_replica_exports_no_plan_when_it_does_not_lead() -> None:
     """Otherwise two replicas would report the same nodes, one of them with old values."""
-    metrics = Metrics()
+    leading = True
+    metrics = Metrics(is_leading=lambda: leading)
     removable = "ebb_removable_nodes"
     metrics.reconciliation_gauges.report(
-        reconcile.reconcile(cluster(pods=(BUSY,)), config(), LeaderState(), NOW)
+        reconcile.reconcile(cluster(pods=(BUSY,)), CONFIG, LeaderState(), NOW)
     )
     assert "ebb_unremovable_nodes{" in metrics.text().decode()
     was = metrics.registry.get_sample_value(removable)
-    metrics.is_leading = lambda: False
+    leading = False
     assert metrics.registry.get_sample_value(removable) == 0 != was
     assert "ebb_unremovable_nodes{" not in metrics.text().decode()
-    metrics.is_leading = lambda: True
+    leading = True
     assert metrics.registry.get_sample_value(removable) == was
 
 
@@ -132,13 +102,13 @@ def test_published_pods_ignore_buffers_of_other_namespaces() -> None:
             own_buffer("tenant", published=2**31 - 1, replicas=2**31 - 1),
         )
     )
-    assert found["ebb_published_pods"] == 5
+    assert found["ebb_capacity_buffer_published_pods"] == 5
     assert found["ebb_published_accepted_pods"] == 3
     assert found["ebb_published_ready_pods"] == 0
     elsewhere = samples_of(
         cluster(own_buffer("more", published=7, replicas=7, fault="not yet")), "more"
     )
-    assert elsewhere["ebb_published_pods"] == 7
+    assert elsewhere["ebb_capacity_buffer_published_pods"] == 7
     assert elsewhere["ebb_published_accepted_pods"] == 0
 
 

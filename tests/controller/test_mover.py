@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from controller.handovers import Handovers
 from controller.hourly_moves import HourlyMoves
 from controller.metrics import Metrics
 from controller.mover import (
@@ -19,6 +20,7 @@ from controller.mover import (
     ENDED,
     FORBIDDEN,
     FOUND_MAX,
+    HANDED_OVER,
     MOVED,
     REFUSED_SECONDS,
     RETRY_SECONDS,
@@ -27,6 +29,7 @@ from controller.mover import (
     MoverDependencies,
     MoveStores,
 )
+from controller.refusals import Refusals
 from controller.view import ClusterView
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
@@ -39,7 +42,8 @@ from core.moves.hourly import MOVES_BEGUN_ANNOTATION
 from core.moves.note import OVERDUE_SECONDS, MoveNote
 from core.moves.outcomes import SETTLE_SECONDS, MoveOutcome
 from kube.client import Client
-from kube.decode.kinds import NODES, PODS, SURGE_KINDS
+from kube.cluster_kinds import SURGE_KINDS
+from kube.decode.kinds import NODES, PODS
 from kube.stores.access_review import AccessReview
 from kube.stores.lease import Lease
 from kube.stores.objects import TRIES_MAX, pods
@@ -59,7 +63,7 @@ OURS = "ebb-system"
 CONFIG = Config(
     mode=Mode.ENFORCE,
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
     surge=SurgeConfig(mode=SurgeMode.ENABLED),
 )
@@ -106,6 +110,8 @@ class World:
         self.unknown: str | None = None
         self.events: list[str] = []
         self.config = CONFIG
+        self.leader_pod = ""
+        self.handed_over = 0
         self.leases = Store(Lease(holder="first", version="1"))
         for namespace in (NAMESPACE, "evil"):
             for path in LISTS:
@@ -118,6 +124,8 @@ class World:
         self.mark("n1", marked=True)
         self.view.changed(NODES, builders.node("n2"))
         self.source = Source(self.view, self.config)
+        refusals = Refusals(self.clock, self.metrics, lambda reason, _: self.events.append(reason))
+        self.client.observe_patch = refusals.observe
 
         async def ask() -> bool:
             return self.allowed
@@ -129,6 +137,7 @@ class World:
                 moves=PodMoves(self.client),
                 pods=pods(self.client),
                 hourly=HourlyMoves(Door(self.leases)),
+                handovers=Handovers(Door(self.leases)),
                 selecting=partial(selecting_objects, self.client),
             ),
             self.clock,
@@ -138,10 +147,16 @@ class World:
                 leading=lambda: self.leading(),  # noqa: PLW0108 tests replace it
                 why_unknown=lambda: self.unknown,
                 pod_access=AccessReview(ask, self.clock, "patch pods"),
+                leader_pod=self.leader_pod,
+                hand_over=self._hand_over,
+                refused_write=refusals.of_node_or_pod,
                 record_event=lambda _, reason, *__: self.events.append(reason),
                 report_forbidden=lambda reason, _: self.events.append(reason),
             ),
         )
+
+    def _hand_over(self) -> None:
+        self.handed_over += 1
 
     def mark(self, name: str, *, marked: bool, **changes: Any) -> None:
         node = builders.node(name)
@@ -236,6 +251,33 @@ async def test_pod_is_moved_without_missing_replicas(world: World, others: int) 
     assert world.events == [BEGAN, MOVED]
     assert len(world.patches) == 2
     assert world.value("ebb_surge_move_duration_seconds_count") == 1
+
+
+async def test_pod_of_leader_is_moved_after_it_has_handed_its_lease_over(world: World) -> None:
+    world.deployments.create("web", "n1", "n2")
+    world.leader_pod = OLD_POD
+    world.start()
+    await world.turns()
+    assert (world.events, world.handed_over, world.patches) == ([HANDED_OVER], 1, [])
+    world.leader_pod = f"{NAMESPACE}/web-1-2"
+    world.start()
+    await world.turns()
+    world.check_as_wanted("web", 2)
+    assert nodes_of(world.deployments.pods("web")) == ["n2", "n2"]
+    assert world.events == [HANDED_OVER, BEGAN, MOVED]
+
+
+async def test_pods_of_others_are_moved_before_leader_hands_over(world: World) -> None:
+    world.deployments.create("web", "n1", "n2")
+    world.deployments.create("shop", "n1")
+    world.leader_pod = OLD_POD
+    world.start()
+    await world.turns()
+    assert world.events[:2] == [BEGAN, MOVED]
+    await world.turns()
+    assert world.events == [BEGAN, MOVED, HANDED_OVER]
+    await world.turns(3, seconds=3600)
+    assert world.handed_over == 1, "at most once a day"
 
 
 async def test_moves_wait_for_ten_minutes_when_a_node_has_got_its_share(world: World) -> None:
@@ -725,7 +767,7 @@ async def test_new_leader_counts_moves_that_the_previous_one_has_begun(world: Wo
 async def test_no_move_begins_when_it_cannot_be_counted(world: World) -> None:
     world.leases.lease = None
     world.deployments.create("web", "n1")
-    with pytest.raises(Exception, match="could not be counted"):
+    with pytest.raises(Exception, match="could not be written"):
         await world.turn()
     assert world.patches == []
     world.leases.lease = Lease(holder="first", version="1")
@@ -777,6 +819,30 @@ async def test_replica_set_is_not_tried_again_when_its_pod_cannot_be_detached(
     assert dict(world.mover.refused) == {"surge-not-detached": 1}
     facts = world.mover.capture()(Cluster.of((), ())).surge
     assert facts.allowed == frozenset(), "plans do not count on moves"
+
+
+async def test_moves_wait_when_own_policy_refuses_to_detach_pod(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    denied = (
+        "pods \"web-1-1\" is forbidden: ValidatingAdmissionPolicy 'ebb-controller-pods' with "
+        "binding 'b' denied request: metadata.labels: a"
+    )
+    for name in ("web", "api"):
+        world.deployments.create(name, "n1")
+    for _ in range(2):
+        world.api.answer_next("patch", orjson.dumps({"message": denied}), status=403)
+    await world.turns()
+    tries = len(world.patches)
+    assert tries <= 2
+    assert world.events == ["WritesRefused"]
+    assert [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [
+        one for one in caplog.records if one.name == "ebb.refusals"
+    ]
+    assert dict(world.mover.refused) == {}, "no ReplicaSet is the reason"
+    await world.turns(seconds=60)
+    assert world.outcomes() == {"moved": 2}
+    assert world.events.count("WritesRefused") == 1
 
 
 def selecting(kind: str, **labels: str) -> tuple[str, Json]:
@@ -866,8 +932,8 @@ async def test_forged_pods_by_the_hundred_delay_no_move(world: World, *, refused
 async def test_new_move_begins_beside_more_forged_pods_than_moves_are_allowed(
     world: World,
 ) -> None:
-    world.api.fail_next("patch", 422, times=CONFIG.surge.max_in_cluster)
-    forge(world, CONFIG.surge.max_in_cluster, **{MOVE: MoveNote(NOW - 60, NOW + 500).encode()})
+    world.api.fail_next("patch", 422, times=CONFIG.surge.max_at_once)
+    forge(world, CONFIG.surge.max_at_once, **{MOVE: MoveNote(NOW - 60, NOW + 500).encode()})
     world.deployments.create("web", "n1")
     await world.turn()
     assert "web-1-1" in world.detached()

@@ -15,7 +15,6 @@ from core.config.thresholds import Thresholds
 from core.marks.mark import Mark, mark_of
 from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
-from core.model.constraints import NodeConstraints
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.builders import UNLIMITED, node, pod
@@ -60,23 +59,15 @@ def takes(node: Node, pod: Pod) -> bool:
     )
 
 
-def largest(pods: Iterable[Pod]) -> Iterable[Pod]:
-    """Return the largest pod that may preempt, for each set of node constraints."""
+def preempting(pods: Iterable[Pod]) -> list[Pod]:
+    """Return the pods above the lowest priority, which may preempt others."""
     movers = [one for one in pods if not one.stays_with_node]
     lowest = min((one.priority for one in movers), default=0)
-    found: dict[NodeConstraints, Pod] = {}
-    for one in sorted(movers, key=lambda one: (*amounts(one), one.key)):
-        if one.priority > lowest:
-            found[replace(one.node_constraints, volumes=())] = one
-    return found.values()
-
-
-def amounts(pod: Pod) -> tuple[int, int]:
-    return pod.requests.cpu_millis, pod.requests.memory_bytes
+    return [one for one in movers if one.priority > lowest]
 
 
 def almost_full() -> Cluster:
-    """Return a cluster with a removable node; its largest pod may preempt others."""
+    """Return a cluster with a removable node; one of its pods may preempt others."""
     high = replace(pod("high", "a", 1000, 100), priority=5)
     return Cluster.of([node("a"), node("b")], [pod("low", "a", 2500, 100), high])
 
@@ -98,7 +89,7 @@ async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
         mode=Mode.ENFORCE,
         unneeded_time_seconds=0,
         thresholds=WHOLE,
-        usability=UsabilityMode.NONE,
+        usable_capacity=UsabilityMode.ALL,
         no_schedule_after_seconds=0,
         budgets=UNLIMITED,
     )
@@ -113,7 +104,7 @@ async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
             if asks.node is None and asks.unschedulable and not asks.terminating:
                 assert asks.evaluable or not any(takes(one, asks) for one in no_schedule)
         used = standing.cluster.used()
-        for asks in largest(pods):
+        for asks in preempting(pods):
             room = any(
                 mark_of(one.labels) is None
                 and is_open(one, [each for each in pods if each.node == one.name])

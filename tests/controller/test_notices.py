@@ -7,8 +7,7 @@ from fractions import Fraction
 import pytest
 
 from controller.loop import Notices
-from core.config.budgets import Budget, Budgets, NodeRequirement, Operator, Pool
-from core.config.prices import MinSavings
+from core.config.budgets import Budget, Budgets, LabelSelector, NodeRequirement, Operator, Pool
 from core.config.settings import Config
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
@@ -17,8 +16,8 @@ from tests.support.builders import node
 
 GPU = NodeRequirement(key="gpu", operator=Operator.EXISTS)
 POOLS = (
-    Pool(name="none", match_expressions=(GPU,), budget=Budget()),
-    Pool(name="some", node_selector=(("a", "b"),), budget=Budget()),
+    Pool(name="none", selector=LabelSelector(match_expressions=(GPU,)), budget=Budget()),
+    Pool(name="some", selector=LabelSelector(match_labels=(("a", "b"),)), budget=Budget()),
 )
 CONFIG = Config(budgets=Budgets(pools=POOLS))
 ONE = Cluster.of([node("n", labels={"a": "b"})], [])
@@ -39,7 +38,7 @@ def test_minimum_savings_without_prices_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = replace(ONE, node_pools=(NodePool(name="general"),))
-    notices, savings = Notices(), MinSavings(per_hour=Fraction(1))
+    notices, savings = Notices(), Fraction(1)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             notices.observe(ClusterSnapshot(cluster, Config(min_savings=savings)))

@@ -2,19 +2,21 @@
 
 import random
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
+from core.config.budgets import Budgets, Reserve
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.eligibility.emptiness import occupants
 from core.marks.mark import mark_of, protection_of
 from core.model.cluster import Cluster
 from core.model.now import Now
 from core.model.pod import Pod
-from core.writes.nodes import WATCH_SECONDS
-from tests.support.builders import node, pod
+from core.writes.node_facts import WATCH_SECONDS
+from tests.support.builders import EIGHTY_PERCENT, node, pod
 from tests.support.standing import Standing
 
 pytestmark = pytest.mark.law
@@ -32,8 +34,16 @@ class Pool:
     def __init__(self, scope: Scope) -> None:
         names = [*(f"w{number}" for number in range(POOL)), *(str(one.node) for one in BUSY)]
         self.standing = Standing(Cluster.of([node(name) for name in names], []))
+        # The reserve and the peak cover a whole period, so no node of the pool is marked.
+        budgets = Budgets(
+            reserve=Reserve(window_seconds=300, percentile=Fraction(1)),
+            stabilization_window_seconds=PERIOD_SECONDS,
+        )
         self.config = Config(
-            mode=Mode.ENFORCE, scale_down_protection=ScaleDownProtection(scope=scope)
+            mode=Mode.ENFORCE,
+            thresholds=EIGHTY_PERCENT,
+            budgets=budgets,
+            scale_down_protection=ScaleDownProtection(scope=scope),
         )
         self.writes: Counter[str] = Counter()
         self.lead()
@@ -87,7 +97,7 @@ async def test_protected_nodes_are_annotated_and_occupied_ones_only_temporarily(
 async def follow_protection(seed: int) -> None:
     """Fail at the first pass after which a node is protected wrongly."""
     chance, pool = random.Random(seed), Pool(Scope.EMPTY)
-    protection_seconds = pool.config.scale_down_protection.after_release_seconds
+    protection_seconds = pool.config.scale_down_protection.after_unmark_seconds
     filled: dict[str, int] = {}
     """Since when each unmarked node has pods."""
     pods: list[Pod] = []

@@ -8,6 +8,7 @@ import pytest
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler, ReconcileReport
 from core.config.settings import Config, Mode, UsabilityMode
+from core.engine.maintenance_gate import RefusedWrite
 from core.engine.plan import REACHES_SHOWN
 from core.marks.wellknown import (
     DETAILS_ANNOTATION,
@@ -22,11 +23,11 @@ from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.admission import Json, NodeApi, node_json
-from tests.support.builders import UNLIMITED
+from tests.support.builders import EIGHTY_PERCENT, UNLIMITED
 
 pytestmark = pytest.mark.mutate
 
-PROTECTION_SECONDS = Config().scale_down_protection.after_release_seconds
+PROTECTION_SECONDS = Config().scale_down_protection.after_unmark_seconds
 NOW = 1_767_225_600
 DELAY = 600
 TO_BE_DELETED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
@@ -42,12 +43,23 @@ class World:
 
     def __init__(self, mode: Mode = Mode.ENFORCE, **spec: Any) -> None:
         self.config = Config(
-            mode=mode, unneeded_time_seconds=DELAY, usability=UsabilityMode.NONE, budgets=UNLIMITED
+            mode=mode,
+            unneeded_time_seconds=DELAY,
+            thresholds=EIGHTY_PERCENT,
+            usable_capacity=UsabilityMode.ALL,
+            budgets=UNLIMITED,
         )
         self.api = NodeApi(node_json("n1", **spec), node_json("n2"), node_json("n3"))
         self.pods = [make_pod("p1", "n1"), make_pod("p2", "n2", 2000), make_pod("p3", "n3", 2000)]
         self.metrics = Metrics()
-        self.controller = Reconciler(self.config, self.api, owner="me", metrics=self.metrics)
+        self.refused: RefusedWrite | None = None
+        self.controller = Reconciler(
+            self.config,
+            self.api,
+            owner="me",
+            metrics=self.metrics,
+            refused_write=lambda: self.refused,
+        )
         self.now = NOW
 
     async def reconcile(self, seconds: int = 0) -> ReconcileReport:
@@ -100,6 +112,31 @@ async def test_mark_and_taint_are_stored_in_one_write() -> None:
         PROTECTION_ANNOTATION,
     }
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
+
+
+async def test_no_node_is_marked_until_refused_write_may_be_tried_again() -> None:
+    world = World()
+    await world.reconcile()
+    until = NOW + DELAY + 60
+    world.refused = RefusedWrite("a-policy", "metadata.labels: a", until)
+    report = await world.reconcile(DELAY + 1)
+    assert (report.writes, world.api.log) == ((), [])
+    (kept,) = (one for one in report.result.plan.kept if one.node == "n1")
+    assert [one.code for one in kept.blockers] == ["writes-refused"]
+    assert world.controller.opens_at == until
+    world.refused = None
+    report = await world.reconcile(1)
+    assert world.kinds(report) == [("mark", "n1")]
+
+
+async def test_node_is_unmarked_while_writes_are_refused() -> None:
+    world = World()
+    await world.until_marked()
+    world.refused = RefusedWrite("a-policy", "metadata.labels: a", world.now + 60)
+    world.change(annotations={**world.metadata()["annotations"], KEEP_ANNOTATION: "true"})
+    report = await world.reconcile(1)
+    assert world.kinds(report) == [("unmark", "n1")]
+    assert MARK_LABEL not in world.metadata()["labels"]
 
 
 async def test_second_reconciliation_writes_nothing() -> None:
@@ -230,7 +267,7 @@ async def test_infeasible_node_is_unmarked_and_protected_temporarily(
     world.pods += [make_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     report = await world.reconcile(10)
     until = str(world.now + PROTECTION_SECONDS)
-    assert world.kinds(report) == [("release_mark", "n1")]
+    assert world.kinds(report) == [("unmark", "n1")]
     assert world.taints() == []
     assert world.metadata()["labels"] == {}
     left = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: until}
@@ -257,7 +294,7 @@ async def test_node_is_unmarked_at_its_deadline() -> None:
     world = World()
     await world.until_marked()
     report = await world.reconcile(world.config.deadline_seconds)
-    assert world.kinds(report) == [("release_mark", "n1")]
+    assert world.kinds(report) == [("unmark", "n1")]
 
 
 @pytest.mark.parametrize("annotation", [KEEP_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION])
@@ -274,7 +311,7 @@ async def test_node_is_unmarked_when_opted_out() -> None:
     await world.until_marked()
     world.change(annotations=world.metadata()["annotations"] | {KEEP_ANNOTATION: "true"})
     report = await world.reconcile(10)
-    assert ("release_mark", "n1") in world.kinds(report)
+    assert ("unmark", "n1") in world.kinds(report)
     assert world.metadata()["annotations"][KEEP_ANNOTATION] == "true"
 
 
@@ -285,7 +322,7 @@ async def test_foreign_protection_remains_after_unmarking() -> None:
     del annotations[PROTECTION_ANNOTATION]
     world.pods.pop(0)
     report = await world.reconcile(10)
-    assert world.kinds(report) == [("release_mark", "n1")]
+    assert world.kinds(report) == [("unmark", "n1")]
     assert world.metadata()["annotations"] == {SCALE_DOWN_DISABLED_ANNOTATION: "true"}
 
 

@@ -31,15 +31,14 @@ from core.model.now import Now
 from core.model.pod import CLAIMS_FIELD, DAEMON_SET, REPLICA_SET, Pod
 from core.model.resources import Resources
 from core.moves.listed import ListedDeployment
+from kube.cluster_kinds import CLUSTER_KINDS, SURGE_KINDS
 from kube.decode.kinds import (
     BUDGETS,
     CLAIMS,
-    CLUSTER_KINDS,
     CSI_NODES,
     DEPLOYMENTS,
     NODES,
     PODS,
-    SURGE_KINDS,
     VOLUMES,
     AnyKind,
     Kind,

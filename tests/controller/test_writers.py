@@ -1,6 +1,7 @@
 """Order of writes, bounds on concurrent writes, and the end of a batch."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Container, Iterable
 
 import pytest
@@ -89,6 +90,17 @@ class World:
             for sample in family.samples
             if sample.name == "ebb_node_writes_total" and sample.labels["result"] == result
         )
+
+
+async def test_unmark_is_recorded_with_code_of_its_reason() -> None:
+    world = World()
+    recorded: list[tuple[str, str]] = []
+    world.writers = Writers(
+        world.api, world.metrics, world.tell, lambda *unmark: recorded.append(unmark)
+    )
+    unmark = dataclasses.replace(world.write(WriteKind.UNMARK, "n000"), code="crowded")
+    await world.carry_out([unmark, world.write(WriteKind.PROTECT, "n001")])
+    assert recorded == [("n000", "crowded")]
 
 
 async def test_write_takes_one_call_when_node_is_unchanged() -> None:

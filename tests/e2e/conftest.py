@@ -8,11 +8,15 @@ import pytest
 
 from tests.e2e import tools
 from tests.e2e.api import Api
+from tests.e2e.install import ADDED
 from tests.e2e.objects import clear
-from tests.e2e.plane import Plane
+from tests.e2e.plane import Ebb, Plane
 
 if True:
     pytest.register_assert_rewrite("tests.e2e.endpoints")
+
+from tests.e2e.install import Start
+from tests.e2e.moves import controllers, installed_for_moves, tidy
 
 HERE = Path(__file__).parent
 LONG_FILES = [
@@ -48,7 +52,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 def refused_by_policies(plane: Plane) -> list[str]:
     """Return what the API server said when a policy refused a write, other than a dry run.
 
-    The policies of the manifests apply to accounts of Ebb only, and no program makes such a write.
+    The policies of the manifests apply to accounts of Ebb only, and no program makes such a write,
+    unless a test lets another policy add the label ADDED.
     """
     with plane.audit.open(encoding="utf-8") as lines:
         events = [json.loads(line) for line in lines if "denied request" in line]
@@ -57,6 +62,7 @@ def refused_by_policies(plane: Plane) -> list[str]:
         for event in events
         if "dryRun=All" not in event["requestURI"]
         and "ValidatingAdmissionPolicy 'ebb-" in event["responseStatus"].get("message", "")
+        and ADDED not in event["responseStatus"]["message"]
     ]
 
 
@@ -65,3 +71,31 @@ def api(plane: Plane) -> Iterator[Api]:
     """Yield the API as administrator, for a cluster without nodes and pods."""
     yield plane.api
     clear(plane.api)
+
+
+@pytest.fixture(scope="module")
+def installed(plane: Plane) -> Iterator[None]:
+    """Install Ebb for tests of surge moves."""
+    with installed_for_moves(plane):
+        yield
+
+
+@pytest.fixture(scope="module")
+def leader(plane: Plane, installed: None) -> Iterator[Ebb]:  # noqa: ARG001 for its effect
+    """Run a controller with surge moves for all tests of a file."""
+    with controllers(plane) as start:
+        yield start().wait_ready()
+
+
+@pytest.fixture
+def start(plane: Plane, installed: None) -> Iterator[Start]:  # noqa: ARG001 for its effect
+    """Yield a function that starts controllers with surge moves."""
+    with controllers(plane) as start:
+        yield start
+
+
+@pytest.fixture
+def cluster(api: Api) -> Iterator[Api]:
+    """Return the API; delete what tests of surge moves create afterwards."""
+    yield api
+    tidy(api)

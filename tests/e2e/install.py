@@ -13,9 +13,9 @@ import yaml
 from controller.names import LEASE as LEASE_NAME
 from core.config.settings import Mode
 from kube.target import NAMESPACE
-from tests.e2e.api import Json
+from tests.e2e.api import MERGE, Api, Json, RefusedError
 from tests.e2e.objects import NODES, TAINT, add_nodes, mark, taints
-from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb, until
+from tests.e2e.plane import FLAGS, LOOPBACK, ROOT, Ebb, Plane, free_port, start_ebb, until
 from webhook import names
 from webhook.app import MUTATE_PATH
 
@@ -35,6 +35,11 @@ ACCOUNTS: Final = {
 """The ServiceAccount of each program, by the program's module."""
 POLICY_MINOR_MIN: Final = 36
 """The first minor version of Kubernetes with MutatingAdmissionPolicy in v1."""
+MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+MUTATING_BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+WRITE_POLICY_KINDS = "validatingadmissionpolicy,validatingadmissionpolicybinding"
+ADDED: Final = "e2e.example.org/added"
+"""Label that nobody of Ebb writes, so that the policies for Ebb's accounts refuse the write."""
 Start = Callable[..., Ebb]
 """Type of a function that starts a controller; keyword arguments replace settings."""
 
@@ -83,9 +88,9 @@ def in_force(plane: Plane, *, called: bool = True) -> None:
 AT_ONCE: Final = {
     "unneededTime": "0s",
     "headroom": 0,
-    "reserve": {"lookback": "0s"},
+    "reserve": {"window": "never"},
     "stabilizationWindow": "0s",
-    "budgets": {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s"},
+    "budgets": {"maxMarked": "100%", "maxNewMarks": "100%", "period": "0s"},
     "cooldown": {"delayAfterAdd": "0s", "delayAfterPending": "0s"},
 }
 
@@ -94,28 +99,36 @@ def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
     """Return one configuration for all programs, with free ports and no delays.
 
     In mode observe the controller would remove the marks that tests set, so its interval is long.
+    *more*: further settings; `flags` has flags by module.
     """
+    flags = more.pop(FLAGS, {})
     controller = {
-        "metricsListen": f"{LOOPBACK}:{free_port()}",
-        "reportPort": free_port(),
-        "interval": "1s" if mode is Mode.ENFORCE else "1h",
-        "leaseDuration": "6s",
-        **more.pop("controller", {}),
+        "--metrics-listen": f"{LOOPBACK}:{free_port()}",
+        "--report-port": free_port(),
+        "--lease-duration": "6s",
+        **flags.get("controller", {}),
     }
     webhook = {
-        "listen": f"{LOOPBACK}:{free_port()}",
-        "metricsListen": f"{LOOPBACK}:{free_port()}",
-        **more.pop("webhook", {}),
+        "--listen": f"{LOOPBACK}:{free_port()}",
+        "--metrics-listen": f"{LOOPBACK}:{free_port()}",
+        **flags.get("webhook", {}),
     }
-    sections = {"controller": controller, "webhook": webhook}
-    return {"mode": mode.value, **AT_ONCE, **more, **sections}
+    interval = {"interval": "1s" if mode is Mode.ENFORCE else "1h", **more.pop("controller", {})}
+    return {
+        "mode": mode.value,
+        **AT_ONCE,
+        **more,
+        "controller": interval,
+        FLAGS: {"controller": controller, "webhook": webhook},
+    }
 
 
 def plain_url(module: str, settings: Json) -> str:
     """Return the URL at which a program serves health and metrics."""
-    section = settings[module]
-    address = section["listen" if module == "extender" else "metricsListen"]
-    return f"{'https' if section.get('certFile') else 'http'}://{address}"
+    flags = settings[FLAGS][module]
+    address = flags["--listen" if module == "extender" else "--metrics-listen"]
+    scheme = "https" if settings.get(module, {}).get("certDir") else "http"
+    return f"{scheme}://{address}"
 
 
 def start_program(
@@ -172,7 +185,7 @@ def starting(plane: Plane, settings: Json) -> Iterator[Start]:
 
 def port_of(settings: Json) -> int:
     """Return the port at which the webhook serves admission."""
-    return int(settings["webhook"]["listen"].rpartition(":")[2])
+    return int(settings[FLAGS]["webhook"]["--listen"].rpartition(":")[2])
 
 
 @contextmanager
@@ -217,6 +230,61 @@ def skip_without_policies(plane: Plane) -> None:
     if (minor := plane.minor()) < POLICY_MINOR_MIN:
         needed = f"the component admission-policy needs Kubernetes 1.{POLICY_MINOR_MIN}"
         pytest.skip(f"{needed}; this is 1.{minor}")
+
+
+def as_account(plane: Plane, account: str, namespace: str = NAMESPACE) -> Api:
+    """Return the API as a ServiceAccount of Ebb."""
+    return plane.api_as(None, plane.token(namespace, account))
+
+
+def answer(api: Api, path: str, patch: Json, content: str = MERGE) -> str:
+    """Return why the API server refuses a patch; "" if it does not. Nothing is written."""
+    try:
+        api.call("PATCH", f"{path}?dryRun=All", patch, content=content)
+    except RefusedError as fault:
+        return str(fault)
+    return ""
+
+
+def guarded(plane: Plane, namespace: str, node: str) -> None:
+    """Wait until a policy refuses a foreign label by the controller's account in a namespace."""
+    ours, label = as_account(plane, CONTROLLER_ACCOUNT, namespace), {"labels": {ADDED: "1"}}
+    refusal = f"'ebb-controller-nodes' denied request: metadata.labels: {ADDED}"
+
+    def refused() -> bool:
+        return refusal in answer(ours, f"{NODES}/{node}", {"metadata": label})
+
+    until(refused, f"the policies guard the accounts in {namespace}")
+
+
+@contextmanager
+def adding_label(plane: Plane) -> Iterator[None]:
+    """Let a MutatingAdmissionPolicy of a user add a label to each Node that Ebb updates."""
+    skip_without_policies(plane)
+    api, name = plane.api, "e2e-adds-label"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"]}
+    expression = f'Object{{metadata: Object.metadata{{labels: {{"{ADDED}": "1"}}}}}}'
+    by_ebb = f'request.userInfo.username.endsWith(":{CONTROLLER_ACCOUNT}")'
+    spec = {
+        "reinvocationPolicy": "Never",
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{**rule, "resources": ["nodes"]}]},
+        "matchConditions": [{"name": "ebb", "expression": by_ebb}],
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": expression},
+            }
+        ],
+    }
+    api.create(MUTATING, {"metadata": {"name": name}, "spec": spec})
+    bound = {"metadata": {"name": name}, "spec": {"policyName": name}}
+    api.create(MUTATING_BINDINGS, bound)
+    try:
+        yield
+    finally:
+        api.delete(f"{MUTATING_BINDINGS}/{name}")
+        api.delete(f"{MUTATING}/{name}")
 
 
 @contextmanager

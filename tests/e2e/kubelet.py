@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import urllib3
-import yaml
 
 from tests.e2e.api import Json, RefusedError
 from tests.e2e.plane import LOOPBACK, Plane, Program, free_port
@@ -26,12 +25,12 @@ MODULES: Final = {
 }
 """Module of each program of the image."""
 PORTS: Final = {
-    ("controller", "metricsListen"): 8081,
-    ("webhook", "metricsListen"): 8080,
-    ("webhook", "listen"): 8443,
-    ("extender", "listen"): 8888,
+    ("controller", "--metrics-listen"): 8081,
+    ("webhook", "--metrics-listen"): 8080,
+    ("webhook", "--listen"): 8443,
+    ("extender", "--listen"): 8888,
 }
-"""Port in the manifests of each address in the configuration."""
+"""Port in the manifests of each address that a program listens on."""
 PROBE_SECONDS: Final = 2.0
 
 
@@ -106,14 +105,16 @@ class Kubelet:
         for volume in pod["spec"]["volumes"]:
             if "configMap" in volume:
                 path = folder / mounts[volume["name"]].strip("/")
-                self._mount(path, volume["configMap"]["name"], ports)
+                self._mount(path, volume["configMap"]["name"])
         self._mount_token(folder, pod["spec"]["serviceAccountName"])
-        command, *arguments = container["command"]
+        command = [*container["command"], *container.get("args", ())]
+        module = MODULES[command[0]]
         arguments = [
             str(folder / one.strip("/")) if one.startswith("/etc/ebb") else one
-            for one in arguments
+            for one in command[1:]
         ]
-        launcher = [sys.executable, "-m", "tests.e2e.incluster", str(folder), MODULES[command]]
+        arguments += _flags(module, ports)
+        launcher = [sys.executable, "-m", "tests.e2e.incluster", str(folder), module]
         env = {one["name"]: _resolved(pod, one) for one in container.get("env", ())}
         program = self.plane.run(
             name,
@@ -125,16 +126,12 @@ class Kubelet:
         )
         return Running(pod, program, ports)
 
-    def _mount(self, folder: Path, name: str, ports: Mapping[int, int]) -> None:
-        """Write a ConfigMap's files, with free ports in the configuration."""
+    def _mount(self, folder: Path, name: str) -> None:
+        """Write a ConfigMap's files."""
         folder.mkdir(parents=True)
         found = self.plane.api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{name}")
         for key, text in found["data"].items():
-            document = yaml.safe_load(text)
-            for (section, setting), port in PORTS.items():
-                document.setdefault(section, {})[setting] = f"{LOOPBACK}:{ports[port]}"
-            document["controller"]["reportPort"] = free_port()
-            (folder / key).write_text(yaml.safe_dump(document))
+            (folder / key).write_text(text)
 
     def _mount_token(self, folder: Path, account: str) -> None:
         folder.mkdir(exist_ok=True)
@@ -162,6 +159,14 @@ class Kubelet:
             if fault.status != 404:
                 raise
         one.reported = state
+
+
+def _flags(module: str, ports: Mapping[int, int]) -> list[str]:
+    """Return the flags by which a program listens on the ports of its process."""
+    flags = [
+        f"{flag}={LOOPBACK}:{ports[port]}" for (of, flag), port in PORTS.items() if of == module
+    ]
+    return [*flags, f"--report-port={free_port()}"] if module == "controller" else flags
 
 
 def _resolved(pod: Json, variable: Json) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from sim.autoscaler import ScaleDown
-from sim.scale_in import ScaleInOrder
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.karpenter import EMPTY, set_pool
 from tests.e2e.objects import AUTOSCALERS, DEPLOYMENTS, JOBS, LIFE, NODES, PODS, node
 from tests.e2e.observer import Observer, Outcome
 from tests.e2e.plane import until
 from tests.e2e.standin import TIMERS, CostWriter, StandIn
+from tests.support.scale_in import ScaleInOrder
 
 LOADS = Path(__file__).parent / "load"
 ZONE = "topology.kubernetes.io/zone"

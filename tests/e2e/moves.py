@@ -53,7 +53,7 @@ from tests.e2e.objects import (
     node,
 )
 from tests.e2e.objects import ready as node_ready
-from tests.e2e.plane import LOOPBACK, Ebb, Plane, start_ebb, until
+from tests.e2e.plane import FLAGS, LOOPBACK, Ebb, Plane, start_ebb, until
 from tests.e2e.pod_metrics import ready as is_ready
 
 OLD, NEW = "a", "b"
@@ -103,9 +103,9 @@ It is less than any move's time until its deadline, at which Ebb attaches the po
 MOVED_SECONDS: Final = 60.0
 SETTINGS: Json = {
     "mode": Mode.ENFORCE,
-    "usability": "none",
+    "usableCapacity": "all",
     "thresholds": {"cpu": "100%", "memory": "100%"},
-    "controller": {"leaseDuration": "3s"},
+    FLAGS: {"controller": {"--lease-duration": "3s"}},
     "surge": {"mode": "enabled", "minPodAge": "0s"},
 }
 
@@ -195,20 +195,22 @@ def template_hash(api: Api, app: App) -> str:
     return found
 
 
+def until_bound(api: Api, counts: Mapping[str, int]) -> dict[str, Json]:
+    """Wait until each Deployment has so many bound pods that do not run. Returns all pods."""
+
+    def reached(found: Mapping[str, Json]) -> bool:
+        seen = Counter(app_of(one) for one in found.values() if _is_bound(one))
+        return all(seen[name] == count for name, count in counts.items())
+
+    return api.wait(PODS, reached, MOVED_SECONDS)
+
+
 def make_ready(api: Api, counts: Mapping[str, int], *, age_seconds: int = 0) -> None:
     """Wait until each Deployment has so many bound pods that do not run, and make them Ready.
 
     *age_seconds*: how long they have been Ready.
     """
-
-    def waiting(found: Mapping[str, Json]) -> Counter[str]:
-        return Counter(app_of(one) for one in found.values() if _is_bound(one))
-
-    def reached(found: Mapping[str, Json]) -> bool:
-        seen = waiting(found)
-        return all(seen[name] == count for name, count in counts.items())
-
-    found = api.wait(PODS, reached, MOVED_SECONDS)
+    found = until_bound(api, counts)
     moment = f"{datetime.now(UTC) - timedelta(seconds=age_seconds):%Y-%m-%dT%H:%M:%SZ}"
     conditions = [
         {"type": kind, "status": "True", "lastTransitionTime": moment}
@@ -493,7 +495,7 @@ def is_marked(api: Api) -> bool:
 
 def refused(leader: Ebb) -> Json:
     """Return the number of ReplicaSets whose pods cannot be moved, by code of the reason."""
-    port = leader.settings["controller"]["reportPort"]
+    port = leader.settings[FLAGS]["controller"]["--report-port"]
     report = urllib3.request("GET", f"http://{LOOPBACK}:{port}/report").json()
     facts: Json = report["facts"] or {}  # none before it leads
     found: Json = facts.get("refusedMoves", {})

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 
-from core.config.programs import ControllerConfig
+from controller.__main__ import REPORT_PORT
 from serving.http import SCRAPE_SECONDS
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
@@ -36,6 +36,8 @@ HPA_SYNC_SECONDS = 1
 HPA_WINDOW_SECONDS = 8
 """Stabilization window of HorizontalPodAutoscalers without `behavior`; the default is 300 s."""
 ROOT = Path(__file__).parents[2]
+FLAGS: Final = "flags"
+"""Key of the settings of a test with flags by module; it is no part of the configuration."""
 FORWARDED: Final = ("ebb-controller-a", "ebb-controller-b")
 """Names of pods whose report port kwok forwards to a process."""
 PORTS: Final = range(20_000, 32_000)
@@ -379,7 +381,6 @@ class Plane:
 
     def _write_forwards(self) -> Path:
         """Write kwok's port-forwards: one from the report port of each pod to its process."""
-        report_port = ControllerConfig().report_port
         path = self.folder / "forwards.yaml"
         documents = [
             {
@@ -389,7 +390,10 @@ class Plane:
                 "spec": {
                     "selector": {"matchNames": [name]},
                     "forwards": [
-                        {"ports": [report_port], "target": {"address": LOOPBACK, "port": port}}
+                        {
+                            "ports": [REPORT_PORT.default],
+                            "target": {"address": LOOPBACK, "port": port},
+                        }
                     ],
                 },
             }
@@ -471,10 +475,22 @@ class Ebb:
 
 
 def _write_config(path: Path, config: Json) -> None:
-    document = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration", **config}
     written = path.with_suffix(".new")
-    written.write_text(yaml.safe_dump(document))
+    written.write_text(config_file(config))
     written.rename(path)
+
+
+def config_file(settings: Json) -> str:
+    """Return the configuration file; `flags` in the settings are flags of the programs."""
+    head = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
+    own = {name: value for name, value in settings.items() if name != FLAGS}
+    return yaml.safe_dump({**head, **own})
+
+
+def flags_of(settings: Json, module: str) -> list[str]:
+    """Return the flags of a program in the settings, as arguments."""
+    flags = settings.get(FLAGS, {}).get(module, {})
+    return [f"{name}={value}" for name, value in flags.items()]
 
 
 def start_ebb(
@@ -487,7 +503,7 @@ def start_ebb(
     health: str,
     **env: str,
 ) -> Ebb:
-    """Start a program with `python -m` and a configuration file."""
+    """Start a program with `python -m`, a configuration file, and its `flags` of *config*."""
     path = plane.folder / f"{name}.yaml"
     _write_config(path, config)
     command = [
@@ -498,6 +514,7 @@ def start_ebb(
         str(kubeconfig),
         "--config",
         str(path),
+        *flags_of(config, module),
     ]
     return Ebb(plane, plane.run(name, command, **env), health, config, path)
 

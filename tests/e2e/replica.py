@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from kube.target import NAMESPACE
 from tests.e2e.api import Json, RefusedError
 from tests.e2e.install import ACCOUNTS, plain_url
 from tests.e2e.line import Line
 from tests.e2e.objects import PODS
-from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.plane import Ebb, Plane, config_file, flags_of, until
 
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
@@ -54,17 +52,17 @@ class Replica:
 
     def configure(self, **changed: Any) -> None:
         """Replace the configuration."""
-        kind = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
-        self.etc.swap({"config.yaml": yaml.safe_dump({**kind, **self.settings, **changed})})
+        self.etc.swap({"config.yaml": config_file({**self.settings, **changed})})
 
     def start(self) -> Ebb:
         """Start the program."""
         address = urlsplit(self.line.url)
         config = self.etc.folder / "config.yaml"
+        flags = flags_of(self.settings, self.module)
         launcher = [sys.executable, "-m", "tests.e2e.incluster", str(self._pod.folder)]
         program = self._plane.run(
             self.name,
-            [*launcher, self.module, "--config", str(config)],
+            [*launcher, self.module, "--config", str(config), *flags],
             POD_NAME=self.name,
             POD_NAMESPACE=NAMESPACE,
             KUBERNETES_SERVICE_HOST=str(address.hostname),

@@ -9,7 +9,7 @@ import yaml
 
 from tests.e2e.api import Json
 from tests.e2e.install import start_program
-from tests.e2e.plane import LOOPBACK, ROOT, Ebb, Plane, free_port
+from tests.e2e.plane import FLAGS, LOOPBACK, ROOT, Ebb, Plane, free_port
 
 CONFIGURATION = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
 MOST_ALLOCATED_WEIGHT: Final = 10
@@ -40,12 +40,12 @@ def most_allocated() -> Json:
 
 def start_extender(plane: Plane, **settings: Any) -> Ebb:
     """Start the extender program with its ServiceAccount's token."""
-    listen = {"listen": f"{LOOPBACK}:{free_port()}"}
-    return start_program(plane, "extender", {"extender": {**listen, **settings}})
+    flags = {"extender": {"--listen": f"{LOOPBACK}:{free_port()}"}}
+    return start_program(plane, "extender", {"extender": settings, FLAGS: flags})
 
 
 def port_of(extender: Ebb) -> int:
-    return int(extender.settings["extender"]["listen"].rpartition(":")[2])
+    return int(extender.settings[FLAGS]["extender"]["--listen"].rpartition(":")[2])
 
 
 @contextmanager

@@ -24,11 +24,11 @@ from kube.decode.kinds import PODS as POD_KIND
 from kube.decode.kinds import TEMPLATES as TEMPLATE_KIND
 from sim.autoscaler import TO_BE_DELETED, Autoscaler, ScaleDown, Timers
 from sim.cluster import DAEMON_REQUESTS, ClusterState, Place
-from sim.scale_in import ScaleInOrder, deletion_costs
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.objects import NODES
 from tests.e2e.observer import Observer
 from tests.e2e.plane import until
+from tests.support.scale_in import ScaleInOrder, deletion_costs
 
 TIMERS = Timers(
     scan_ms=2000,

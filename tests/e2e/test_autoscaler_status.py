@@ -21,7 +21,7 @@ RECONCILIATIONS = "ebb_reconcile_duration_seconds_count"
 
 @pytest.fixture(scope="module", autouse=True)
 def programs(plane: Plane) -> Iterator[Programs]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none") as started:
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all") as started:
         yield started
 
 

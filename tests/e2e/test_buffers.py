@@ -24,7 +24,7 @@ THEIR_TEMPLATES = f"/api/v1/namespaces/default/{TEMPLATES.resource}"
 READY = {"type": "ReadyForProvisioning", "status": "True", "reason": "Resolved"}
 SEEN_SECONDS = 3 * ABSENT_SECONDS
 """Timeout for a kind that is installed later; the controller checks every ABSENT_SECONDS."""
-SETTINGS: Mapping[str, Any] = {"mode": Mode.ENFORCE, "usability": "none"}
+SETTINGS: Mapping[str, Any] = {"mode": Mode.ENFORCE, "usableCapacity": "all"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -98,13 +98,12 @@ def test_controller_reserves_nodes_for_capacitybuffer_until_it_is_deleted(
 
 
 @pytest.mark.usefixtures("kind")
-def test_controller_publishes_capacitybuffer_and_deletes_it_when_disabled(
+def test_controller_publishes_capacitybuffer_and_deletes_it_when_no_pods_are_expected(
     start: Start, api: Api
 ) -> None:
-    reserve = {"window": "60s", "lookback": "1h", "capacityBuffers": "enabled"}
     add_nodes(api, "a", "b")
     api.create(PODS, pod("full", cpu="3500m", node_name="b"))
-    ebb = start(reserve=reserve)
+    ebb = start(reserve={"window": "60s"})
     until(lambda: ebb.metric("ebb_leader") == 1, "it leads")
     api.wait(NODES, lambda nodes: len(nodes) == 2)
     until(lambda: ebb.metric('ebb_reconcile_total{result="evaluated"}') > 0, "it has looked")
@@ -117,8 +116,8 @@ def test_controller_publishes_capacitybuffer_and_deletes_it_when_disabled(
     (template,) = api.wait(OUR_TEMPLATES, lambda found: len(found) == 1).values()
     (container,) = template["template"]["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "1300m"}
-    until(lambda: ebb.metric("ebb_published_pods") == 3, "it is told")
+    until(lambda: ebb.metric("ebb_capacity_buffer_published_pods") == 3, "it is told")
     assert ebb.metric("ebb_published_accepted_pods") == 0
-    ebb.configure(reserve={**reserve, "capacityBuffers": "disabled"})
+    ebb.configure(reserve={"window": "never"})
     api.wait(OURS, lambda found: not found)
     api.wait(OUR_TEMPLATES, lambda found: not found)

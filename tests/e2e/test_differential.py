@@ -52,7 +52,7 @@ SEEDS = range(18)
 ALL = Fraction(1)
 CONFIG = Config(
     thresholds=Thresholds(cpu=ALL, memory=ALL),
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
 )
 """A configuration in which only scheduling constraints make a node unremovable."""

@@ -23,7 +23,7 @@ OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 
 @pytest.fixture(scope="module", autouse=True)
 def programs(plane: Plane) -> Iterator[Programs]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none") as started:
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all") as started:
         yield started
 
 

@@ -29,7 +29,7 @@ from tests.e2e.install import (
     starting,
 )
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes, taints
-from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.plane import FLAGS, Ebb, Plane, until
 from tests.e2e.test_manifests import granted
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -38,13 +38,13 @@ RIGHT = ("", "pods/eviction", "create")
 ROLES = "clusterrole,clusterrolebinding"
 OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 WHOLE = {"cpu": "100%", "memory": "100%"}
+EVICTION = {"mode": "enabled", "after": "0s"}
 SETTINGS: Json = {
     "mode": Mode.ENFORCE,
-    "usability": "none",
+    "usableCapacity": "all",
     "thresholds": WHOLE,
-    "eviction": "enabled",
-    "controller": {"leaseDuration": "3s"},
-    "drain": {"after": "0s", "timeout": "60s", "maxOnNode": 4, "maxInNamespace": 10},
+    "eviction": EVICTION,
+    FLAGS: {"controller": {"--lease-duration": "3s"}},
 }
 
 
@@ -242,7 +242,7 @@ def test_eviction_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
         least = min(least, len(alive))
         return by_node(found) == {"b": 20}
 
-    api.wait(PODS, emptied, 60)
+    api.wait(PODS, emptied, 90)
     with capsys.disabled():
         print(f"\n20 pods: {time.monotonic() - begun:.0f} s, {least} Ready at least")
     assert least >= 15
@@ -268,10 +268,10 @@ def test_next_leader_finishes_eviction_when_leader_is_killed(
     left = api.wait(PODS, lambda found: sum(by_node(found).values()) == 8)
     assert by_node(left)["a"] > 0, "it was killed halfway"
     count = evictions(plane, offset)[201]
-    after = start(eviction="disabled")
+    after = start(eviction={"mode": "disabled"})
     api.wait(NODES, lambda found: mark_of(found["a"]) == "PreferNoSchedule")
     assert evictions(plane, offset)[201] == count, "pods that are left stay"
-    after.configure(eviction="enabled")
+    after.configure(eviction=EVICTION)
     api.wait(PODS, lambda found: by_node(found) == {"b": 8}, 90)
     until(lambda: evictions(plane, offset).total() >= 8, "all are in the audit log")
     asked = evictions(plane, offset)

@@ -5,7 +5,7 @@ kube-scheduler prefers the emptiest node, as by default, so it chooses the greed
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -18,34 +18,19 @@ from tests.e2e.moves import (
     NEW,
     OLD,
     App,
-    controllers,
     deploy,
-    installed_for_moves,
     is_detached,
     outlast_reconciliations,
-    tidy,
 )
 from tests.e2e.objects import NODES, PODS, THEIRS, node
 from tests.e2e.objects import ready as is_ready
 from tests.e2e.plane import Ebb, Plane
 
+pytestmark = pytest.mark.usefixtures("leader")
+
 TENANTS = 6
 CLAIM = {"cpu": "1000", "memory": "4Ti", "pods": "1000"}
 """What the kubelet of the greedy node reports."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def leader(plane: Plane) -> Iterator[Ebb]:
-    """Install Ebb, and run a controller."""
-    with installed_for_moves(plane), controllers(plane) as start:
-        yield start().wait_ready()
-
-
-@pytest.fixture
-def cluster(api: Api) -> Iterator[Api]:
-    """Return the API; delete what the tests create afterwards."""
-    yield api
-    tidy(api)
 
 
 def deploy_tenants(api: Api, prefix: str) -> None:

@@ -17,6 +17,8 @@ from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     AT_ONCE,
     REGISTRATION,
+    WRITE_POLICY_KINDS,
+    guarded,
     in_force,
     overlay,
     point,
@@ -39,31 +41,26 @@ from tests.e2e.plane import ROOT, Plane, until
 
 CHART = ROOT / "manifests" / "charts" / "ebb"
 NAMESPACE = "ebb-helm"
-CLUSTER_KINDS = (
-    "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,"
-    "validatingadmissionpolicy,validatingadmissionpolicybinding"
-)
+CLUSTER_KINDS = f"clusterrole,clusterrolebinding,mutatingwebhookconfiguration,{WRITE_POLICY_KINDS}"
 POLICY_KINDS = "mutatingadmissionpolicy,mutatingadmissionpolicybinding"
-WITHOUT_EXTENDER = {"extender": {"enabled": False}}
 COMPONENTS: dict[str, Json] = {
-    "": WITHOUT_EXTENDER,
-    "extender": {"extender": {"clusterIP": "10.96.0.50"}},
-    "cert-manager": {**WITHOUT_EXTENDER, "certManager": {"enabled": True}},
-    "admission-policy": {**WITHOUT_EXTENDER, "admission": "policy"},
-    "pod-deletion-cost": {**WITHOUT_EXTENDER, "permissions": {"podDeletionCost": True}},
-    "capacity-buffers": {**WITHOUT_EXTENDER, "permissions": {"capacityBuffers": True}},
-    "eviction": {**WITHOUT_EXTENDER, "permissions": {"eviction": True}},
-    "surge": {**WITHOUT_EXTENDER, "permissions": {"surge": True}},
-    "surge-delete": {**WITHOUT_EXTENDER, "permissions": {"surgeDelete": True}},
+    "": {},
+    "extender": {"extender": {"enabled": True, "clusterIP": "10.96.0.50"}},
+    "cert-manager": {"certManager": {"enabled": True}},
+    "admission-policy": {"admission": "policy"},
+    "pod-deletion-cost": {"permissions": {"podDeletionCost": True}},
+    "capacity-buffers": {"permissions": {"capacityBuffers": True}},
+    "eviction": {"permissions": {"eviction": True}},
+    "surge": {"permissions": {"surge": True}},
+    "surge-delete": {"permissions": {"surgeDelete": True}},
     "prometheus-operator": {
-        **WITHOUT_EXTENDER,
         "podMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True},
     },
-    "dashboard": {**WITHOUT_EXTENDER, "dashboard": {"enabled": True}},
+    "dashboard": {"dashboard": {"enabled": True}},
 }
 """Values of the chart that correspond to the base with one component."""
-ENFORCE = {**AT_ONCE, "mode": "enforce", "controller": {"interval": "1s", "leaseDuration": "6s"}}
+ENFORCE = {**AT_ONCE, "mode": "enforce", "controller": {"interval": "1s"}}
 
 
 def helm(plane: Plane, *arguments: str, check: bool = True) -> str:
@@ -122,17 +119,43 @@ def test_values_cover_every_component() -> None:
     ("value", "told"),
     [
         ("config.mode=off", "at '/config/mode'"),
-        ("config.unneededTime=soon", "at '/config/unneededTime'"),
+        ("config.unneededTime=soon", "at '/config/unneededTime': value must be 'a duration of"),
         ("config.budgets.maxMarkd=1", "at '/config/budgets'"),
         ("extender.replicas=0", "at '/extender/replicas'"),
+        ("controller.extraArgs={--report-port=1}", "at '/controller/extraArgs/0'"),
         ("config.surge.mode=enabled", "it needs permissions.surge: true"),
-        ("config.eviction=enabled", "it needs permissions.eviction: true"),
-        ("config.reserve.capacityBuffers=enabled", "it needs permissions.capacityBuffers: true"),
+        ("config.eviction.mode=enabled", "it needs permissions.eviction: true"),
     ],
 )
 def test_helm_refuses_wrong_value_and_names_its_path(plane: Plane, value: str, told: str) -> None:
     said = helm(plane, "template", "ebb", str(CHART), "--set-string", value, check=False)
     assert told in said
+
+
+def test_chart_renders_what_pods_may_need(plane: Plane, tmp_path: Path) -> None:
+    program: Json = {
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "podAnnotations": {"note": "1"},
+        "podLabels": {"team": "platform"},
+        "priorityClassName": "important",
+        "affinity": {"nodeAffinity": {}},
+    }
+    names = "controller", "webhook", "extender"
+    values: Json = {name: dict(program) for name in names}
+    values["extender"]["enabled"] = values["webhook"]["hostNetwork"] = True
+    values["image"] = {"pullPolicy": "Always"}
+    found = by_name(helm(plane, "template", "ebb", str(CHART), "-f", written(tmp_path, values)))
+    job = found["Job", "ebb-cleanup"]["spec"]["template"]["spec"]
+    assert job["containers"][0]["imagePullPolicy"] == "Always"
+    for name in names:
+        template = found["Deployment", f"ebb-{name}"]["spec"]["template"]
+        assert template["metadata"]["annotations"] == program["podAnnotations"]
+        assert template["metadata"]["labels"]["team"] == "platform"
+        spec = template["spec"]
+        assert program["extraEnv"][0] in spec["containers"][0]["env"]
+        assert spec["containers"][0]["imagePullPolicy"] == "Always"
+        assert (spec["priorityClassName"], spec["affinity"]) == ("important", {"nodeAffinity": {}})
+        assert spec.get("hostNetwork", False) is (name == "webhook")
 
 
 @pytest.fixture
@@ -245,9 +268,9 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
     surge = {"mode": "enabled", "minPodAge": "0s"}
     values = {
         "admission": "webhook",
-        "config": ENFORCE | {"usability": "none", "surge": surge},
+        "config": ENFORCE | {"usableCapacity": "all", "surge": surge},
+        "controller": {"extraArgs": ["--lease-duration=6s"]},
         "permissions": {"podDeletionCost": True, "surge": True},
-        "extender": {"enabled": False},
     }
     install(kubelet, tmp_path, values)
 
@@ -259,6 +282,7 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
         ]
 
     until(marked, "a node is marked")
+    guarded(plane, NAMESPACE, OLD)
     before = marked(), state(plane)
     install(kubelet, tmp_path, values, chart=newer(tmp_path))
     assert "0.1.1" in helm(plane, "list")
@@ -274,7 +298,7 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
     assert [taints(one) for one in left] == [[], []]
     traces = str([one["metadata"] | {"managedFields": ""} for one in (*left, *pods)])
     assert "kube-ebb" not in traces.replace(KEEP_ANNOTATION, "").replace(START, "")
-    assert not plane.kubectl("get", "clusterrole,clusterrolebinding", "-o", "name").count("ebb-")
+    assert "ebb-" not in plane.kubectl("get", CLUSTER_KINDS, "-o", "name")
 
 
 def state(plane: Plane) -> list[Json | None]:

@@ -1,4 +1,4 @@
-"""The commands of docs/install.md, run verbatim on a real API server."""
+"""The commands of docs/install.md and install-reference.md, run verbatim on a real API server."""
 
 import os
 import re
@@ -22,7 +22,9 @@ from tests.e2e.install import installed
 from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, add_nodes, mark, pod, taints
 from tests.e2e.plane import ROOT, Plane, until
 
-DOCUMENT = (ROOT / "docs" / "install.md").read_text("utf-8")
+DOCUMENT = "".join(
+    (ROOT / "docs" / name).read_text("utf-8") for name in ("install.md", "install-reference.md")
+)
 TRACES = "grep -E "
 BY_HAND = "kubectl label nodes --all"
 
@@ -75,7 +77,7 @@ def test_mode_observe_removes_everything_that_ebb_wrote(plane: Plane, api: Api) 
     api.merge(f"{NODES}/a", {"metadata": {"annotations": protection}, "spec": {"taints": [TAINT]}})
     assert TAINT_KEY in said(plane, block(TRACES))
     with installed(
-        plane, scaleDownProtection={"afterRelease": "0s"}, controller={"interval": "1s"}
+        plane, scaleDownProtection={"afterUnmark": "0s"}, controller={"interval": "1s"}
     ):
         until(lambda: said(plane, block(TRACES)) == "", "all is gone")
         assert (

@@ -90,7 +90,7 @@ def protected(found: Json) -> bool:
     return DO_NOT_DISRUPT_ANNOTATION in found["metadata"]["annotations"]
 
 
-THREE_NODES = {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s", "minNodes": 3}
+THREE_NODES = {"maxMarked": "100%", "maxNewMarks": "100%", "period": "0s", "minNodes": 3}
 PROTECTED = {
     DO_NOT_DISRUPT_ANNOTATION: "true",
     PROTECTION_ANNOTATION: f"unmarked {DO_NOT_DISRUPT_ANNOTATION}",
@@ -123,8 +123,8 @@ def test_karpenter_removes_only_nodes_whose_scale_down_is_allowed(plane: Plane, 
         one = pod(name, node_name=used)
         one["metadata"]["annotations"] = {COST_ANNOTATION: COST}
         pool.create(PODS, one)
-    how: dict[str, Any] = {"budgets": THREE_NODES, "scaleDownProtection": {"scope": "empty"}}
-    with installed(plane, mode=Mode.ENFORCE, usability="none", **how):
+    how: dict[str, Any] = {"budgets": THREE_NODES, "scaleDownProtection": {"scope": "all-empty"}}
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all", **how):
         found = pool.wait(NODES, lambda found: sum(is_marked(found[one]) for one in empty) == 1)
         (allowed,) = [one for one in empty if is_marked(found[one])]
         (kept,) = {*empty} - {allowed}
@@ -146,7 +146,7 @@ def test_karpenter_removes_empty_node_that_no_pod_needs_although_ebb_may_not_mar
     full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="3"))
     how: dict[str, Any] = {"budgets": THREE_NODES}
-    with installed(plane, mode=Mode.ENFORCE, usability="none", **how) as programs:
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all", **how) as programs:
         reconciled = 'ebb_reconcile_total{result="evaluated"}'
         until(lambda: programs.controller.metric(reconciled) > 0, "it has decided")
         assert not any(map(is_marked, pool.get(NODES)["items"]))
@@ -212,7 +212,7 @@ def test_pods_that_are_bound_while_karpenter_removes_released_nodes(
     """kubernetes-sigs/karpenter#3185: pods die with a node that was empty when it was released."""
     full, *empty = add_empty(pool, 1 + EMPTY_NODES)
     pool.create(PODS, pod("p", node_name=full, cpu="3"))
-    budgets = {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s"}
+    budgets = {"maxMarked": "100%", "maxNewMarks": "100%", "period": "0s"}
     removal = Removal(pool, empty)
     binding = threading.Thread(target=removal.bind)
 
@@ -222,7 +222,7 @@ def test_pods_that_are_bound_while_karpenter_removes_released_nodes(
         over = bool(going) and not binding.is_alive() and not going & found.keys()
         return over and all(protected(found[name]) for name in left)
 
-    with installed(plane, mode=Mode.ENFORCE, usability="none", budgets=budgets):
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all", budgets=budgets):
         pool.wait(
             NODES,
             lambda found: all(scale_down_allowed(found[one]) for one in empty),
@@ -246,7 +246,7 @@ def test_karpenter_does_not_remove_empty_node_reserved_for_buffer(plane: Plane, 
     spec = {"podTemplateRef": {"name": "web"}, "replicas": 1}
     pool.create(BUFFERS, {**BUFFER, **web, "spec": spec})
     pool.wait(BUFFERS, lambda found: accepted(found["web"]))
-    with installed(plane, mode=Mode.ENFORCE, usability="none"):
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all"):
         found = pool.wait(NODES, lambda found: sum(map(scale_down_allowed, found.values())) == 1)
         (gone,) = [name for name in empty if scale_down_allowed(found[name])]
         (kept,) = {*empty} - {gone}
@@ -263,17 +263,15 @@ def test_karpenter_does_not_remove_empty_node_reserved_for_buffer(plane: Plane, 
 def test_karpenter_adds_node_for_published_buffer_before_pods_are_pending(
     plane: Plane, pool: Api
 ) -> None:
-    """Three pods of one core fill a node of four; the reserve publishes room for three more."""
-    (first,) = add_empty(pool, 1)
+    """Three pods of one core fill a node of four; the reserve publishes room for three more.
+
+    Buffers may ask for half of the capacity, which a full node increases.
+    """
+    full, first = add_empty(pool, 2)
+    pool.create(PODS, pod("full", node_name=full, cpu="3500m"))
     folder = plane.folder / "publishing"
     overlay(folder, "components/capacity-buffers")
-    reserve = {
-        "window": "60s",
-        "lookback": "1h",
-        "maxBuffers": "100%",
-        "capacityBuffers": "enabled",
-    }
-    how = {"mode": Mode.ENFORCE, "usability": "none", "reserve": reserve}
+    how = {"mode": Mode.ENFORCE, "usableCapacity": "all", "reserve": {"window": "60s"}}
     with installed(plane, str(folder), **how) as programs, scheduling(plane):
         controller = programs.controller
         until(
@@ -282,19 +280,23 @@ def test_karpenter_adds_node_for_published_buffer_before_pods_are_pending(
         )
         for number in range(3):
             pool.create(PODS, pod(f"came-{number}"))
-        pool.wait(PODS, lambda found: on(found) == [first] * 3)
+        pool.wait(PODS, lambda found: on(found) == [first] * 3 + [full])
         found = pool.wait(
-            NODES, lambda found: len(found) == 2 and all(map(initialized, found.values()))
+            NODES, lambda found: len(found) == 3 and all(map(initialized, found.values()))
         )
-        (second,) = found.keys() - {first}
+        (second,) = found.keys() - {full, first}
         until(lambda: controller.metric("ebb_published_accepted_pods") == 3, "it is told")
         for number in range(2):
             pool.create(PODS, pod(f"comes-{number}", cpu="2"))
-        pool.wait(PODS, lambda found: len(found) == 5 and on(found)[3:] == [second] * 2)
-        ours = {one["metadata"]["uid"] for one in pool.get(PODS)["items"]}
+        pool.wait(PODS, lambda found: len(found) == 6 and on(found)[3:5] == [second] * 2)
+        ours = {
+            one["metadata"]["uid"]
+            for one in pool.get(PODS)["items"]
+            if one["metadata"]["name"] != "full"
+        }
         events = pool.wait(EVENTS, lambda found: told_of(found, "Scheduled") >= ours)
         assert not told_of(events, "FailedScheduling") & ours
-        controller.configure(reserve={**reserve, "capacityBuffers": "disabled"})
+        controller.configure(reserve={"window": "never"})
         for path in (OURS, OUR_TEMPLATES):
             pool.wait(path, lambda found: not found)
     plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-controller-buffers")
@@ -307,12 +309,12 @@ def test_karpenter_does_not_remove_nodes_that_previous_leader_protected_until_re
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
     for name in empty:
         pool.merge(f"{NODES}/{name}", {"metadata": {"annotations": PROTECTED}})
-    reserve = {"window": "5m", "lookback": "1h"}
-    with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as programs:
+    reserve = {"window": "5m"}
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all", reserve=reserve) as programs:
         pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
         set_pool(pool, "0s")
         pool.wait(EVENTS, lambda found: blocked(found) >= {*empty}, seconds=TOLD_SECONDS)
         assert all(stays(pool.get(f"{NODES}/{name}")) for name in empty)
-        programs.controller.configure(reserve={"lookback": "0s"})
+        programs.controller.configure(reserve={"window": "never"})
         taken(pool, *empty)
         assert stays(pool.get(f"{NODES}/{full}"))

@@ -51,9 +51,11 @@ def running(plane: Plane, *modules: str) -> Iterator[list[Replica]]:
         for module in modules:
             made = config(
                 mode=Mode.ENFORCE,
-                usability="none",
-                controller={"leaseDuration": f"{LEASE_SECONDS}s"},
-                webhook={"rotationSoak": "5s"},
+                usableCapacity="all",
+                flags={
+                    "controller": {"--lease-duration": f"{LEASE_SECONDS}s"},
+                    "webhook": {"--rotation-soak": "5s"},
+                },
             )
             started.append(Replica(plane, module, made, f"ebb-{module}-{next(NUMBERS)}"))
         point(plane, port_of(started[modules.index("webhook")].settings))
@@ -93,7 +95,9 @@ def times(replica: Replica, message: str) -> list[float]:
     """Return the times at which a replica logged this message."""
     lines = replica.ebb.program.log.read_text().splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
-    return [line["ts"] for line in found if line["msg"] == message]
+    return [
+        datetime.fromisoformat(line["ts"]).timestamp() for line in found if line["msg"] == message
+    ]
 
 
 @pytest.mark.parametrize("state", [State.HANGING, State.THROTTLED, State.BROKEN, State.CUT])

@@ -165,7 +165,7 @@ def test_accounts_have_exactly_used_permissions(plane: Plane, api: Api) -> None:
     def used(account: str) -> set[Right]:
         return rights_of(asked_by(plane, account, offset))
 
-    with installed(plane, folder=folder, mode=Mode.ENFORCE, usability="none") as programs:
+    with installed(plane, folder=folder, mode=Mode.ENFORCE, usableCapacity="all") as programs:
         add_nodes(api, "a", "b")
         api.create(PODS, pod("p", node_name="a"))
 
@@ -180,6 +180,7 @@ def test_accounts_have_exactly_used_permissions(plane: Plane, api: Api) -> None:
         until(lambda: used(EXTENDER_ACCOUNT) >= WATCHED, "the extender's watches")
         extender.stop(signal.SIGKILL)
         assert [ebb.metric("ebb_event_write_failures_total") for ebb in programs] == [0, 0]
+        programs.controller.stop()  # at its end it stores the figures of the day
     for account in (CONTROLLER_ACCOUNT, WEBHOOK_ACCOUNT, EXTENDER_ACCOUNT):
         refused = [
             event

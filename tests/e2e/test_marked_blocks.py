@@ -19,9 +19,7 @@ from tests.support.pages import Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
-INSTALLATION = [
-    ROOT / "docs" / name for name in ("install.md", "guides/managed-scheduler.md", "page.md")
-]
+INSTALLATION = [ROOT / "docs" / name for name in ("install.md", "install-reference.md", "page.md")]
 """Pages for a new cluster, in the order in which a person reads them."""
 
 
@@ -44,15 +42,20 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 """The commands run this checkout, wherever the packages are installed."""
 
 
-INTERVAL = "interval: 2s"
-FREE_PORTS = f"{INTERVAL}, metricsListen: '{LOOPBACK}:{free_port()}', reportPort: {free_port()}"
+START = "ebb-controller --config"
+NOT_RUN = "**Not run by the tests.**"
+BUILT = "### A control plane without Docker"
+"""Heading of the first part that the tests run."""
+FREE_PORTS = f"--metrics-listen={LOOPBACK}:{free_port()} --report-port={free_port()}"
 """Several runs of the tests on one machine cannot share the default ports."""
 
 
 def shell(block: Block, folder: Path) -> list[str]:
     """Return the command line of a block, in a shell that has read the cluster's file."""
     commands = f". .cluster/env\n{block.commands}"
-    own = commands.replace(".cluster/", f"{folder}/").replace(INTERVAL, FREE_PORTS)
+    own = commands.replace(".cluster/", f"{folder}/").replace(
+        START, f"ebb-controller {FREE_PORTS} --config"
+    )
     return ["bash", "-c", own]
 
 
@@ -79,9 +82,12 @@ def prints(block: Block, folder: Path) -> bool:
 
 def test_every_block_after_the_start_is_marked() -> None:
     page = TUTORIAL.read_text("utf-8")
-    assert page.count("```console") == len(blocks(TUTORIAL)) + 1
+    own_cluster, built = page.split(BUILT)
+    assert own_cluster.count("```console") == 1
+    assert NOT_RUN in own_cluster
+    assert built.count("```console") == len(blocks(TUTORIAL)) + 1
     assert "make e2e-tools\nmake cluster\n" in page
-    assert page.count(INTERVAL) == 1
+    assert page.count(START) == 1
 
 
 def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:

@@ -28,11 +28,9 @@ from tests.e2e.moves import (
     app_of,
     attached,
     begin,
-    controllers,
     deploy,
     detached,
     ended,
-    installed_for_moves,
     make_ready,
     note,
     open_up,
@@ -41,7 +39,6 @@ from tests.e2e.moves import (
     prepare,
     reasons,
     settled,
-    tidy,
     untouched,
     without_traces,
 )
@@ -50,6 +47,8 @@ from tests.e2e.plane import Ebb, Plane, until
 from tests.e2e.pod_metrics import PodMetrics, serving_pod_metrics
 from tests.e2e.releases import HELM_MAJOR, Release, helm_version
 from tests.e2e.test_manifests import asked_by, rights_of
+
+pytestmark = pytest.mark.usefixtures("leader")
 
 LISTED_AT_BEGIN = {
     ("apps", "replicasets"),
@@ -70,20 +69,6 @@ WRITTEN = {
 }
 """Every write that the controller may make."""
 READ = ("get", "list", "watch")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def leader(plane: Plane) -> Iterator[Ebb]:
-    """Install Ebb, and run a controller."""
-    with installed_for_moves(plane), controllers(plane) as start:
-        yield start().wait_ready()
-
-
-@pytest.fixture
-def cluster(api: Api) -> Iterator[Api]:
-    """Return the API; delete what the tests create afterwards."""
-    yield api
-    tidy(api)
 
 
 def test_controller_moves_pods_with_budget_of_100_percent_and_writes_only_pods(

@@ -25,16 +25,14 @@ from tests.e2e.moves import (
     app_of,
     attached,
     begin,
-    controllers,
     deploy,
     detached,
     ended,
-    installed_for_moves,
     is_detached,
     make_ready,
     outlast_reconciliations,
     settled,
-    tidy,
+    until_bound,
     untouched,
     without_traces,
     write_of,
@@ -54,27 +52,6 @@ DETACHED_PODS = ("get", "pods", "-A", "-l", DETACHED_LABEL)
 """The documented command that finds what a move has left behind."""
 RELOADED_SECONDS = FILES_SECONDS + 1
 """Time until a controller has read a changed configuration file."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed(plane: Plane) -> Iterator[None]:
-    """Install Ebb; each test starts controllers."""
-    with installed_for_moves(plane):
-        yield
-
-
-@pytest.fixture
-def start(plane: Plane) -> Iterator[Start]:
-    """Yield a function that starts controllers."""
-    with controllers(plane) as start:
-        yield start
-
-
-@pytest.fixture
-def cluster(api: Api) -> Iterator[Api]:
-    """Return the API; delete what the tests create afterwards."""
-    yield api
-    tidy(api)
 
 
 def observe(_: Plane, leader: Ebb) -> None:
@@ -168,13 +145,14 @@ def test_moves_wait_while_controller_manager_is_stopped_before_and_after_detach(
     """
     first, second = App(name="first", replicas=2), App(name="second", replicas=3)
     deploy(cluster, first, second)
-    leader = start(surge={**SURGE, "maxInCluster": 1})
+    leader = start(surge={**SURGE, "maxAtOnce": 1})
     with (
         untouched(cluster, "first", "second"),
         never_below(plane, {"first": 2, "second": 3}) as samples,
     ):
         begin(cluster)
         detached(cluster, "first")
+        until_bound(cluster, {"first": 1})
         with plane.controller_manager.paused():
             make_ready(cluster, {"first": 1})
             detached(cluster, "second")

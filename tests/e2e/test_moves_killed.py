@@ -3,7 +3,7 @@
 import random
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import ExitStack
 
 import pytest
@@ -18,17 +18,14 @@ from tests.e2e.moves import (
     App,
     Write,
     begin,
-    controllers,
     deploy,
     detached,
     hold,
-    installed_for_moves,
     is_detached,
     is_marked,
     let_go,
     make_ready,
     settled,
-    tidy,
     without_traces,
     write_of,
     written,
@@ -44,27 +41,6 @@ HITS_MIN = 3
 SURE_EVERY = 5
 """Of so many leaders one is killed as soon as it has detached a pod: on a busy machine the others
 may all be killed before."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed(plane: Plane) -> Iterator[None]:
-    """Install Ebb; each test starts controllers."""
-    with installed_for_moves(plane):
-        yield
-
-
-@pytest.fixture
-def start(plane: Plane) -> Iterator[Start]:
-    """Yield a function that starts controllers."""
-    with controllers(plane) as start:
-        yield start
-
-
-@pytest.fixture
-def cluster(api: Api) -> Iterator[Api]:
-    """Return the API; delete what the tests create afterwards."""
-    yield api
-    tidy(api)
 
 
 def leader_of(api: Api, running: Collection[Ebb]) -> Ebb:

@@ -1,7 +1,6 @@
 """Pods that surge moves must leave alone, and a new pod that never becomes Ready."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,33 +21,18 @@ from tests.e2e.moves import (
     SERVICES,
     App,
     begin,
-    controllers,
     deploy,
     detached,
     ended,
-    installed_for_moves,
     note,
     refused,
     settled,
     template_hash,
-    tidy,
     untouched,
 )
 from tests.e2e.plane import Ebb, Plane, until
 
-
-@pytest.fixture(scope="module", autouse=True)
-def leader(plane: Plane) -> Iterator[Ebb]:
-    """Install Ebb, and run a controller."""
-    with installed_for_moves(plane), controllers(plane) as start:
-        yield start().wait_ready()
-
-
-@pytest.fixture
-def cluster(api: Api) -> Iterator[Api]:
-    """Return the API; delete what the tests create afterwards."""
-    yield api
-    tidy(api)
+pytestmark = pytest.mark.usefixtures("leader")
 
 
 def selecting(cluster: Api, app: App) -> None:

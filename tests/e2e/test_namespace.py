@@ -9,12 +9,22 @@ import pytest
 from core.config.settings import Mode
 from kube.target import NAMESPACE
 from tests.e2e.api import Api, Json
-from tests.e2e.install import apply, config, ending, overlay, point, port_of, start_program
+from tests.e2e.install import (
+    WRITE_POLICY_KINDS,
+    apply,
+    config,
+    ending,
+    guarded,
+    overlay,
+    point,
+    port_of,
+    start_program,
+)
 from tests.e2e.objects import add_nodes
 from tests.e2e.plane import ROOT, Plane
 
 ELSEWHERE = "node-compaction"
-DOCUMENT = (ROOT / "docs" / "install.md").read_text("utf-8")
+DOCUMENT = (ROOT / "docs" / "install-reference.md").read_text("utf-8")
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
@@ -25,6 +35,7 @@ def folder(plane: Plane, tmp_path: Path) -> Iterator[str]:
     apply(plane, str(tmp_path), ELSEWHERE)
     yield str(tmp_path)
     plane.kubectl("delete", "--ignore-not-found", "-k", str(tmp_path))
+    assert "ebb-" not in plane.kubectl("get", WRITE_POLICY_KINDS, "-o", "name")
 
 
 def test_documented_overlay_replaces_namespace_everywhere(plane: Plane, tmp_path: Path) -> None:
@@ -40,7 +51,7 @@ def test_documented_overlay_replaces_namespace_everywhere(plane: Plane, tmp_path
 
 @pytest.mark.usefixtures("folder")
 def test_controller_marks_and_reports_events_in_other_namespace(plane: Plane, api: Api) -> None:
-    settings = config(mode=Mode.ENFORCE, usability="none")
+    settings = config(mode=Mode.ENFORCE, usableCapacity="all")
     point(plane, port_of(settings))
     started = [
         start_program(plane, module, settings, namespace=ELSEWHERE)
@@ -57,3 +68,4 @@ def test_controller_marks_and_reports_events_in_other_namespace(plane: Plane, ap
         add_nodes(api, "elsewhere-a", "elsewhere-b")
         api.wait(EVENTS, told)
         assert [ebb.metric("ebb_event_write_failures_total") for ebb in started] == [0, 0]
+        guarded(plane, ELSEWHERE, "elsewhere-a")

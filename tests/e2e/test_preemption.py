@@ -54,7 +54,7 @@ def test_mark_remains_prefer_noschedule_when_noschedule_would_cause_preemption(
     plane: Plane, full: Api
 ) -> None:
     whole = {"cpu": "100%", "memory": "100%"}
-    how: dict[str, Any] = {"usability": "none", "thresholds": whole, "noScheduleAfter": "1s"}
+    how: dict[str, Any] = {"usableCapacity": "all", "thresholds": whole, "noScheduleAfter": "1s"}
     with installed(plane, mode=Mode.ENFORCE, **how) as programs:
         full.wait(NODES, lambda found: mark(found["b"]))
         reconciliations = programs.controller.metric(RECONCILIATIONS)

@@ -18,7 +18,7 @@ from tests.e2e.flood import flooding
 from tests.e2e.install import LEASE, SECRET, ending, installed
 from tests.e2e.install import port_of as admission_port_of
 from tests.e2e.objects import NODES, PODS, TAINT, add_nodes, mark, pod, taints
-from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.plane import FLAGS, Ebb, Plane, until
 from tests.e2e.scheduling import port_of, scheduling, stanza, start_extender
 from tests.e2e.test_engine import is_marked, our_taints
 from webhook.app import MUTATE_PATH
@@ -45,9 +45,9 @@ class Three(NamedTuple):
 @pytest.fixture
 def three(plane: Plane) -> Iterator[Three]:
     """Run the three programs in mode enforce, and a kube-scheduler that calls the extender."""
-    folder, controller = "manifests/examples/self-managed", {"leaseDuration": f"{LEASE_SECONDS}s"}
-    how = {"mode": Mode.ENFORCE, "usability": "none", "controller": controller}
-    with installed(plane, folder, **how) as programs:
+    flags = {"controller": {"--lease-duration": f"{LEASE_SECONDS}s"}}
+    how = {"mode": Mode.ENFORCE, "usableCapacity": "all", FLAGS: flags}
+    with installed(plane, "manifests/examples/self-managed", **how) as programs:
         extender = start_extender(plane)
         with ending(plane, extender):
             extender.wait_ready()
@@ -141,7 +141,7 @@ def reviews(three: Three, api: Api) -> Connection:
 
 def scrapes(three: Three, _: Api) -> Connection:
     """Return a connection that reads the controller's metrics."""
-    listen = three.controller.settings["controller"]["metricsListen"]
+    listen = three.controller.settings[FLAGS]["controller"]["--metrics-listen"]
     return Connection(int(listen.rpartition(":")[2]), "/metrics")
 
 

@@ -1,6 +1,7 @@
 """The load of a general pool rises beside an idle tainted pool, and no pod is Pending."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,13 @@ START, END = 12, 40
 
 @pytest.fixture(scope="module", autouse=True)
 def programs(plane: Plane) -> Iterator[None]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none", noScheduleAfter="1s"):
+    thresholds = {"cpu": "80%", "memory": "80%"}
+    how: dict[str, Any] = {
+        "usableCapacity": "all",
+        "noScheduleAfter": "1s",
+        "thresholds": thresholds,
+    }
+    with installed(plane, mode=Mode.ENFORCE, **how):
         yield
 
 

@@ -63,9 +63,11 @@ def settings() -> Json:
     """Return settings with new free ports."""
     return config(
         mode=Mode.ENFORCE,
-        usability="none",
-        controller={"leaseDuration": f"{LEASE_SECONDS}s"},
-        webhook={"rotationSoak": "5s"},
+        usableCapacity="all",
+        flags={
+            "controller": {"--lease-duration": f"{LEASE_SECONDS}s"},
+            "webhook": {"--rotation-soak": "5s"},
+        },
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from controller.__main__ import REPORT_PORT
+from controller.leader_report import REPORT_PORT_NAME
 from core.config.settings import Mode
 from kube.target import NAMESPACE
 from tests.e2e.api import Json
@@ -19,6 +21,7 @@ from tests.support.plan_cli import ebb
 
 HOST = "host"
 VIEWER = "viewer"
+PORT = {"name": REPORT_PORT_NAME, "containerPort": REPORT_PORT.default}
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1"
 OWN_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 POD_SECURITY = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -36,8 +39,8 @@ def controllers(plane: Plane) -> Iterator[list[Ebb]]:
         at_end.callback(remove, plane)
         at_end.callback(plane.api.delete, OWN_PODS, gracePeriodSeconds=0)
         for name in FORWARDED:
-            section = {"reportPort": plane.forwards[name]}
-            settings = config(mode=Mode.ENFORCE, policy="ClusterThreshold", controller=section)
+            flags = {"controller": {"--report-port": plane.forwards[name]}}
+            settings = config(mode=Mode.ENFORCE, policy="ClusterThreshold", flags=flags)
             started.append(start_program(plane, "controller", settings, name=name))
             at_end.enter_context(ending(plane, started[-1]))
             started[-1].wait_ready()
@@ -54,7 +57,7 @@ def host(plane: Plane) -> None:
     for name in FORWARDED:
         made = pod(name, node_name=HOST, securityContext=POD_SECURITY)
         made["metadata"]["namespace"] = NAMESPACE
-        made["spec"]["containers"][0]["securityContext"] = SECURITY
+        made["spec"]["containers"][0] |= {"securityContext": SECURITY, "ports": [PORT]}
         plane.api.create(OWN_PODS, made)
     plane.api.wait(
         OWN_PODS,

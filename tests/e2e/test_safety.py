@@ -31,7 +31,7 @@ RELOAD_SECONDS = WAIT_SECONDS + FILES_SECONDS
 
 @pytest.fixture(scope="module", autouse=True)
 def programs(plane: Plane) -> Iterator[Programs]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none", noScheduleAfter="1s") as found:
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all", noScheduleAfter="1s") as found:
         yield found
 
 
@@ -143,7 +143,7 @@ def test_controller_reloads_changed_configuration_and_rejects_invalid(
     (name,) = [name for name, one in found.items() if mark(one)]
     api.merge(f"{NODES}/{name}", {"spec": {"taints": [*taints(found[name]), THEIRS]}})
     try:
-        controller.configure(mode="observe", scaleDownProtection={"afterRelease": "1s"})
+        controller.configure(mode="observe", scaleDownProtection={"afterUnmark": "1s"})
         found = api.wait(NODES, lambda found: not ours(found[name]), RELOAD_SECONDS)
         assert taints(found[name]) == [THEIRS]
         controller.configure(mode="enforced")

@@ -32,7 +32,7 @@ EACH = 5
 APP = {"app": "web"}
 SETTINGS = {
     "mode": Mode.ENFORCE,
-    "usability": "none",
+    "usableCapacity": "all",
 }
 """Settings without `podDeletionCost`: the default enables it if the component is installed."""
 SET = 'ebb_pod_writes_total{operation="set_deletion_cost",result="success"}'

@@ -130,12 +130,12 @@ def test_pods_are_scheduled_when_extender_response_is_invalid(
 
 
 def test_extender_requires_client_certificate_over_tls(plane: Plane, nodes: Api) -> None:
-    served = plane.authority.sign("extender", "ebb-extender", hosts=(LOOPBACK,))
+    (plane.authority.folder / "extender").mkdir()
+    served = plane.authority.sign("extender/tls", "ebb-extender", hosts=(LOOPBACK,))
     client = plane.user("kube-scheduler-client")
     started = start_extender(
         plane,
-        certFile=str(served.certificate),
-        keyFile=str(served.key),
+        certDir=str(served.certificate.parent),
         clientCAFile=str(plane.authority.certificate),
     ).wait_ready()
     tls = {

@@ -43,7 +43,9 @@ REFUSED = {
 @pytest.fixture
 def replica(plane: Plane) -> Iterator[Replica]:
     """Run a webhook, and a controller with a proxy to the API server; yield the controller."""
-    how = {"usability": "none", "cooldown": {"delayAfterAdd": "0s", "delayAfterPending": "10m"}}
+    cooldown = {"delayAfterAdd": "0s", "delayAfterPending": "10m"}
+    thresholds = {"cpu": "80%", "memory": "80%"}
+    how = {"usableCapacity": "all", "cooldown": cooldown, "thresholds": thresholds}
     settings = config(mode=Mode.ENFORCE, **how)
     apply(plane)
     point(plane, port_of(settings))

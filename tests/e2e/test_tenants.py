@@ -102,7 +102,7 @@ def deep() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def ground(plane: Plane) -> Iterator[Ground]:
     users = {TENANT: tenant(plane), KUBELET: kubelet(plane)}
-    with installed(plane, mode=Mode.ENFORCE, usability="none") as programs:
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all") as programs:
         found = Ground(plane, programs, users)
         api = plane.api
         add_nodes(api, "going")

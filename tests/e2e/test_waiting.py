@@ -28,7 +28,7 @@ DRA = "/apis/resource.k8s.io/v1"
 
 @pytest.fixture(scope="module")
 def programs(plane: Plane) -> Iterator[None]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none", noScheduleAfter="1s"):
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all", noScheduleAfter="1s"):
         yield
 
 

@@ -37,7 +37,7 @@ def controller(plane: Plane, wire: Wire) -> Iterator[Ebb]:
     """Run a controller in mode enforce behind a connection that can be cut; no webhook runs."""
     apply(plane)
     plane.api.delete(REGISTRATION)
-    settings = config(mode=Mode.ENFORCE, usability="none")
+    settings = config(mode=Mode.ENFORCE, usableCapacity="all")
     url = f"https://{LOOPBACK}:{wire.port}"
     ebb = start_program(plane, "controller", settings, "ebb-cut", url=url)
     with ending(plane, ebb):

@@ -23,7 +23,7 @@ from core.marks.wellknown import (
 )
 from kube.target import NAMESPACE
 from tests.e2e import forbidden
-from tests.e2e.api import MERGE, STRATEGIC, Api, Json, RefusedError
+from tests.e2e.api import STRATEGIC, Api, Json, RefusedError
 from tests.e2e.forbidden import (
     AWAY,
     BACK,
@@ -39,13 +39,16 @@ from tests.e2e.forbidden import (
     Refused,
 )
 from tests.e2e.install import (
+    ADDED,
     CONTROLLER_ACCOUNT,
     REGISTRATION,
     WEBHOOK_ACCOUNT,
+    adding_label,
+    answer,
     apply,
+    as_account,
     overlay,
     remove,
-    skip_without_policies,
 )
 from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, clear
 from tests.e2e.plane import Plane, until
@@ -93,19 +96,6 @@ def created(guarded: Plane) -> None:
     ):
         ours, wrong = as_account(guarded, account), {"metadata": {"labels": {"a": "b"}}}
         until(partial(answer, ours, path, wrong), f"a policy guards {path}")
-
-
-def as_account(plane: Plane, account: str) -> Api:
-    return plane.api_as(None, plane.token(NAMESPACE, account))
-
-
-def answer(api: Api, path: str, patch: Json, content: str = MERGE) -> str:
-    """Return why the API server refuses a patch; "" if it does not. Nothing is written."""
-    try:
-        api.call("PATCH", f"{path}?dryRun=All", patch, content=content)
-    except RefusedError as fault:
-        return str(fault)
-    return ""
 
 
 def passed(api: Api, root: str, policy: str, writes: Iterable[Refused]) -> dict[str, str]:
@@ -264,42 +254,17 @@ def test_other_accounts_are_not_limited(guarded: Plane) -> None:
         assert answer(guarded.api, f"{NODES}/{name}", patch) == ""
 
 
-ADDED = "e2e.example.org/added"
-MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
 
 @pytest.fixture
-def adding_label(guarded: Plane) -> Iterator[None]:
-    """Let a MutatingAdmissionPolicy of a user add a label to each Node that Ebb updates."""
-    skip_without_policies(guarded)
-    api, name = guarded.api, "e2e-adds-label"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"]}
-    expression = f'Object{{metadata: Object.metadata{{labels: {{"{ADDED}": "1"}}}}}}'
-    by_ebb = f'request.userInfo.username.endsWith(":{CONTROLLER_ACCOUNT}")'
-    spec = {
-        "reinvocationPolicy": "Never",
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [{**rule, "resources": ["nodes"]}]},
-        "matchConditions": [{"name": "ebb", "expression": by_ebb}],
-        "mutations": [
-            {
-                "patchType": "ApplyConfiguration",
-                "applyConfiguration": {"expression": expression},
-            }
-        ],
-    }
-    api.create(MUTATING, {"metadata": {"name": name}, "spec": spec})
-    bound = {"metadata": {"name": name}, "spec": {"policyName": name}}
-    api.create(MUTATING.replace("policies", "policybindings"), bound)
-    try:
+def adding(guarded: Plane) -> Iterator[None]:
+    """Let a policy of a user add a label to each Node that Ebb updates."""
+    with adding_label(guarded):
         yield
-    finally:
-        api.delete(f"{MUTATING.replace('policies', 'policybindings')}/{name}")
-        api.delete(f"{MUTATING}/{name}")
 
 
-@pytest.mark.usefixtures("created", "adding_label")
+@pytest.mark.usefixtures("created", "adding")
 def test_refusal_names_label_that_another_policy_adds_until_binding_only_audits(
     guarded: Plane,
 ) -> None:

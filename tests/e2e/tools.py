@@ -39,6 +39,9 @@ NAMES: Final = (*LINKS, *OTHERS)
 CRDS: Final = "karpenter-crds"
 """Folder beside the programs with Karpenter's CRDs."""
 CRD_FOLDERS: Final = ("pkg/apis/crds", "kwok/apis/crds")
+STEPS: Final = ("Helm", "Kubernetes", *OTHERS)
+"""What is built, in this order."""
+ESTIMATE: Final = "ten to twenty minutes in all"
 STRIPPED: Final = "-s -w"
 GO_MINOR_MIN: Final = 21
 """The first Go that downloads a newer one if go.mod requires it."""
@@ -194,7 +197,8 @@ def _build(
     modfile: str = "go.mod",
     module: Path = MODULE,
 ) -> None:
-    print(f"e2e-tools: building {what}", file=sys.stderr, flush=True)
+    step = f"step {1 + STEPS.index(what.partition(' ')[0])} of {len(STEPS)}, {ESTIMATE}"
+    print(f"e2e-tools: building {what} ({step})", file=sys.stderr, flush=True)
     start = time.monotonic()
     options = ["-trimpath", f"-modfile={modfile}", "-ldflags", flags, "-o", str(to)]
     _step(["go", "build", *options, package], module)

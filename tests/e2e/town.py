@@ -29,7 +29,7 @@ from tests.e2e.install import (
     remove,
 )
 from tests.e2e.objects import NODES, PODS, add_nodes, clear, pod
-from tests.e2e.plane import LOOPBACK, Plane, free_port, until
+from tests.e2e.plane import FLAGS, LOOPBACK, Plane, free_port, until
 from tests.e2e.replica import Replica, leads
 from tests.e2e.scheduling import stanza
 from tests.support.kube_json import cluster_from_dumps
@@ -45,9 +45,9 @@ RSS_MAX_BYTES: Final = {
 LEASE_SECONDS: Final = 6
 OURS: Final = (MARK_LABEL, DETAILS_ANNOTATION, PROTECTION_ANNOTATION, TAINT_KEY)
 SETTINGS: Final = {
-    "usability": "none",
+    "usableCapacity": "all",
     "noScheduleAfter": "2s",
-    "scaleDownProtection": {"afterRelease": "2s"},
+    "scaleDownProtection": {"afterUnmark": "2s"},
 }
 
 
@@ -65,13 +65,13 @@ class Town:
             )
             for module in ("controller", "webhook")
         )
-        listen = {"listen": f"{LOOPBACK}:{free_port()}"}
-        self.extender = Replica(plane, "extender", {"extender": listen}, "ebb-extender-line")
+        port = free_port()
+        settings = {FLAGS: {"extender": {"--listen": f"{LOOPBACK}:{port}"}}}
+        self.extender = Replica(plane, "extender", settings, "ebb-extender-line")
         self.programs = (*self.controllers, *self.webhooks, self.extender)
         # Without a load balancer the API server only calls the first webhook.
         self.webhook = self.webhooks[0]
         point(plane, port_of(self.webhook.settings))
-        port = int(listen["listen"].rpartition(":")[2])
         plane.scheduler(stanza(port), name="kube-scheduler-town")
         self.crowd = Crowd(plane.api_as(plane.admin), seed)
         self.two_leaders: list[str] = []
@@ -220,8 +220,10 @@ class Town:
 def _settings() -> Json:
     return config(
         mode=Mode.ENFORCE,
-        controller={"leaseDuration": f"{LEASE_SECONDS}s"},
-        webhook={"rotationSoak": "5s"},
+        flags={
+            "controller": {"--lease-duration": f"{LEASE_SECONDS}s"},
+            "webhook": {"--rotation-soak": "5s"},
+        },
         **SETTINGS,
     )
 

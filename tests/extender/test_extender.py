@@ -26,7 +26,7 @@ from extender import wire
 from extender.app import make_app
 from extender.metrics import Metrics
 from extender.scores import SCORES
-from extender.view import NEUTRAL, View
+from extender.view import NEUTRAL, STALE_SECONDS, View
 from kube.decode.json_depth import PIECE_BYTES
 from kube.decode.kinds import NODES, PODS
 from runtime.logs import LOG_INTERVAL_SECONDS
@@ -283,7 +283,7 @@ def test_scores_are_equal_when_view_is_not_synced_or_stale(score: str) -> None:
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
     stale = view(score)
     stale.replaced(NODES, [marked(node("m"))])
-    late = ExtenderConfig().stale_after_seconds + 1.0
+    late = STALE_SECONDS + 1.0
     assert ask(stale, ["m", "n"], late) == {"m": NEUTRAL, "n": NEUTRAL}
     assert stale.why_neutral(late) is not None
 

@@ -62,16 +62,23 @@ def asked(view: View, kind: str, *, devices: bool = False) -> dict[str, int]:
     return dict(wire.scores(view.answer(body(kind, spec), 0.0)[0]))
 
 
+def _fullness(name: str, pods: Iterable[Pod]) -> float:
+    used = sum(pod.requests.cpu_millis for pod in pods) / 4000
+    taken = sum(dict(pod.requests.extended).get(GPU, 0) for pod in pods) / GPUS
+    return min(max(used, taken if name == "gpu" else 0), 1)
+
+
 def plain(pods: Iterable[Pod], kind: str, *, devices: bool) -> dict[str, int]:
     """Return the expected scores, computed from the objects without any cache."""
     found = {}
     for name in NAMES:
         here = [pod for pod in pods if pod.node == name and name != "unknown"]
-        used = sum(pod.requests.cpu_millis for pod in here) / 4000
-        taken = sum(dict(pod.requests.extended).get(GPU, 0) for pod in here) / GPUS
-        full = min(max(used, taken if name == "gpu" else 0), 1)
+        full = _fullness(name, here)
         kinds = {pod.owner_kind for pod in here if not pod.daemon}
         alike = (kinds == {"ReplicaSet"}) == (kind == "ReplicaSet")
+        if alike and kind != "ReplicaSet":
+            lasting = [pod for pod in here if pod.owner_kind != "ReplicaSet" and not pod.daemon]
+            full = _fullness(name, lasting)
         ninth = min(int(full * 9), 8)
         if name == "marked":
             found[name] = 0
@@ -88,9 +95,9 @@ def plain(pods: Iterable[Pod], kind: str, *, devices: bool) -> dict[str, int]:
     ("kind", "scores"),
     [
         ("ReplicaSet", {"n0": 9, "n1": 6, "gpu": 2, "marked": 0, "unknown": 4}),
-        ("Job", {"n0": 6, "n1": 9, "gpu": 2, "marked": 0, "unknown": 4}),
-        ("StatefulSet", {"n0": 6, "n1": 9, "gpu": 2, "marked": 0, "unknown": 4}),
-        ("", {"n0": 6, "n1": 9, "gpu": 2, "marked": 0, "unknown": 4}),
+        ("Job", {"n0": 6, "n1": 8, "gpu": 2, "marked": 0, "unknown": 4}),
+        ("StatefulSet", {"n0": 6, "n1": 8, "gpu": 2, "marked": 0, "unknown": 4}),
+        ("", {"n0": 6, "n1": 8, "gpu": 2, "marked": 0, "unknown": 4}),
     ],
 )
 def test_pack_prefers_nodes_with_pods_of_same_owner_kind(
@@ -99,6 +106,17 @@ def test_pack_prefers_nodes_with_pods_of_same_owner_kind(
     """A single Job pod makes its node a node of Jobs."""
     one, other = on("n0", 1, 1500, "ReplicaSet"), on("n1", 2, 750, "ReplicaSet")
     assert asked(view_of([one, other, on("n1", 3, 750, "Job")]), kind) == scores
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefers"), [("Job", "n1"), ("StatefulSet", "n1"), ("ReplicaSet", "gpu")]
+)
+def test_pod_of_job_prefers_node_where_such_pods_request_most(kind: str, prefers: str) -> None:
+    """A fuller node that has few of them could become empty soon."""
+    few = [on("n0", 1, 2800, "ReplicaSet"), on("n0", 2, 800, "Job")]
+    many = [on("n1", 3, 2000, "Job")]
+    scores = asked(view_of([*few, *many, on("gpu", 4, 400, "ReplicaSet")]), kind, devices=True)
+    assert max(scores, key=scores.__getitem__) == prefers
 
 
 def test_bare_pod_without_requests_lowers_score_of_its_node_above_marked_nodes() -> None:

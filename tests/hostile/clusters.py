@@ -20,7 +20,7 @@ from core.model.errors import GarbledError
 from core.model.node import Node
 from core.model.now import Now
 from core.writes.write import Write
-from kube.decode.kinds import BY_NAME, KINDS
+from kube.cluster_kinds import BY_NAME, KINDS
 from kube.dump import from_dumps
 from kube.freshness import WatchSink
 from kube.listing import WHOLE, Listed
@@ -30,7 +30,7 @@ from tests.support.clock import FakeClock
 CONFIG = Config(
     mode=Mode.ENFORCE,
     no_schedule_after_seconds=1,
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=Budgets(
         cluster=Budget(),
         balance_zones=True,

@@ -20,7 +20,8 @@ from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from extender.view import View
 from extender.wire import names_body
-from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, AnyKind
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import BUDGETS, NODES, PODS, AnyKind
 from kube.decode.pod_times import TimesObject
 from kube.inventory import Inventory
 from tests.support.wire_types import DOUBLED, FORMS, MANY, Form, Place, large, places

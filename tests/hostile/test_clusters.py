@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from core.model.errors import InvalidInputError
-from kube.decode.kinds import BY_NAME
+from kube.cluster_kinds import BY_NAME
 from tests.hostile.clusters import Watched, dumped, judged, written
 from tests.hostile.objects import TAME, Json
 from tests.support.examples import examples

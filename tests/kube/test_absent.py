@@ -6,15 +6,14 @@ import pytest
 
 from controller.loop import STALE_SECONDS
 from kube.client import ApiError
+from kube.cluster_kinds import KINDS, SURGE_KINDS
 from kube.decode.kinds import (
     BUDGETS,
     BUFFERS,
     CLAIMS,
     CSI_NODES,
-    KINDS,
     NODES,
     PODS,
-    SURGE_KINDS,
     TEMPLATES,
     VOLUMES,
     AnyKind,

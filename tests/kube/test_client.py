@@ -1,14 +1,16 @@
 """Calls to the API server, and the kubeconfig that the official package reads."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
-from kube.client import CALL_TRIES_MAX, Client
+from kube.client import CALL_TRIES_MAX, ApiError, Client, PolicyRefusedError
 from kube.decode import kinds
 from kube.stores.objects import nodes
+from kube.write_policies import WRITE_POLICIES
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 from tests.support.following import Waits, opened
@@ -42,6 +44,43 @@ async def test_error_answer_is_one_line_with_status_and_reason(api: FakeApi, sta
             await client.ask("PATCH", f"{kinds.NODES.path}/n", {})
         assert str(caught.value) == f"API server answered {status}: the fake API says {status}"
         assert isinstance(caught.value, ConflictError) == (status == 409)
+
+
+DENIED = (
+    "nodes \"n\" is forbidden: ValidatingAdmissionPolicy '{policy}' with binding 'b' denied "
+    "request: metadata.labels: example.org/a, example.org/b"
+)
+
+
+@pytest.mark.parametrize("status", [401, 403, 413, 422])
+async def test_refusal_by_own_policy_names_policy_and_change(api: FakeApi, status: int) -> None:
+    api.put(NODES, node_object("n"))
+    path, seen = f"{kinds.NODES.path}/n", list[tuple[str, PolicyRefusedError | None]]()
+    async with opened(api) as client:
+        client.observe_patch = lambda *one: seen.append(one)
+        text = DENIED.format(policy=WRITE_POLICIES[0])
+        api.answer_next("patch", json.dumps({"message": text}).encode(), status=status)
+        with pytest.raises(PolicyRefusedError) as caught:
+            await client.ask("PATCH", path, {})
+        found = caught.value
+        assert (found.policy, found.change) == (
+            "ebb-controller-nodes",
+            "metadata.labels: example.org/a, example.org/b",
+        )
+        assert (found.status, found.denied, found.forbidden) == (status, True, False)
+        await client.ask("PATCH", path, {"metadata": {"labels": {"a": "b"}}})
+        assert seen == [(path, found), (path, None)]
+
+
+async def test_refusal_by_policy_of_somebody_else_is_no_refusal_by_own_one(api: FakeApi) -> None:
+    seen: list[str] = []
+    async with opened(api) as client:
+        client.observe_patch = lambda path, _: seen.append(path)
+        text = DENIED.format(policy="keep-nodes")
+        api.answer_next("patch", json.dumps({"message": text}).encode(), status=403)
+        with pytest.raises(ApiError) as caught:
+            await client.ask("PATCH", f"{kinds.NODES.path}/n", {})
+    assert (type(caught.value), caught.value.denied, seen) == (ApiError, True, [])
 
 
 async def test_error_page_of_proxy_is_cut_to_one_line(api: FakeApi) -> None:

@@ -15,7 +15,8 @@ from core.model.node import NodeCondition, Taint
 from core.model.node_groups import NodeClaim
 from core.model.node_lifecycle import LEAVING_SECONDS_MAX
 from core.model.pod import CLAIMS_FIELD, Pod
-from kube.decode.kinds import CLAIMS, KINDS, NODE_CLAIMS, NODES, PODS, AnyKind
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import CLAIMS, NODE_CLAIMS, NODES, PODS, AnyKind
 from kube.inventory import Inventory
 from tests.support.builders import node, pod
 from tests.support.inventory_steps import carry_out, events

@@ -20,6 +20,7 @@ from kube import plugin
 from kube.client import Client
 from kube.kubeconfig import load
 from kube.stores.objects import nodes
+from kube.target import Overrides, Target
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 
@@ -62,6 +63,28 @@ class TestSeveralFiles:
         assert (await load(paths, "b")).document["current-context"] == "b"
         with pytest.raises(InvalidInputError, match=r"no context 'c'; there are: a, b$"):
             await load(paths, "c")
+
+    async def test_options_replace_cluster_and_user_of_context(self, tmp_path: Path) -> None:
+        paths = files(tmp_path, config("a", "http://a", current="a"), config("b", "http://b"))
+        access = await load(paths, None, Overrides(cluster_entry="b", user_entry="b"))
+        assert access.target == Target("http://b", "a", "b")
+        contexts = {one["name"]: one["context"] for one in access.document["contexts"]}
+        assert contexts["a"] == contexts["b"] == {"cluster": "b", "user": "b"}
+
+    @pytest.mark.parametrize(
+        ("overrides", "problem"),
+        [
+            (Overrides(cluster_entry="c"), "--cluster: 'c'; allowed: one of the clusters: a, b"),
+            (Overrides(user_entry="c"), "--user: 'c'; allowed: one of the users: a, b"),
+        ],
+    )
+    async def test_unknown_cluster_or_user_is_rejected(
+        self, tmp_path: Path, overrides: Overrides, problem: str
+    ) -> None:
+        paths = files(tmp_path, config("a", "http://a", current="a"), config("b", "http://b"))
+        with pytest.raises(InvalidInputError) as caught:
+            await load(paths, None, overrides)
+        assert str(caught.value).endswith(problem)
 
     async def test_relative_path_is_resolved_from_its_own_kubeconfig(self, tmp_path: Path) -> None:
         for name in ("x", "y"):

@@ -6,7 +6,8 @@ import pytest
 
 from core.config.document import parse
 from core.config.settings import Config
-from kube.decode.kinds import KINDS, NODES, STATUSES
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import NODES, STATUSES
 from kube.listing import WHOLE, Listed, Part
 from kube.watch import ABSENT_SECONDS
 from tests.platforms.objects import autoscaler_status
@@ -35,8 +36,8 @@ def test_all_objects_of_other_kinds_are_read() -> None:
 
 
 def test_configuration_names_the_object() -> None:
-    where = {"statusNamespace": "ca", "statusName": "mine"}
-    part = Part.of(STATUSES, parse({**HEAD, "clusterAutoscaler": where}, "x"))
+    config = parse({**HEAD, "clusterAutoscaler": {"status": "ca/mine"}}, "x")
+    part = Part.of(STATUSES, config)
     assert part.path(STATUSES.path) == "/api/v1/namespaces/ca/configmaps"
     assert part.field_selector == "metadata.name=mine"
 

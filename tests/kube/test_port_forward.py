@@ -26,7 +26,9 @@ async def read(api: FakeApi, folder: Path, bytes_max: int = 1000) -> bytes:
     file = folder / "kubeconfig"
     file.write_text(KUBECONFIG.format(url=api.url))
     async with await Client.connect(str(file)) as client:
-        return await port_forward.get(client, "ns", "pod", 8082, "/report", bytes_max=bytes_max)
+        return await port_forward.get(
+            client, "ns", "pod", "report", "/report", bytes_max=bytes_max
+        )
 
 
 @pytest.mark.parametrize(
@@ -40,12 +42,13 @@ async def read(api: FakeApi, folder: Path, bytes_max: int = 1000) -> bytes:
 async def test_body_is_read_from_data_channel(
     api: FakeApi, tmp_path: Path, frames: Sequence[bytes]
 ) -> None:
-    forward = api.forwards["ns/pod"] = Forward(frames)
+    forward = Forward(frames)
+    api.serve("ns/pod", "report", 9000, forward)
     assert await read(api, tmp_path) == BODY
     assert (
         forward.request == b"GET /report HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
     )
-    assert forward.ports == ["8082"]
+    assert forward.ports == ["9000"]
     assert forward.headers["Authorization"] == "Bearer a-token"
 
 
@@ -65,7 +68,7 @@ async def test_body_is_read_from_data_channel(
 async def test_invalid_answer_is_reported_in_one_line(
     api: FakeApi, tmp_path: Path, frames: Sequence[bytes], problem: str
 ) -> None:
-    api.forwards["ns/pod"] = Forward(frames)
+    api.serve("ns/pod", "report", 8082, Forward(frames))
     with pytest.raises(UnavailableError, match=f"^port-forward to pod ns/pod: {problem}") as fault:
         await read(api, tmp_path)
     assert "\n" not in str(fault.value)
@@ -76,6 +79,7 @@ async def test_rejected_port_forward_raises_status(
     api: FakeApi, tmp_path: Path, status: int
 ) -> None:
     if status == 403:
+        api.serve("ns/pod", "report", 8082, Forward([]))
         api.denied.add("pods/portforward")
     with pytest.raises(ApiError) as fault:
         await read(api, tmp_path)

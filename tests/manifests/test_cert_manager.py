@@ -30,8 +30,7 @@ def test_certificate_is_mounted_at_configured_path() -> None:
     mounts = template["spec"]["containers"][0]["volumeMounts"]
     (mount,) = (found for found in mounts if found["name"] == "tls")
     assert volumes["tls"]["secret"]["secretName"] == certificate("ebb-webhook")["secretName"]
-    assert config.cert_file == f"{mount['mountPath']}/tls.crt"
-    assert config.key_file == f"{mount['mountPath']}/tls.key"
+    assert config.cert_dir == mount["mountPath"]
 
 
 def test_webhook_configuration_trusts_ca_of_certificate() -> None:

@@ -62,12 +62,33 @@ def test_schema_accepts_values_of_chart_and_names_all_of_them() -> None:
         ({"image": {"repository": "evil\n        hostPID: true #"}}, "image.repository"),
         ({"image": {"repository": "{a: b}"}}, "image.repository"),
         ({"image": {"repository": "ebb@sha256"}}, "image.repository"),
+        ({"image": {"pullPolicy": "always"}}, "image.pullPolicy"),
         ({"extender": {"clusterIP": "1.2.3.4 #"}}, "extender.clusterIP"),
+        ({"extender": {"hostNetwork": True}}, "extender"),
+        ({"webhook": {"extraEnv": [{"name": "POD_NAME"}]}}, "webhook.extraEnv.0.name"),
+        (
+            {"webhook": {"podLabels": {"app.kubernetes.io/name": "x"}}},
+            "webhook.podLabels.app.kubernetes.io/name",
+        ),
     ],
 )
 def test_schema_rejects_wrong_value(change: dict[str, Any], path: str) -> None:
     (fault,) = VALIDATOR.iter_errors({**VALUES, **change})
     assert ".".join(map(str, fault.absolute_path)) == path
+
+
+def test_schema_rejects_text_in_words() -> None:
+    (fault,) = VALIDATOR.iter_errors({**VALUES, "config": {"unneededTime": "soon"}})
+    assert fault.message.startswith("'a duration of whole seconds, 0s to 720h, such as ")
+    assert not {"pattern", "not"} & _words(values_schema()), "outside of conditions"
+
+
+def _words(part: Any) -> set[str]:
+    """Return all keys of a schema that are not in a condition."""
+    parts = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    own = part.items() if isinstance(part, dict) else ()
+    inner = [_words(one) for one in parts if one is not dict(own).get("if")]
+    return {name for name, _ in own}.union(*inner)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""docs/install.md agrees with manifests/ and with the code."""
+"""docs/install.md and docs/install-reference.md agree with manifests/ and with the code."""
 
 import re
 import subprocess
@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from controller.names import LEASE
-from core.config.budgets import CapacityBuffers
 from core.config.document import parse
 from core.config.settings import Config, Mode
 from core.marks.wellknown import (
@@ -27,6 +26,7 @@ from core.marks.wellknown import (
 )
 from core.model.pod import DETACHED_LABEL
 from kube.target import NAMESPACE
+from serving.tls_contexts import CERTIFICATE_FILE, KEY_FILE
 from tests.manifests.kustomize import (
     COMPONENTS,
     ROOT,
@@ -41,7 +41,9 @@ from tests.manifests.test_objects import EVERYTHING
 from webhook import names
 from webhook.certs import ROTATE_ANNOTATION
 
-TEXT = (ROOT / "docs" / "install.md").read_text("utf-8")
+TEXT = "".join(
+    (ROOT / "docs" / name).read_text("utf-8") for name in ("install.md", "install-reference.md")
+)
 BLOCKS = [
     yaml.safe_load(block)
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.DOTALL | re.MULTILINE)
@@ -98,7 +100,7 @@ def test_overlay_on_page_patches_existing_objects() -> None:
     metadata = change["metadata"]
     shipped = find(render(""), "ConfigMap", metadata["name"], metadata["namespace"])
     assert set(change["data"]) == set(shipped["data"])
-    found = parse(yaml.safe_load(change["data"]["config.yaml"]), "docs/install.md")
+    found = parse(yaml.safe_load(change["data"]["config.yaml"]), "docs/install-reference.md")
     assert found == Config(mode=Mode.ENFORCE), "what it shows beside the mode are the defaults"
 
 
@@ -184,9 +186,11 @@ def test_tls_secret_command_has_files_of_example() -> None:
         if one["metadata"]["name"] == "ebb-config"
     )
     files = parse(yaml.safe_load(text), "self-managed").extender
-    for path in (files.cert_file, files.key_file, files.client_ca_file):
-        assert path
-        assert f"--from-file={path.rpartition('/')[2]}" in TEXT
+    assert files.client_ca_file
+    folder, _, client_ca = files.client_ca_file.rpartition("/")
+    assert files.cert_dir == folder
+    for name in (CERTIFICATE_FILE, KEY_FILE, client_ca):
+        assert f"--from-file={name}" in TEXT
     volumes = of_kind(render("extender"), "Deployment")[-1]["spec"]["template"]["spec"]["volumes"]
     assert "ebb-extender-tls" in {one.get("secret", {}).get("secretName") for one in volumes}
     assert "secret generic ebb-extender-tls" in TEXT
@@ -231,7 +235,6 @@ def test_section_on_managed_clusters_matches_example() -> None:
         assert setting in config
     found = parse(yaml.safe_load(config), "managed")
     assert found.surges, "surge moves and the deletion costs that they need are enabled"
-    assert found.budgets.reserve.capacity_buffers is CapacityBuffers.ENABLED
     assert of_kind(render("managed"), "Service") == of_kind(render(""), "Service"), "no extender"
 
 
@@ -277,7 +280,7 @@ def test_page_deletes_exactly_objects_that_apply_leaves(component: str) -> None:
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_each_component_refers_to_install_page(component: str) -> None:
     path = ROOT / "manifests" / "components" / component / "kustomization.yaml"
-    assert "docs/install.md" in path.read_text("utf-8").partition("\napiVersion:")[0]
+    assert "docs/install-reference.md" in path.read_text("utf-8").partition("\napiVersion:")[0]
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -1,15 +1,18 @@
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
+from cli.input.setup import EXTENDER_PORT_NAME
+from controller.leader_report import REPORT_PORT_NAME
 from core.config.settings import Config, Mode
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from extender.app import make_app as make_extender
 from extender.metrics import Metrics as ExtenderMetrics
 from extender.view import View
 from kube.target import NAMESPACE
-from runtime import files
+from runtime import files, program
 from runtime.clock import SystemClock
 from serving.http import Health
 from serving.http import base_app as make_bones
@@ -24,6 +27,7 @@ from tests.manifests.kustomize import (
     render,
     templates,
 )
+from tests.support import flags_page
 from webhook import names
 from webhook.app import MUTATE_PATH
 from webhook.metrics import Metrics
@@ -48,10 +52,10 @@ def test_base_contains_expected_kinds() -> None:
         [
             "Namespace",
             "ResourceQuota",
-            "ConfigMap",
+            *["ConfigMap"] * 3,
             *["ServiceAccount", "Deployment", "PodDisruptionBudget", "NetworkPolicy"] * 2,
             *["ClusterRole", "ClusterRoleBinding"] * 3,
-            *["Role", "RoleBinding"] * 3,
+            *["Role", "RoleBinding"] * 4,
             "Role",
             "Secret",
             "Service",
@@ -89,6 +93,8 @@ SHARED = {
     "ebb-critical-pods": "namespace",
     "ebb-config": "config",
     "ebb-viewer": "controller",
+    "ebb-today": "controller",
+    "ebb-history": "controller",
     "ebb-node-taint": "policy",
     "ebb-ca": "webhook",
     "ebb-self-signed": "webhook",
@@ -188,6 +194,7 @@ def test_networkpolicy_opens_ports_of_containers(objects: list[Json]) -> None:
             port["containerPort"]
             for container in item["spec"]["template"]["spec"]["containers"]
             for port in container["ports"]
+            if port["name"] != REPORT_PORT_NAME  # it is on 127.0.0.1
         }
         opened = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
         assert sorted(opened) == sorted(ports)
@@ -204,10 +211,14 @@ def test_commands_are_programs_of_project(objects: list[Json]) -> None:
 
 
 def test_webhook_container_matches_defaults() -> None:
-    objects, new = render(""), Config().webhook
+    objects = render("")
     (container,) = containers([find(objects, "Deployment", "ebb-webhook")])
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {"https": _port(new.listen), "metrics": _port(new.metrics_listen)}
+    flags = flags_of("webhook", container)
+    assert ports == {
+        "https": port_of(flags["--listen"]),
+        "metrics": port_of(flags["--metrics-listen"]),
+    }
     _check_probes_and_environment("webhook", container)
     (port,) = find(objects, "Service", names.SERVICE)["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (443, "https")
@@ -216,7 +227,9 @@ def test_webhook_container_matches_defaults() -> None:
 def test_controller_container_matches_defaults() -> None:
     (container,) = containers([find(render(""), "Deployment", "ebb-controller")])
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {"metrics": _port(Config().controller.metrics_listen)}
+    flags = flags_of("controller", container)
+    metrics = port_of(flags["--metrics-listen"])
+    assert ports == {"metrics": metrics, REPORT_PORT_NAME: flags["--report-port"]}
     _check_probes_and_environment("controller", container)
 
 
@@ -237,7 +250,11 @@ def test_extender_container_matches_defaults() -> None:
         found for found in containers(render("extender")) if found["command"][0] == "ebb-extender"
     )
     (port,) = container["ports"]
-    assert port["containerPort"] == _port(Config().extender.listen)
+    assert port == {
+        "name": EXTENDER_PORT_NAME,
+        "containerPort": port_of(flags_of("extender", container)["--listen"]),
+        "protocol": "TCP",
+    }
     routes = extender_routes()
     for probe in ("readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["path"] in routes
@@ -256,7 +273,13 @@ def extender_routes() -> set[str]:
     return {resource.canonical for resource in app.router.resources()}
 
 
-def _port(listen: str) -> int:
+def flags_of(package: str, container: Json) -> Mapping[str, Any]:
+    """Return the value of each flag with which a container starts its program."""
+    arguments = [*container["command"][1:], *container.get("args", ())]
+    return program.parsed(package, "", arguments, flags_page.PROGRAMS[f"ebb-{package}"])
+
+
+def port_of(listen: str) -> int:
     return int(listen.rpartition(":")[2])
 
 
@@ -305,7 +328,7 @@ def test_configurations_are_valid_and_observe_by_default(
     maps = [
         item
         for item in of_kind(objects, "ConfigMap")
-        if item["metadata"]["name"] != "ebb-dashboard"
+        if "data" in item and item["metadata"]["name"] != "ebb-dashboard"
     ]
     found = [item["data"]["config.yaml"] for item in maps]
     assert found

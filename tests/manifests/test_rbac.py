@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from controller.names import CONFIG_MAP as CONFIGURATION
-from controller.names import LEASE
-from kube.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
+from controller.names import HISTORY, LEASE, TODAY
+from kube.cluster_kinds import KINDS, NEEDED, ONLY, SURGE_KINDS
+from kube.decode.kinds import BUDGETS, NODES, PODS, Kind
 from kube.decode.selecting import CONTROLLERS, OBSERVERS
 from kube.target import NAMESPACE
 from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
@@ -50,7 +51,7 @@ CLUSTER: dict[str, list[Rule]] = {
     "ebb-controller": [
         followed(kind, *(("get", "list", "watch", "patch") if kind is NODES else FOLLOW))
         for kind in KINDS
-        if kind.only is None and kind.needed is None
+        if kind not in ONLY and kind not in NEEDED
     ],
     "ebb-controller-events": [EVENTS],
     "ebb-controller-scale-in": [("", "pods", (), ("get", "patch"))],
@@ -73,6 +74,9 @@ ROLES: dict[tuple[str, str], list[Rule]] = {
         (LEASES, "leases", (), ("create",)),
         (LEASES, "leases", (LEASE,), ("get", "update")),
     ],
+    (NAMESPACE, "ebb-controller-history"): [
+        ("", "configmaps", (TODAY, HISTORY), ("get", "patch"))
+    ],
     ("kube-system", "ebb-controller-autoscaler"): [
         ("", "configmaps", ("cluster-autoscaler-status",), FOLLOW)
     ],
@@ -83,7 +87,7 @@ ROLES: dict[tuple[str, str], list[Rule]] = {
     ],
     (NAMESPACE, "ebb-viewer"): [
         (LEASES, "leases", (LEASE,), ("get",)),
-        ("", "configmaps", (CONFIGURATION,), ("get",)),
+        ("", "configmaps", (CONFIGURATION, TODAY, HISTORY), ("get",)),
         ("", "pods", (), ("get",)),
         ("", "pods/portforward", (), ("get", "create")),
     ],
@@ -222,6 +226,12 @@ def test_pods_and_workloads_may_be_written_only_with_components_for_it(name: str
     assert allowed == (both if name == "managed" else PODS_RIGHTS.get(name, set()))
 
 
+def test_history_remains_when_installation_is_applied_again() -> None:
+    for name in (TODAY, HISTORY):
+        config_map = find(render(""), "ConfigMap", name)
+        assert not {"data", "binaryData", "immutable"} & config_map.keys()
+
+
 def test_permission_to_delete_pods_comes_with_policy_that_refuses_every_use() -> None:
     objects = render("surge-delete")
     name = "ebb-controller-surge-delete"
@@ -250,7 +260,7 @@ def test_permission_to_delete_pods_comes_with_policy_that_refuses_every_use() ->
 
 
 def test_documented_clusterrole_allows_all_lists_of_commands() -> None:
-    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    page = (ROOT / "docs" / "install-reference.md").read_text("utf-8")
     (text,) = (
         one
         for one in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)

@@ -99,7 +99,7 @@ def test_stanza_with_tls_is_complete() -> None:
 
 
 def test_documentation_shows_same_profile_and_stanza() -> None:
-    text = (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
+    text = (ROOT / "docs" / "design" / "scores.md").read_text("utf-8")
     found = re.search(r"```yaml\n(profiles:\n.*?)```", text, re.DOTALL)
     assert found
     shown = yaml.safe_load(found[1])

@@ -1,7 +1,8 @@
 """`ebb plan` for clusters like those of real platforms, compared with the tables in `expected/`.
 
-After an intended change run `python -m tests.platforms kubeadm | ebb plan --from-file - >
-tests/platforms/expected/kubeadm.txt 2>&1`, and review the diff like an operator of the platform.
+After an intended change run `python -m tests.platforms kubeadm | ebb plan --from-file -
+--max-cpu 80% --max-memory 80% > tests/platforms/expected/kubeadm.txt 2>&1`, and review the diff
+like an operator of the platform.
 """
 
 import subprocess
@@ -17,12 +18,14 @@ from core.engine import reconcile
 from tests.platforms import PLATFORMS, dump
 from tests.platforms.expected import CPU, MINIMUMS, NEVER, STAYS
 from tests.platforms.picture import picture
+from tests.support.builders import EIGHTY_PERCENT
 from tests.support.kube_json import cluster_from_dumps
 from tests.support.reference import Reference
 
 EXPECTED = Path(__file__).parent / "expected"
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+EIGHTY = ("--max-cpu", "80%", "--max-memory", "80%")
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -40,7 +43,7 @@ def path(platform: str, tmp_path: Path) -> str:
 def test_plan_prints_expected_table(
     platform: str, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "--from-file", path]) == 0
+    assert main(["plan", "--from-file", path, *EIGHTY]) == 0
     out, err = capsys.readouterr()
     assert err + out == (EXPECTED / f"{platform}.txt").read_text("utf-8")
 
@@ -48,7 +51,7 @@ def test_plan_prints_expected_table(
 def test_every_node_is_removable_or_has_expected_reasons(
     platform: str, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "-o", "json", "--from-file", path]) == 0
+    assert main(["plan", "-o", "json", "--from-file", path, *EIGHTY]) == 0
     plan = orjson.loads(capsys.readouterr().out)
     goes = [removal["node"] for removal in plan["removals"]]
     stays = {
@@ -63,7 +66,7 @@ def test_every_node_is_removable_or_has_expected_reasons(
 def test_no_node_is_removed_that_no_autoscaler_removes(
     platform: str, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "-o", "json", "--from-file", path]) == 0
+    assert main(["plan", "-o", "json", "--from-file", path, *EIGHTY]) == 0
     goes = {one["node"] for one in orjson.loads(capsys.readouterr().out)["removals"]}
     assert goes.isdisjoint(NEVER.get(platform, ()))
     for members, least in MINIMUMS.get(platform, ()):
@@ -73,7 +76,7 @@ def test_no_node_is_removed_that_no_autoscaler_removes(
 def test_totals_of_reaches_match_expected_values(
     platform: str, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "-o", "json", "--from-file", path]) == 0
+    assert main(["plan", "-o", "json", "--from-file", path, *EIGHTY]) == 0
     sums = {one["name"]: one["before"] for one in orjson.loads(capsys.readouterr().out)["reaches"]}
     found = {
         name: (sums[name]["requests"]["cpu"], sums[name]["capacity"]["cpu"])
@@ -84,7 +87,8 @@ def test_totals_of_reaches_match_expected_values(
 
 def test_plan_matches_reference_plan(platform: str) -> None:
     cluster = cluster_from_dumps([(platform, dump(platform))])
-    plan, plain = reconcile.plan(cluster, Config()), Reference(cluster, Config()).run()
+    config = Config(thresholds=EIGHTY_PERCENT)
+    plan, plain = reconcile.plan(cluster, config), Reference(cluster, config).run()
     assert [one.node for one in plan.removals] == [node for node, _ in plain.removals]
     assert sorted(plan.pending) == sorted(plain.pending)
     sums = [(one.before.requests, one.after.requests, one.after.usable) for one in plan.reaches]

@@ -8,11 +8,14 @@ reachable. docs/releasing.md describes the other steps of a release.
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -71,15 +74,25 @@ class Release:
     def build_executables(self, wheel: Path, targets: Sequence[Target]) -> None:
         """Build the executables of all targets, and the archives and the manifest for krew."""
         builder = Builder(wheel, self.root / LOCK, self.epoch_seconds)
-        archives = {}
-        for platform, group in groupby(targets, key=lambda target: target.platform):
-            if built := [target for target in group if self._build_executable(builder, target)]:
-                archives[platform] = self._build_archive(builder, built)
-        if archives:
-            manifest = krew.manifest(self.version, archives)
+        # pex is another process, so one thread for each processor keeps all of them busy.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            packages = pool.map(partial(self._build_executable, builder), targets)
+            built = []
+            for target, package in zip(targets, packages, strict=True):
+                if package:
+                    name = self._executable(target).name
+                    self.missing.append(f"{name}: the package index has no wheel of {package}")
+                else:
+                    built.append(target)
+            groups = [list(one) for _, one in groupby(built, key=lambda target: target.platform)]
+            paths = list(pool.map(partial(self._build_archive, builder), groups))
+        if paths:
+            platforms = (group[0].platform for group in groups)
+            manifest = krew.manifest(self.version, dict(zip(platforms, paths, strict=True)))
             (self.output / "ebb.yaml").write_text(manifest, "utf-8")
 
     def _build_archive(self, builder: Builder, targets: Sequence[Target]) -> Path:
+        """Write the archive for krew with an executable for the targets of one platform."""
         archive = self.path(f"krew-{targets[0].platform}.tar.gz")
         with TemporaryDirectory() as folder:
             # Wheels for all minor versions in one file: half of the size of a file for each.
@@ -96,13 +109,12 @@ class Release:
     def _executable(self, target: Target) -> Path:
         return self.path(f"{target.name}.pex")
 
-    def _build_executable(self, builder: Builder, target: Target) -> bool:
+    def _build_executable(self, builder: Builder, target: Target) -> str | None:
+        """Write the executable for a target; return the package without a wheel for it."""
         path = self._executable(target)
         package = builder.build(path, [target])
-        if package:
-            self.missing.append(f"{path.name}: the package index has no wheel of {package}")
         print(f"{path.name}: {f'no wheel of {package}' if package else 'built'}", flush=True)
-        return not package
+        return package
 
     def write_others(self) -> None:
         """Write the build context of the image, the chart and the SBOM."""

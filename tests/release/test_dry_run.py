@@ -47,7 +47,7 @@ def test_dry_run_builds_files_that_start(tmp_path: Path) -> None:
     check_executable(executable, tmp_path)
     executable.unlink()
     executable.symlink_to(installed_by_krew(dist, target, tmp_path / "store"))
-    assert start(executable, "version", cache=tmp_path / "cache") == f"ebb {VERSION}\n"
+    assert start(executable, "--version", cache=tmp_path / "cache") == f"ebb {VERSION}\n"
 
 
 def dry_run(dist: Path, target: Target) -> str:
@@ -82,7 +82,7 @@ def check_executable(executable: Path, folder: Path) -> None:
     cluster = folder / "cluster.json"
     cluster.write_bytes(dump("kind"))
     cache = folder / "cache"
-    assert start(executable, "version", cache=cache) == f"ebb {VERSION}\n"
+    assert start(executable, "--version", cache=cache) == f"ebb {VERSION}\n"
     assert "Usage: kubectl ebb " in start(executable, "--help", cache=cache)
     plan = start(executable, "plan", "--from-file", str(cluster), "-o", "json", cache=cache)
     assert json.loads(plan)["kind"] == "Plan"

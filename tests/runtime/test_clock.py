@@ -88,5 +88,5 @@ def test_jump_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> N
     read_each_second(steady, machine, 2000)
     assert [record.getMessage()[:22] for record in caplog.records] == [
         "the wall clock jumped;",
-        "the program uses the t",
+        "the program has caught",
     ]

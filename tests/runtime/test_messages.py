@@ -54,11 +54,14 @@ def test_log_line_is_printable_json() -> None:
     handler = logging.StreamHandler(out)
     handler.setFormatter(logs._JsonLines())
     handler.handle(
-        logging.makeLogRecord({"msg": "rejected", **logs.fields(path=HOSTILE)}),
+        logging.makeLogRecord(
+            {"msg": "rejected", "created": 1_700_000_000.5, **logs.fields(path=HOSTILE)}
+        ),
     )
     line = out.getvalue().removesuffix("\n")
     assert line.isprintable()
     assert json.loads(line)["path"] == HOSTILE
+    assert json.loads(line)["ts"] == "2023-11-14T22:13:20.500Z"
 
 
 def test_one_module_prints_on_standard_error() -> None:

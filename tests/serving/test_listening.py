@@ -5,13 +5,16 @@ import socket
 
 import pytest
 
-from core.config.programs import ExtenderConfig, WebhookConfig
 from core.model.errors import InvalidInputError
+from core.setting_types.value_types import ADDRESS
 from serving import http
 from serving.connections import bind_everywhere
 from tests.support.clock import FakeClock
+from tests.support.flags_page import PROGRAMS
 
-DEFAULTS = (ExtenderConfig().listen, WebhookConfig().listen, WebhookConfig().metrics_listen)
+DEFAULTS = [
+    flag.default for flags in PROGRAMS.values() for flag in flags if flag.format is ADDRESS
+]
 
 
 def is_bindable(address: str) -> bool:
@@ -28,6 +31,10 @@ def family_of(address: str) -> socket.AddressFamily:
 
 
 LOOPBACKS = list(filter(is_bindable, ("127.0.0.1", "::1")))
+
+
+def test_default_addresses_are_different() -> None:
+    assert len({*DEFAULTS}) == len(DEFAULTS) == 4
 
 
 @pytest.mark.parametrize("listen", DEFAULTS)

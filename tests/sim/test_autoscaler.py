@@ -6,16 +6,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from core.eligibility.emptiness import busy
-from core.marks.wellknown import PROTECTION_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION
-from core.model.cluster import Cluster
+from core.marks.wellknown import SCALE_DOWN_DISABLED_ANNOTATION
 from core.model.constraints import DisruptionFacts, NodeConstraints
-from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
-from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import (
@@ -394,33 +389,6 @@ def test_utilization_of_gpu_node_counts_only_gpus(
 
 
 SIZES = st.sampled_from((0, 1, 499, 500, 501, 1000))
-
-
-@given(
-    st.tuples(SIZES, SIZES),
-    st.tuples(SIZES, SIZES),
-    st.sampled_from(("gpu-milli", "nvidia.com/gpu", "vpc.amazonaws.com/pod-eni")),
-    st.tuples(SIZES, SIZES),
-    st.fractions(0, 1),
-)
-def test_busy_node_is_never_underutilized(
-    whole: tuple[int, int],
-    used: tuple[int, int],
-    name: str,
-    units: tuple[int, int],
-    share: Fraction,
-) -> None:
-    there, asked = (
-        Resources(*amounts, 0, 1, ((name, many),) if many else ())
-        for amounts, many in ((whole, units[0]), (used, units[1]))
-    )
-    unmarked = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "99999"}
-    one = Node(name="n", annotations=unmarked, allocatable=there)
-    cluster = Cluster.of([one], [Pod(namespace="d", name="p", node="n", requests=asked)])
-    taken = is_underutilized(one, asked, share)
-    assert not (busy(cluster, share, Now(0)) and taken)
-    if not gpus(there):
-        assert busy(cluster, share, Now(0)) or taken
 
 
 def test_node_is_drained_only_when_other_nodes_admit_its_pods() -> None:

@@ -15,20 +15,22 @@ from controller.reconciler import Reconciler, ReconcileReport
 from controller.view import ClusterView
 from core.cluster.devices import Devices
 from core.cluster.read_options import READ_DEFAULTS
-from core.config.budgets import BackoffConfig, Budget, Budgets, Limit, Pool
+from core.config.budgets import Budget, LabelSelector, Limit, Pool
 from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.leader_state import RateLimits
+from core.engine.mark_limits import BACKOFF, COOLDOWN, PODS_PENDING
+from core.engine.planner import PlanOptions
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
-from core.marks.mark import Mark, mark_of
+from core.marks.mark import BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, Mark, mark_of
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Effect, Taint
-from core.writes.nodes import WATCH_SECONDS
+from core.writes.node_facts import WATCH_SECONDS
 from core.writes.write import WriteKind
 from extender.view import View
 from kube.decode.kinds import NODES, PODS
@@ -37,7 +39,7 @@ from sim.autoscaler import TO_BE_DELETED, ScaleDown
 from sim.ebb import Ebb, InProcessCalls
 from sim.simulated_load import HOUR_MS, SimulatedLoad, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
-from tests.support.builders import UNLIMITED, marked, node, pod
+from tests.support.builders import EIGHTY_PERCENT, UNLIMITED, marked, node, pod
 from tests.support.examples import examples
 from tests.support.faults import Day, Fault, Trouble
 from tests.support.mixed_autoscalers import surrounded
@@ -58,15 +60,13 @@ def configs(draw: st.DrawFn) -> Config:
     return Config(
         mode=Mode.ENFORCE,
         thresholds=Thresholds(cpu=cpu, memory=memory),
-        release_thresholds=draw(
-            st.sampled_from((None, Thresholds(cpu=Fraction(1), memory=Fraction(1))))
-        ),
-        usability=draw(st.sampled_from((UsabilityMode.AUTO, UsabilityMode.NONE))),
-        budgets=replace(draw(BUDGETS), window_seconds=120),
+        hysteresis=draw(st.sampled_from((Fraction(1, 20), Fraction(1, 2)))),
+        usable_capacity=draw(st.sampled_from((UsabilityMode.AUTO, UsabilityMode.ALL))),
+        budgets=replace(draw(BUDGETS), period_seconds=120),
         unneeded_time_seconds=60,
         deadline_seconds=7 * 24 * 3600,
         no_schedule_after_seconds=draw(st.sampled_from((None, None, 0, 300))),
-        scale_down_protection=ScaleDownProtection(after_release_seconds=300),
+        scale_down_protection=ScaleDownProtection(after_unmark_seconds=300),
     )
 
 
@@ -114,7 +114,7 @@ def zones_out_of_step() -> Cluster:
 def test_plan_never_exceeds_threshold_or_budget(
     cluster: Cluster, config: Config, limits: RateLimits
 ) -> None:
-    plan = reconcile.plan(cluster, config, limits=limits)
+    plan = reconcile.plan(cluster, config, PlanOptions(limits=limits))
     replay = Replay(cluster, config, limits)
     replay.where |= dict(plan.pending)
     for removal in plan.removals:
@@ -122,8 +122,9 @@ def test_plan_never_exceeds_threshold_or_budget(
         replay.check_counts(one)
         replay.check_sums(one, removal.placements)
         if one in replay.new:
-            assert limits.cooling_until is limits.pending_until is None
-            assert one.name not in limits.backing_off
+            assert not limits.of(COOLDOWN)
+            assert not limits.of(PODS_PENDING)
+            assert one.name not in limits.of(BACKOFF)
 
 
 @settings(max_examples=examples(50))
@@ -135,8 +136,8 @@ async def test_marks_in_window_never_exceed_budget(
 
     A node in no reach does not count for other nodes; all nodes count for it.
     """
-    budget = Budget(max_in_window=Limit(limit), max_marked=Limit(2 * limit))
-    config = replace(config, budgets=replace(UNLIMITED, cluster=budget, window_seconds=500))
+    budget = Budget(max_new_marks=Limit(limit), max_marked=Limit(2 * limit))
+    config = replace(config, budgets=replace(UNLIMITED, cluster=budget, period_seconds=500))
     standing = Standing(replace(cluster, nodes=tuple(map(unmarked, cluster.nodes))))
     controller = leader(config, standing)
     for number in range(25):
@@ -184,9 +185,10 @@ FOREIGN_ANNOTATIONS = st.dictionaries(
     max_size=3,
 )
 CAUSES = ("load", "observe", "pools", "keep", "cordon", "deadline", "label")
-NOWHERE = Pool(name="none", node_selector=(("no", "where"),), budget=Budget())
-LIGHT = replace(UNLIMITED, backoff=BackoffConfig(first_seconds=100, max_seconds=200))
-NO_MORE = replace(LIGHT, cluster=Budget(max_marked=Limit(0)))
+NOWHERE = Pool(
+    name="none", selector=LabelSelector(match_labels=(("no", "where"),)), budget=Budget()
+)
+NO_MORE = replace(UNLIMITED, cluster=Budget(max_marked=Limit(0)))
 
 
 class Fate(NamedTuple):
@@ -211,11 +213,12 @@ class Unmarking:
         self.fate, self.reconciliations, self.now = fate, 0, 1_767_225_600
         self.config = Config(
             mode=Mode.ENFORCE,
+            thresholds=EIGHTY_PERCENT,
             unneeded_time_seconds=600,
             deadline_seconds=3600,
             no_schedule_after_seconds=fate.no_schedule_after,
-            usability=UsabilityMode.NONE,
-            budgets=LIGHT,
+            usable_capacity=UsabilityMode.ALL,
+            budgets=UNLIMITED,
             # An empty node would be protected, which other tests cover.
             scale_down_protection=ScaleDownProtection(
                 scope=Scope.MARKED if fate.empties else Scope.EMPTY
@@ -253,9 +256,9 @@ class Unmarking:
         budgets = {
             "deadline": NO_MORE,
             "label": NO_MORE,
-            "pools": replace(LIGHT, pools=(NOWHERE,)),
+            "pools": replace(UNLIMITED, pools=(NOWHERE,)),
         }
-        self.config = replace(self.config, budgets=budgets.get(cause, LIGHT))
+        self.config = replace(self.config, budgets=budgets.get(cause, UNLIMITED))
         if cause == "observe":
             self.config = replace(self.config, mode=Mode.OBSERVE)
         if cause == "load":
@@ -305,6 +308,8 @@ async def test_unmarked_node_has_no_metadata_of_ebb(
     for _ in range(WATCH_SECONDS // 100 * 3):  # two successive leaders first only observe
         await world.reconcile(100)
     assert MARK_LABEL not in world.carried()[0]
+    if cause == "deadline":
+        await world.reconcile(BACKOFF_SECONDS + BACKOFF_SECONDS_MAX)
     for _ in range(18):
         await world.reconcile(100)
     words = annotations | {"late": "yes"} | ({KEEP_ANNOTATION: "true"} if cause == "keep" else {})
@@ -332,7 +337,7 @@ FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 @given(clusters(), configs(), st.sampled_from(Mark))
 @example(
     packed_two_ways(),
-    Config(thresholds=FULL, usability=UsabilityMode.NONE, budgets=UNLIMITED),
+    Config(thresholds=FULL, usable_capacity=UsabilityMode.ALL, budgets=UNLIMITED),
     Mark.PREFER_NO_SCHEDULE,
 )
 def test_plan_is_same_after_its_nodes_are_marked(
@@ -459,7 +464,7 @@ def played(
 
     Then no pods are expected either: an empty node stays marked while it is reserved for them.
     """
-    expecting_none = replace(last.budgets.reserve, lookback_seconds=0)
+    expecting_none = replace(last.budgets.reserve, window_seconds=None)
     last = replace(last, budgets=replace(last.budgets, reserve=expecting_none))
     view = View(config.extender, TAINT_KEY)
     ebb = Ebb(config, view, InProcessCalls(view, config))
@@ -488,14 +493,9 @@ def test_run_with_faults_ends_without_disruption_or_leftovers(
         mode=Mode.ENFORCE,
         deadline_seconds=3600,
         no_schedule_after_seconds=no_schedule_after,
-        budgets=Budgets(backoff=BackoffConfig(first_seconds=300, max_seconds=600)),
         extender=ExtenderConfig(score=score),
     )
-    none = replace(
-        config.budgets,
-        cluster=Budget(max_marked=Limit(0)),
-        backoff=BackoffConfig(first_seconds=60, max_seconds=60),
-    )
+    none = replace(config.budgets, cluster=Budget(max_marked=Limit(0)))
     marked_only = ScaleDownProtection(scope=Scope.MARKED)
     last = (
         replace(config, mode=Mode.OBSERVE)

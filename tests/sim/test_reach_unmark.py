@@ -1,4 +1,4 @@
-"""The controller unmarks a node as soon as a reach exceeds its release threshold."""
+"""The controller unmarks a node as soon as a reach exceeds its threshold plus `hysteresis`."""
 
 import random
 from dataclasses import replace
@@ -18,7 +18,7 @@ from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Taint
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
-from tests.support.builders import UNLIMITED, node, pod
+from tests.support.builders import EIGHTY_PERCENT, UNLIMITED, node, pod
 from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference import Reference
 from tests.support.reference_rules import is_marked, leaving
@@ -46,7 +46,8 @@ async def test_node_is_unmarked_in_same_reconciliation_when_load_of_reach_rises(
     config = Config(
         mode=Mode.ENFORCE,
         unneeded_time_seconds=60,
-        usability=UsabilityMode.NONE,
+        thresholds=EIGHTY_PERCENT,
+        usable_capacity=UsabilityMode.ALL,
         budgets=UNLIMITED,
     )
     standing = Standing(Cluster.of([*general, *idle], pods))
@@ -100,7 +101,7 @@ async def test_marked_nodes_match_reference_plan_when_load_rises(seeds: range) -
 def calm(config: Config) -> Config:
     """Return a configuration with which the engine adds no marks."""
     enter = Thresholds(cpu=min(config.thresholds.cpu, Fraction(9, 10)), memory=Fraction(9, 10))
-    nothing_new = replace(config.budgets.cluster, max_in_window=Limit(0))
+    nothing_new = replace(config.budgets.cluster, max_new_marks=Limit(0))
     budgets = replace(config.budgets, stabilization_window_seconds=0, cluster=nothing_new)
     return replace(
         config, mode=Mode.ENFORCE, thresholds=enter, unneeded_time_seconds=3600, budgets=budgets

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from core.config.document import parse
 from core.config.programs import SCORE_NAMES
 from core.config.settings import Config
-from core.config.thresholds import Thresholds
 from core.eligibility.drainability import SAFE_TO_EVICT
 from core.model.constraints import (
     ClaimUse,
@@ -47,6 +46,7 @@ from sim.variants import EMPTY, Variant
 GIB = 1024**3
 ZONE = "topology.kubernetes.io/zone"
 END_MS = 10 * HOUR_MS
+EIGHTY_PERCENT = {"thresholds": {"cpu": "80%", "memory": "80%"}}
 
 
 def node(name: str, *, taints: tuple[Taint, ...] = (), cpu: int = 8000, **labels: str) -> Node:
@@ -527,58 +527,15 @@ class TestVariants:
             extenders = [one.config.extender for one in found if one.scenario.ebb is not None]
             assert {one.score for one in extenders} == {*SCORE_NAMES}
 
-    @pytest.mark.parametrize(
-        ("asked", "said", "left"),
-        [
-            ("thresholds=97%", {"releaseThresholds": {"cpu": "85%"}}, None),
-            ("thresholds.memory=97%", {"releaseThresholds": {"memory": "85%"}}, None),
-            ("headroom=2", {"releaseThresholds": {"cpu": "81%"}}, {"cpu": "81%"}),
-        ],
-    )
-    def test_release_thresholds_are_dropped_when_thresholds_are_swept(
-        self, asked: str, said: dict[str, object], left: object
-    ) -> None:
-        (found,) = variants.points(variants.parse_sweep([asked]), {**EMPTY, **said}, "x")
-        assert found.document is not None
-        assert found.document.get("releaseThresholds") == left
-
-    @pytest.mark.parametrize(
-        ("asked", "own", "left"),
-        [
-            ("thresholds=97%", None, None),
-            ("thresholds=97%", {"cpu": "70%"}, None),
-            ("thresholds=97%", {"cpu": "70%", "memory": "70%"}, {"cpu": "85%", "memory": "85%"}),
-            ("thresholds.cpu=97%", {"cpu": "70%"}, {"cpu": "85%", "memory": "85%"}),
-            ("thresholds.memory=97%", {"cpu": "70%"}, None),
-            ("headroom=2", None, {"cpu": "85%", "memory": "85%"}),
-        ],
-    )
-    def test_release_thresholds_of_pool_are_dropped_when_its_thresholds_are_swept(
-        self, asked: str, own: object, left: object
-    ) -> None:
-        leave = {"cpu": "85%", "memory": "85%"}
-        pool = {"name": "a", "nodeSelector": {"size": "small"}, "releaseThresholds": leave}
-        document = {**EMPTY, "pools": [{**pool, "thresholds": own} if own else pool]}
-        (found,) = variants.points(variants.parse_sweep([asked]), document, "x")
-        assert found.document is not None
-        assert found.document["pools"][0].get("releaseThresholds") == left
-
-    def test_configuration_is_unchanged_when_swept_value_equals_it(self) -> None:
-        own = {"utilization": "40%", "leave": "60%"}
-        asked = variants.parse_sweep(["nodeUtilization.utilization=40%,70%"])
-        found = variants.points(asked, {**EMPTY, "nodeUtilization": own}, "x")
-        sections = [one.document["nodeUtilization"] for one in found if one.document]
-        assert sections == [own, {"utilization": "70%"}]
-
-    def test_swept_release_thresholds_are_used(self) -> None:
-        asked = variants.parse_sweep(["releaseThresholds.cpu=99%", "thresholds=97%"])
-        (found,) = variants.points(asked, {**EMPTY, "releaseThresholds": {"cpu": "85%"}}, "x")
-        assert found.config is not None
-        assert found.config.leave() == Thresholds(cpu=Fraction(99, 100), memory=Fraction(1))
+    def test_hysteresis_is_added_to_swept_thresholds(self) -> None:
+        document = {**EMPTY, **EIGHTY_PERCENT, "hysteresis": "2%"}
+        found = variants.points(variants.parse_sweep(["thresholds=90%,97%"]), document, "x")
+        assert [one.config.hysteresis for one in found] == [Fraction(1, 50)] * 2
+        assert [one.config.thresholds.cpu for one in found] == [Fraction(9, 10), Fraction(97, 100)]
 
     def test_sweep_usual_works_with_example_configuration(self) -> None:
-        page = (Path(__file__).parents[2] / "docs" / "configuration-example.md").read_text()
-        document = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
+        page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+        document = yaml.safe_load(page.split("```yaml")[2].split("```")[0])
         assert len(variants.points(variants.USUAL, document, "page")) == 12
 
     @pytest.mark.parametrize(
@@ -586,7 +543,7 @@ class TestVariants:
         [
             ("balanceZones=true,false", [True, False]),
             ("headroom=0,2", [0, 2]),
-            ("clusterAutoscaler.statusName=own-010", ["own-010"]),
+            ("clusterAutoscaler.status=own/010", ["own/010"]),
             ("excessNodes.threshold=0.5,1", [0.5, 1]),
             ("extender.score=marks,pack", ["marks", "pack"]),
         ],
@@ -614,11 +571,14 @@ class TestVariants:
             ("headroom.x=1", "headroom: {'x': 1}; allowed"),
             ("extender.score=best", "extender.score: 'best'; allowed"),
             ("eviction=enabled", "--sweep eviction: evictions by Ebb are not simulated"),
-            ("drain.maxOnNode=1,2", "--sweep drain.maxOnNode: evictions by Ebb are not simulated"),
+            (
+                "eviction.maxAtOnce=1,2",
+                "--sweep eviction.maxAtOnce: evictions by Ebb are not simulated",
+            ),
             ("controller.interval=1m", "--sweep controller.interval: not simulated; --interval"),
             ("controller={interval: 5s}", "--sweep controller: not simulated; --interval sets"),
-            ("webhook.listen=a:1,b:2", "--sweep webhook.listen: has no setting"),
-            ("extender.staleAfter=1m", "--sweep extender.staleAfter: only its setting score"),
+            ("webhook.certDir=a,b", "--sweep webhook.certDir: has no setting"),
+            ("extender.certDir=a", "--sweep extender.certDir: only its setting score"),
             ("extender={score: marks}", "--sweep extender: only its setting score"),
             ("mode=observe,enforce", "--sweep mode: the simulated mode is always enforce"),
         ],

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -10,9 +11,9 @@ from core.model.pod import JOB, REPLICA_SET, Pod
 from core.model.resources import Resources
 from sim.autoscaler import ScaleDown
 from sim.cluster import Place
-from sim.scale_in import ScaleInOrder, deletion_costs
 from sim.simulated_load import HOUR_MS, Arrival, Deployment, SimulatedLoad, amount
 from sim.simulator import DEFAULT_OPTIONS, Simulator
+from tests.support.scale_in import ScaleInOrder, deletion_costs
 
 ROOM = amount(4000, 8192, 0, 110)
 FEWEST_PODS, BIN_PACK = ScaleInOrder.FEWEST_PODS, ScaleInOrder.BIN_PACK
@@ -86,7 +87,8 @@ def test_scale_in_empties_nodes_only_in_orders_of_other_tools(
         Arrival(1000, f"job-{number}", amount(250, 256, 0), 2 * HOUR_MS) for number in range(3)
     )
     load = SimulatedLoad("made", (ROOM,) * 5, jobs, HOUR_MS, 60_000, deployments=(web,))
-    options = replace(DEFAULT_OPTIONS, scale_in=order)
+    costs = None if order is None else partial(deletion_costs, order)
+    options = replace(DEFAULT_OPTIONS, scale_in=costs)
     simulator = Simulator(load, ScaleDown.NEVER, None, 1, options)
     simulator.run()
     pods = Counter(

@@ -13,7 +13,14 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from sim import report, scenario, simulated_load
 from sim.autoscaler import ScaleDown
-from sim.scenario import MANAGED, SCENARIOS, WHOLE
+from sim.scenario import (
+    MANAGED,
+    SCENARIOS,
+    SHORTEST_TIMERS,
+    SURGE,
+    WHOLE,
+    description,
+)
 from sim.simulated_load import HOUR_MS, Arrival, SimulatedLoad, amount
 from sim.simulator import Result, Simulator
 from tests.support.configurations import HEAD
@@ -147,3 +154,30 @@ def test_report_has_one_column_per_run() -> None:
     rows = report.table(runs)
     assert rows[0] == ["", "nothing", "autoscaler 50%"]
     assert {len(row) for row in rows} == {3}
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (
+            SHORTEST_TIMERS,
+            (
+                "autoscaler 50%, 60 s: kube-scheduler with LeastAllocated, the autoscaler removes "
+                "empty and underutilized nodes, by eviction; --scale-down-unneeded-time=60s "
+                "--scale-down-delay-after-add=60s "
+                "--scale-down-utilization-threshold=0.5"
+            ),
+        ),
+        (
+            SURGE,
+            (
+                "Ebb, surge: kube-scheduler with MostAllocated and the extender, the autoscaler "
+                "removes empty nodes only; "
+                "--scale-down-unneeded-time=60s --scale-down-delay-after-add=120s"
+            ),
+        ),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_description_names_flags_of_autoscaler(one: scenario.Scenario, text: str) -> None:
+    assert description(one) == text

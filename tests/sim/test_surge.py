@@ -22,7 +22,7 @@ GIVEN = Config(
     budgets=Budgets(
         cluster=Budget(),
         headroom=0,
-        reserve=Reserve(lookback_seconds=0),
+        reserve=Reserve(window_seconds=None),
         cooldown=Cooldown(delay_after_add_seconds=0, delay_after_pending_seconds=0),
     ),
 )

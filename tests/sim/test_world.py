@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.config.document import parse
+from core.config.settings import Config
 from core.marks.mark import Mark
 from core.marks.taints import desired_taints
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
@@ -163,3 +164,19 @@ def test_interval_is_read_from_configuration() -> None:
             given=parse({**HEAD, "unneededTime": "10m", "controller": asked}, "x"),
         )
         assert (found.marks > 0) is marked
+
+
+@pytest.mark.parametrize(
+    ("of_load", "given", "seconds"),
+    [
+        pytest.param(None, None, 20, id="the demo's own"),
+        pytest.param(None, Config(), 10, id="of a configuration"),
+        pytest.param(60_000, None, 60, id="of the load"),
+        pytest.param(60_000, Config(), 60, id="of the load, whatever the configuration"),
+    ],
+)
+def test_load_then_configuration_then_demo_decides_interval(
+    of_load: int | None, given: Config | None, seconds: int
+) -> None:
+    load = SimulatedLoad("made", (SHAPE,), (), HOUR_MS, of_load)
+    assert scenario.interval_ms(load, given) == 1000 * seconds

@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from core.config.budgets import BackoffConfig, Budget, Budgets, Cooldown, Limit, Pool, Reserve
+from core.config.budgets import (
+    Budget,
+    Budgets,
+    Cooldown,
+    LabelSelector,
+    Limit,
+    Pool,
+    Reserve,
+)
 from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -41,7 +49,6 @@ PLACINGS: Final = (
 )
 """Node constraints of pods, with their weights in percent."""
 BLOCK_MS: Final = 3 * HOUR_MS
-SOON: Final = BackoffConfig(first_seconds=60, max_seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +93,12 @@ def _config(chance: random.Random) -> Config:
         mode=Mode.ENFORCE,
         unneeded_time_seconds=chance.choice((0, 60, 600)),
         thresholds=Thresholds(cpu=share, memory=share),
-        usability=chance.choice((UsabilityMode.AUTO, UsabilityMode.NONE)),
+        usable_capacity=chance.choice((UsabilityMode.AUTO, UsabilityMode.ALL)),
         budgets=_budgets(chance),
         deadline_seconds=chance.choice((3600, 3600, 6 * 3600, 24 * 3600)),
         no_schedule_after_seconds=chance.choice((None, None, 0, 300, 1800)),
         scale_down_protection=ScaleDownProtection(
-            scope=chance.choice(list(Scope)), after_release_seconds=chance.choice((60, 900))
+            scope=chance.choice(list(Scope)), after_unmark_seconds=chance.choice((60, 900))
         ),
         extender=ExtenderConfig(score=chance.choice(SCORE_NAMES)),
     )
@@ -99,30 +106,31 @@ def _config(chance: random.Random) -> Config:
 
 def _budgets(chance: random.Random) -> Budgets:
     pools = tuple(
-        Pool(name=name, node_selector=((POOL, name),), budget=_budget(chance))
+        Pool(
+            name=name, selector=LabelSelector(match_labels=((POOL, name),)), budget=_budget(chance)
+        )
         for name in ("batch", "general")
     )
-    first = chance.choice((60, 300, 3600))
     cooldown = chance.choice((0, 60, 600))
     return Budgets(
         cluster=_budget(chance),
-        window_seconds=chance.choice((0, 600)),
+        period_seconds=chance.choice((0, 600)),
         pools=chance.choice(((), (), pools[:1], pools)),
         balance_zones=chance.random() < 0.5,
         headroom=chance.choice((0, 1, 3)),
         reserve=Reserve(
-            window_seconds=chance.choice((60, 300)), lookback_seconds=chance.choice((0, 600, 3600))
+            window_seconds=chance.choice((None, 60, 300)),
+            percentile=Fraction(chance.choice((50, 90, 100)), 100),
         ),
         stabilization_window_seconds=chance.choice((0, 600)),
         cooldown=Cooldown(delay_after_add_seconds=cooldown, delay_after_pending_seconds=cooldown),
-        backoff=BackoffConfig(first_seconds=first, max_seconds=first * chance.choice((1, 4))),
     )
 
 
 def _budget(chance: random.Random) -> Budget:
     return Budget(
         max_marked=chance.choice((None, Limit(3), Limit(None, Fraction(1, 2)))),
-        max_in_window=chance.choice((None, Limit(1), Limit(None, Fraction(1, 5)))),
+        max_new_marks=chance.choice((None, Limit(1), Limit(None, Fraction(1, 5)))),
         min_nodes=chance.choice((0, 1, 3)),
     )
 
@@ -130,12 +138,10 @@ def _budget(chance: random.Random) -> Budget:
 def _last(chance: random.Random, before: Sequence[Config]) -> Config:
     """Return a configuration with which all metadata is removed within the quiet end."""
     config = before[-1]
-    near = all(
-        one.deadline_seconds <= 3600 and one.budgets.backoff.max_seconds <= 300 for one in before
-    )
+    near = all(one.deadline_seconds <= 3600 for one in before)
     if near and chance.random() < 0.5:
         none = Budget(max_marked=Limit(0))
-        budgets = replace(config.budgets, cluster=none, backoff=SOON)
+        budgets = replace(config.budgets, cluster=none)
         marked_only = replace(config.scale_down_protection, scope=Scope.MARKED)
         return replace(config, budgets=budgets, scale_down_protection=marked_only)
     return replace(config, mode=Mode.OBSERVE)

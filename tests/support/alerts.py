@@ -29,7 +29,7 @@ STORED_CONFIG: Final = (
 )
 REPORT: Final = f"[report it]({HOME}/issues)"
 STOP: Final = "[Stop Ebb now](troubleshooting.md#stop-ebb-now)"
-COMPONENTS: Final = "[Add or remove components](install.md#add-or-remove-components)"
+COMPONENTS: Final = "[Add or remove components](install-reference.md#add-or-remove-components)"
 STATUS: Final = "ebb status"
 AS_CONTROLLER: Final = "--as system:serviceaccount:ebb-system:ebb-controller"
 REGISTRATION: Final = "kubectl get mutatingwebhookconfiguration ebb-webhook -o yaml"
@@ -122,8 +122,8 @@ ALERTS: Final = (
         "2. No leader, and the API server is overloaded or rejects the Lease: repair that. Run "
         "no command that writes until then. A replica leads as soon as it can write the Lease.\n"
         "3. Two leaders: remove the second installation "
-        "([uninstall](install.md#uninstalling-without-a-trace)). If there is only one, run "
-        f"`{RESTART}`.\n"
+        "([uninstall](install-reference.md#uninstalling-without-a-trace)). If there is only one, "
+        f"run `{RESTART}`.\n"
         f"4. If pods are Pending because of marks, and the API server answers: {STOP}.",
     ),
     Alert(
@@ -197,7 +197,7 @@ ALERTS: Final = (
         "`kubectl -n ebb-system rollout restart deployment/ebb-webhook`. With cert-manager, run "
         "`kubectl -n ebb-system describe certificate ebb-webhook`. For the extender, put a new "
         "certificate into the Secret "
-        "([TLS and client certificates](install.md#tls-and-client-certificates)).",
+        "([TLS and client certificates](install-reference.md#tls-and-client-certificates)).",
     ),
     Alert(
         "EbbCaExpiring",
@@ -234,17 +234,17 @@ ALERTS: Final = (
     Alert(
         "EbbDeadlinesMissed",
         "sum by (cluster, namespace) "
-        '(increase(ebb_mark_releases_total{reason="deadline-missed"}[1d])) > 5',
+        '(increase(ebb_unmarks_total{reason="deadline-missed"}[1d])) > 5',
         "",
         "info",
         "{{ $value | humanize }} marked nodes did not empty before their deadline within a day",
         "Marks have no effect on these nodes: their pods do not terminate by themselves.",
         ((STATUS, "nodes in backoff"), ("ebb explain node NODE", "their pods")),
-        "Enable surge moves, or exclude the pool of these nodes with a `budgets` entry.",
+        "Enable surge moves, or exclude these nodes: list the other ones in `pools`.",
     ),
     Alert(
         "EbbEmptyNodeNotTaken",
-        f"time() - {_max('ebb_oldest_released_node_timestamp_seconds > 0')} > 3600",
+        f"time() - {_max('ebb_oldest_scale_down_allowed_timestamp_seconds > 0')} > 3600",
         "15m",
         "warning",
         "an empty node waits for the autoscaler for {{ $value | humanizeDuration }}",
@@ -274,7 +274,7 @@ ALERTS: Final = (
             ("ebb explain pod NAMESPACE/NAME", "what Ebb knows about the pod"),
             (LOGS, "failed writes"),
         ),
-        "1. Set `noScheduleAfter: never`, and `eviction: disabled` if it is enabled: "
+        "1. Set `noScheduleAfter: never`, and `eviction: {mode: disabled}` if it is enabled: "
         f"`{EDIT}`. The controller reads the change within about a minute, and changes all marks "
         "to PreferNoSchedule. Change your overlay or Helm values too, or the next deployment "
         "restores the old setting.\n"
@@ -286,20 +286,19 @@ ALERTS: Final = (
     ),
     Alert(
         "EbbMarksFlapping",
-        f"{_sum('increase(ebb_repeated_marks_total[6h])')} > 20",
+        f"{_sum('increase(ebb_remarked_nodes_total[6h])')} > 20",
         "",
         "warning",
         "{{ $value | humanize }} nodes were marked again soon after their mark was removed",
         f"Nodes lose their mark and get it again within {AGAIN_SECONDS // 60} minutes, so Ebb "
         "follows the load too closely. Each change is a write, and pods move for nothing. "
-        "`ebb_mark_releases_total` counts the removals by reason. Events may be gone: the API "
+        "`ebb_unmarks_total` counts the removals by reason. Events may be gone: the API "
         "server keeps them for an hour by default.",
         (
-            (LOGS, "`writing a Node` with the operation `release_mark`, and its reason"),
+            (LOGS, "`writing a Node` with the operation `unmark`, and its reason"),
             ("kubectl -n ebb-system get configmap ebb-config -o yaml", "thresholds and delays"),
         ),
-        "Raise `unneededTime`, `stabilizationWindow` or the distance between `thresholds` and "
-        "`releaseThresholds`.",
+        "Raise `hysteresis`, `unneededTime` or `stabilizationWindow`.",
     ),
     Alert(
         "EbbWritesFail",
@@ -315,7 +314,8 @@ ALERTS: Final = (
         ),
         "Repair RBAC, or the admission webhook or policy that refuses the write. If it is "
         "`ebb-controller-nodes`, the answer names the field that something else changes in Ebb's "
-        "writes: [What Ebb's accounts may write](install.md#what-ebbs-accounts-may-write).",
+        "writes: [What Ebb's accounts may "
+        "write](install-reference.md#what-ebbs-accounts-may-write).",
     ),
     Alert(
         "EbbApiThrottled",
@@ -346,7 +346,7 @@ ALERTS: Final = (
     ),
     Alert(
         "EbbBudgetExhausted",
-        _max('ebb_unremovable_nodes{reason=~"budget-marked|budget-window"}', "reason") + " > 0",
+        _max('ebb_unremovable_nodes{reason=~"budget-marked|budget-new-marks"}', "reason") + " > 0",
         "12h",
         "info",
         "no node could be marked for twelve hours because of a budget ({{ $labels.reason }})",
@@ -359,7 +359,7 @@ ALERTS: Final = (
     Alert(
         "EbbExtenderNotCalled",
         f"(time() - {_max('ebb_extender_last_prioritize_timestamp_seconds')} > 1800) and "
-        f"({_max('ebb_cluster_pods')} - {_max('ebb_cluster_pods offset 30m')} > 50)",
+        f"({_sum('ebb_pool_pods')} - {_sum('ebb_pool_pods offset 30m')} > 50)",
         "10m",
         "warning",
         "kube-scheduler does not call the extender",
@@ -408,7 +408,7 @@ ALERTS: Final = (
         "Ebb restores its CA each time. In between, the API server cannot call the webhook, and "
         "the controller writes the taints itself.",
         ((f"{REGISTRATION} --show-managed-fields", "who writes the caBundle"),),
-        "Exclude the field from the GitOps tool: see [GitOps](install.md#gitops).",
+        "Exclude the field from the GitOps tool: see [GitOps](install-reference.md#gitops).",
     ),
     Alert(
         "EbbTlsFailures",
@@ -447,7 +447,8 @@ ALERTS: Final = (
                 "all errors",
             ),
         ),
-        f"Correct the configuration, and apply it ([Enforce](install.md#enforce)), or `{EDIT}`.",
+        "Correct the configuration, and apply it "
+        f"([how](install-reference.md#changes-of-the-configuration)), or `{EDIT}`.",
     ),
     Alert(
         "EbbUnreadableObjects",
@@ -456,7 +457,7 @@ ALERTS: Final = (
         "info",
         "Ebb cannot decode {{ $value }} objects ({{ $labels.resource }})",
         "Nodes with such objects are not removed; [Unreadable "
-        "objects](how-it-works.md#unreadable-objects) lists the consequences for each kind.",
+        "objects](design/planning.md#unreadable-objects) lists the consequences for each kind.",
         ((LOGS, "`cannot decode an object`, with its name"),),
         f"Correct the object. If it is valid, {REPORT}.",
     ),
@@ -474,6 +475,29 @@ ALERTS: Final = (
         f"Check NTP on the node, then restart the controller to use the new time: `{RESTART}`.",
     ),
     Alert(
+        "EbbWritesRefused",
+        f"{_max('ebb_writes_refused')} == 1",
+        "5m",
+        "warning",
+        "a policy for Ebb's own accounts refuses Ebb's writes",
+        "A mutating webhook or policy of somebody else changes the objects of Ebb's writes, so "
+        "the [policies for Ebb's own "
+        "accounts](install-reference.md#what-ebbs-accounts-may-write) refuse them. "
+        "No mark, surge move or eviction begins, and marks cannot be removed. After a minute Ebb "
+        "tries again. If only writes to pods are refused, only surge moves and pod deletion costs "
+        "are affected.",
+        (
+            ("ebb status", "the policy, and the field that was changed"),
+            ("ebb doctor", "check `mutating-admission`: the webhooks and policies that may do it"),
+        ),
+        "1. Let the webhook or policy leave out the requests of Ebb: a match condition with "
+        """`!request.userInfo.username.endsWith(":ebb-controller")`.\n"""
+        "2. If that takes time, let the policy of Ebb only audit: `kubectl patch "
+        "validatingadmissionpolicybinding ebb-controller-nodes --type=merge -p "
+        """'{"spec":{"validationActions":["Audit"]}}'`, with the name of the policy.\n"""
+        f"3. If pods are Pending because of marks: {STOP}.",
+    ),
+    Alert(
         "EbbEvictionForbidden",
         f"{_max('ebb_eviction_forbidden')} == 1",
         "5m",
@@ -482,7 +506,7 @@ ALERTS: Final = (
         "No pod is evicted.",
         (("kubectl get clusterrole ebb-controller-eviction", "whether the component exists"),),
         "Add `manifests/components/eviction` to the overlay and apply it, or set "
-        f"`eviction: disabled`. See {COMPONENTS}.",
+        f"`eviction: {{mode: disabled}}`. See {COMPONENTS}.",
     ),
     Alert(
         "EbbSurgeForbidden",
@@ -527,8 +551,8 @@ ALERTS: Final = (
             ("ebb status", "which empty nodes Ebb keeps, why, for how long and at what price"),
             ("ebb_reserved_nodes", "the number of nodes by cause, in Prometheus"),
         ),
-        "For the cause `expected`, shorten `reserve.window` or `reserve.lookback`; for `buffer`, "
-        "reduce the CapacityBuffer or `reserve.maxBuffers`; for `scope`, set "
+        "For the cause `expected`, shorten `reserve.window`; for `buffer`, "
+        "reduce the CapacityBuffer; for `scope`, set "
         "`scaleDownProtection: {scope: reserved}`.",
     ),
     Alert(

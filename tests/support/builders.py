@@ -30,11 +30,13 @@ UNLIMITED = Budgets(
     cluster=Budget(),
     balance_zones=False,
     headroom=0,
-    reserve=Reserve(lookback_seconds=0),
+    reserve=Reserve(window_seconds=None),
     stabilization_window_seconds=0,
     cooldown=Cooldown(delay_after_add_seconds=0, delay_after_pending_seconds=0),
 )
 """Budgets without limits, so that only thresholds and packing decide, as in the thesis."""
+EIGHTY_PERCENT = Thresholds(cpu=Fraction(4, 5), memory=Fraction(4, 5))
+"""Thresholds that small clusters reach sooner than the defaults."""
 THESIS_USABILITY = Usability(
     min_cpu_millis=100,
     min_memory_bytes=90 * MB,
@@ -123,7 +125,7 @@ def config(share: str = "1", *, prices: tuple[Price, ...] = (), **budgets: objec
     """Return a configuration in which only thresholds, packing and the given budgets decide."""
     return Config(
         thresholds=Thresholds(cpu=Fraction(share), memory=Fraction(share)),
-        usability=UsabilityMode.NONE,
+        usable_capacity=UsabilityMode.ALL,
         budgets=replace(UNLIMITED, **budgets),  # type: ignore[arg-type]
         prices=prices,
     )
@@ -153,5 +155,11 @@ def thesis_cluster() -> Cluster:
 
 
 def thesis_config(cpu: str = "0.8", memory: str = "0.8", **changes: object) -> Config:
-    thresholds = Thresholds(cpu=Fraction(cpu), memory=Fraction(memory))
-    return Config(thresholds=thresholds, usability=THESIS_USABILITY, budgets=UNLIMITED, **changes)  # type: ignore[arg-type]
+    """Return the settings of the thesis, with its thresholds and its unneeded time."""
+    settings = Config(
+        thresholds=Thresholds(cpu=Fraction(cpu), memory=Fraction(memory)),
+        unneeded_time_seconds=600,
+        usable_capacity=THESIS_USABILITY,
+        budgets=UNLIMITED,
+    )
+    return replace(settings, **changes)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Call functions that take ClusterPods, with pods in any order."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from core.cluster import build, tenant_limits
@@ -9,6 +10,7 @@ from core.model.cluster import Cluster
 from core.model.cluster_pods import ClusterPods, SortedPods
 from core.model.node import Node
 from core.model.pod import Pod
+from kube.cluster_kinds import Lists, cluster_objects
 
 
 def cluster_pods(*pods: Pod) -> ClusterPods:
@@ -22,9 +24,14 @@ def in_order_of(pods: Iterable[Pod], found: ClusterPods) -> list[Pod]:
 
 
 def build_cluster(nodes: Iterable[Node], pods: Iterable[Pod], **others: Any) -> Cluster:
-    """Create a Cluster; objects of other kinds must be sorted."""
-    by_name = sorted(nodes, key=lambda node: node.name)
-    return build.build_cluster(by_name, cluster_pods(*pods), **others)
+    """Create a Cluster; *others*: objects of other kinds, sorted."""
+    objects = replace(
+        cluster_objects(Lists(lambda _: ())),
+        nodes=sorted(nodes, key=lambda node: node.name),
+        pods=cluster_pods(*pods),
+        **others,
+    )
+    return build.build_cluster(objects)
 
 
 def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> list[Pod]:

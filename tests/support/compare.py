@@ -35,7 +35,7 @@ def by_the_engine(plan: Plan) -> Answer:
             (
                 (
                     _pair(one.enter),
-                    _pair(one.leave),
+                    _pair(one.unmark),
                     _sums(one.before),
                     _sums(one.after),
                     _useful(one.usability),
@@ -60,7 +60,7 @@ def plainly(cluster: Cluster, found: Found) -> Answer:
             (
                 (
                     one.enter,
-                    one.leave,
+                    one.unmark,
                     one.before,
                     one.after,
                     one.usability,

@@ -8,10 +8,16 @@ from core.config.settings import API_VERSION, KIND
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 Change = dict[str, Any]
 
+
+def selecting(expression: Change) -> Change:
+    """Return a pool that selects nodes by one expression."""
+    return {"pools": [{"name": "a", "selector": {"matchExpressions": [expression]}}]}
+
+
 GOOD: Sequence[Change] = (
     {},
     {"mode": "enforce", "policy": "ClusterThreshold", "podDeletionCost": "enabled"},
-    {"policy": "ExcessNodes", "excessNodes": {"threshold": 1.5, "weights": {"cpu": "0"}}},
+    {"policy": "ExcessNodes", "excessNodes": {"threshold": 1.5}},
     {"underutilizedCount": {"poolLabel": "a.b/c", "pools": {"": {}, "a.b": {"limit": "75%"}}}},
     {"underutilizedCount": {"pools": {"a": {"enabled": True, "limit": "75%", "required": 5}}}},
     {"policy": "NodeUtilization", "nodeUtilization": {"utilization": "40%", "keepSystem": False}},
@@ -22,11 +28,20 @@ GOOD: Sequence[Change] = (
         "deadline": "1h30m",
     },
     {"noScheduleAfter": "30m", "balanceZones": False, "headroom": 0},
-    {"thresholds": {"cpu": "62.5%"}, "releaseThresholds": {"memory": "100%"}},
-    {"usability": "none"},
-    {"usability": {"minCPU": "100m", "minMemory": 90, "maxCPUPerGB": "3.6", "maxGBPerCPU": 20}},
+    {"thresholds": {"cpu": "62.5%"}, "hysteresis": "0%"},
+    {"reserve": {"percentile": "99.5%"}},
+    {"usableCapacity": "all"},
+    {
+        "usableCapacity": {
+            "minCPU": "100m",
+            "minMemory": 90,
+            "maxCPUPerGB": "3.6",
+            "maxGBPerCPU": 20,
+        }
+    },
     {"prices": [{"nodeSelector": {"a": "b"}, "price": 0.096}]},
-    {"minSavings": {"perHour": 0.05, "perMonth": "20"}},
+    {"minSavings": 0.05},
+    {"minSavings": "20"},
     {"schedule": [], "pauseUntil": "2026-12-27T08:00:00+01:00"},
     {
         "schedule": [
@@ -34,31 +49,45 @@ GOOD: Sequence[Change] = (
             {"start": "*/30 0 1,15 * 6", "duration": "1m"},
         ]
     },
-    {"budgets": {"maxMarked": 3, "maxInWindow": "10%", "window": "0s", "minNodes": 6}},
-    {"pools": [{"name": "a", "nodeSelector": {"a": "b"}, "maxMarked": "25%", "minNodes": 2}]},
-    {"pools": [{"name": "a", "matchExpressions": [{"key": "a.b/c", "operator": "Exists"}]}]},
+    {"budgets": {"maxMarked": 3, "maxNewMarks": "10%", "period": "0s", "minNodes": 6}},
     {
         "pools": [
             {
                 "name": "a",
-                "nodeSelector": {"a": "b"},
-                "matchExpressions": [
-                    {"key": "c", "operator": "NotIn", "values": ["d", ""]},
-                    {"key": "e", "operator": "DoesNotExist"},
-                ],
+                "selector": {"matchLabels": {"a": "b"}},
+                "maxMarked": "25%",
+                "minNodes": 2,
             }
         ]
     },
-    {"clusterAutoscaler": {"statusNamespace": "autoscaler", "statusName": "status.ca"}},
-    {"pools": [{"name": "a", "nodeSelector": {"a": "b"}, "thresholds": {"cpu": "90%"}}]},
+    selecting({"key": "a.b/c", "operator": "Exists"}),
+    {
+        "pools": [
+            {
+                "name": "a",
+                "selector": {
+                    "matchLabels": {"a": "b"},
+                    "matchExpressions": [
+                        {"key": "c", "operator": "NotIn", "values": ["d", ""]},
+                        {"key": "e", "operator": "DoesNotExist"},
+                    ],
+                },
+            }
+        ]
+    },
+    {"clusterAutoscaler": {"status": "autoscaler/status.ca"}},
+    {"clusterAutoscaler": {"status": f"{'a' * 63}/{'b' * 63}"}},
+    {
+        "pools": [
+            {"name": "a", "selector": {"matchLabels": {"a": "b"}}, "thresholds": {"cpu": "90%"}}
+        ]
+    },
     {
         "cooldown": {"delayAfterAdd": "0s"},
-        "backoff": {"first": "1s"},
-        "scaleDownProtection": {"afterRelease": "5m"},
+        "scaleDownProtection": {"afterUnmark": "5m"},
     },
-    {"eviction": "enabled"},
-    {"eviction": "disabled", "drain": {"after": "0s", "timeout": "1s", "maxOnNode": 100}},
-    {"drain": {"maxInNamespace": 1, "maxInCluster": 1}},
+    {"eviction": {"mode": "enabled"}},
+    {"eviction": {"mode": "disabled", "after": "0s", "maxAtOnce": 100}},
     {"schedulers": ["default-scheduler", "team.example/bin-packing"]},
     {"schedulers": []},
     {"leavingTaints": ["team.example/drain", "drain"]},
@@ -74,10 +103,10 @@ GOOD: Sequence[Change] = (
             {"maxSkew": 5, "topologyKey": "a.b/c", "whenUnsatisfiable": "ScheduleAnyway"},
         ]
     },
-    {"extender": {"score": "marks", "staleAfter": "1m"}},
-    {"extender": {"certFile": "a", "keyFile": "b", "clientCAFile": "c", "listen": "[::]:8443"}},
-    {"webhook": {"certFile": "a", "keyFile": "b", "rotationSoak": "5s"}},
-    {"controller": {"interval": "1s", "leaseDuration": "3s", "metricsListen": "[::1]:0"}},
+    {"extender": {"score": "marks"}},
+    {"extender": {"certDir": "a", "clientCAFile": "c"}},
+    {"webhook": {"certDir": "a"}},
+    {"controller": {"interval": "1s"}},
 )
 """Fields besides the head of the file."""
 
@@ -88,34 +117,38 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"policy": "Other"}, "policy"),
     ({"podDeletionCost": "on"}, "podDeletionCost"),
     ({"eviction": True}, "eviction"),
-    ({"eviction": "on"}, "eviction"),
-    ({"drain": {"after": "never"}}, "drain.after"),
-    ({"drain": {"maxOnNode": 0}}, "drain.maxOnNode"),
-    ({"drain": {"maxInNamespace": 101}}, "drain.maxInNamespace"),
-    ({"drain": {"maxInCluster": "10%"}}, "drain.maxInCluster"),
-    ({"drain": {"maxPods": 1}}, "drain.maxPods"),
+    ({"eviction": "enabled"}, "eviction"),
+    ({"eviction": {"mode": "on"}}, "eviction.mode"),
+    ({"eviction": {"after": "never"}}, "eviction.after"),
+    ({"eviction": {"maxAtOnce": 0}}, "eviction.maxAtOnce"),
+    ({"eviction": {"maxAtOnce": 101}}, "eviction.maxAtOnce"),
+    ({"eviction": {"maxAtOnce": "10%"}}, "eviction.maxAtOnce"),
+    ({"eviction": {"maxPods": 1}}, "eviction.maxPods"),
     ({"unneededTime": "10"}, "unneededTime"),
     ({"unneededTime": ""}, "unneededTime"),
     ({"unneededTime": "500ms"}, "unneededTime"),
     ({"unneededTime": 600}, "unneededTime"),
     ({"thresholds": {"cpu": 80}}, "thresholds.cpu"),
     ({"thresholds": {"cpu": "0%"}}, "thresholds.cpu"),
+    ({"reserve": {"percentile": "0%"}}, "reserve.percentile"),
     ({"thresholds": {"cpu": "100.1%"}}, "thresholds.cpu"),
     ({"thresholds": {"gpu": "80%"}}, "thresholds.gpu"),
     ({"thresholds": []}, "thresholds"),
-    ({"usability": "maybe"}, "usability"),
-    ({"usability": {"minCPU": "-1", "minMemory": "1", "maxCPUPerGB": 1, "maxGBPerCPU": 1}},
-     "usability.minCPU"),
-    ({"usability": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 0, "maxGBPerCPU": 1}},
-     "usability.maxCPUPerGB"),
-    ({"usability": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 1}},
-     "usability.maxGBPerCPU"),
+    ({"hysteresis": "100%"}, "hysteresis"),
+    ({"hysteresis": 0.05}, "hysteresis"),
+    ({"usableCapacity": "maybe"}, "usableCapacity"),
+    ({"usableCapacity": {"minCPU": "-1", "minMemory": "1", "maxCPUPerGB": 1, "maxGBPerCPU": 1}},
+     "usableCapacity.minCPU"),
+    ({"usableCapacity": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 0, "maxGBPerCPU": 1}},
+     "usableCapacity.maxCPUPerGB"),
+    ({"usableCapacity": {"minCPU": "1", "minMemory": "1", "maxCPUPerGB": 1}},
+     "usableCapacity.maxGBPerCPU"),
     ({"prices": {}}, "prices"),
     ({"prices": [{"price": "1"}]}, "prices[0].nodeSelector"),
     ({"prices": [{"nodeSelector": {"a": "b"}, "price": "-1"}]}, "prices[0].price"),
     ({"prices": [{"nodeSelector": {"a": 1}, "price": "1"}]}, "prices[0].nodeSelector"),
-    ({"minSavings": {"perHour": -1}}, "minSavings.perHour"),
-    ({"minSavings": {"perDay": 1}}, "minSavings.perDay"),
+    ({"minSavings": -1}, "minSavings"),
+    ({"minSavings": {"perHour": 1}}, "minSavings"),
     ({"schedule": {}}, "schedule"),
     ({"schedule": [{"start": "0 2 * * *", "duration": "1h"}] * 21}, "schedule"),
     ({"schedule": [{"start": "0 2 * * *"}]}, "schedule[0].duration"),
@@ -124,10 +157,11 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"schedule": [{"start": "0 2 * * *", "duration": "1h", "timeZone": "/"}]},
      "schedule[0].timeZone"),
     ({"pauseUntil": "2026-12-27"}, "pauseUntil"),
-    ({"nodeUtilization": {"keepStandalone": "yes"}}, "nodeUtilization.keepStandalone"),
+    ({"nodeUtilization": {"keepSystem": "yes"}}, "nodeUtilization.keepSystem"),
     ({"extender": {"score": "best"}}, "extender.score"),
-    ({"extender": {"listen": "nowhere"}}, "extender.listen"),
-    ({"webhook": {"certFile": "a"}}, "webhook.certFile"),
+    ({"controller": {"interval": "1"}}, "controller.interval"),
+    ({"extender": {"clientCAFile": "a"}}, "extender.clientCAFile"),
+    ({"webhook": {"certDir": ""}}, "webhook.certDir"),
     ({"schedulers": "default-scheduler"}, "schedulers"),
     ({"schedulers": ["a"] * 101}, "schedulers"),
     ({"schedulers": ["a", ""]}, "schedulers[1]"),
@@ -149,31 +183,38 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"leavingConditions": [{"type": "a", "message": "b" * 65}]}, "leavingConditions[0].message"),
     ({"budgets": {"maxMarked": -1}}, "budgets.maxMarked"),
     ({"budgets": {"maxMarked": "0%"}}, "budgets.maxMarked"),
-    ({"budgets": {"maxInWindow": True}}, "budgets.maxInWindow"),
+    ({"budgets": {"maxNewMarks": True}}, "budgets.maxNewMarks"),
     ({"budgets": {"minNodes": "10%"}}, "budgets.minNodes"),
     ({"budgets": {"windows": "1m"}}, "budgets.windows"),
     ({"pools": {}}, "pools"),
-    ({"pools": [{"name": "a"}]}, "pools[0].nodeSelector"),
-    ({"pools": [{"nodeSelector": {"a": "b"}}]}, "pools[0].name"),
-    ({"pools": [{"name": "a", "matchExpressions": [{"key": "a"}]}]},
-     "pools[0].matchExpressions[0].operator"),
-    ({"pools": [{"name": "a", "matchExpressions": [{"key": "a", "operator": "Gt"}]}]},
-     "pools[0].matchExpressions[0].operator"),
-    ({"pools": [{"name": "a", "matchExpressions": [{"key": "a", "operator": "In"}]}]},
-     "pools[0].matchExpressions[0].values"),
-    ({"pools": [{"name": "a", "matchExpressions": [
-        {"key": "a", "operator": "Exists", "values": ["b"]}]}]},
-     "pools[0].matchExpressions[0].values"),
-    ({"clusterAutoscaler": {"statusName": "a/b"}}, "clusterAutoscaler.statusName"),
+    ({"pools": [{"name": "a"}]}, "pools[0].selector"),
+    ({"pools": [{"name": "a", "selector": {}}]}, "pools[0].selector.matchLabels"),
+    ({"pools": [{"name": "a", "selector": {"matchExpressions": []}}]},
+     "pools[0].selector.matchLabels"),
+    ({"pools": [{"name": "a", "selector": {"matchLabels": {}}}]},
+     "pools[0].selector.matchLabels"),
+    ({"pools": [{"name": "a", "selector": {"matchLabels": {"a": "b"}, "a": 1}}]},
+     "pools[0].selector.a"),
+    ({"pools": [{"selector": {"matchLabels": {"a": "b"}}}]}, "pools[0].name"),
+    (selecting({"key": "a"}), "pools[0].selector.matchExpressions[0].operator"),
+    (selecting({"key": "a", "operator": "Gt"}),
+     "pools[0].selector.matchExpressions[0].operator"),
+    (selecting({"key": "a", "operator": "In"}), "pools[0].selector.matchExpressions[0].values"),
+    (selecting({"key": "a", "operator": "Exists", "values": ["b"]}),
+     "pools[0].selector.matchExpressions[0].values"),
+    ({"clusterAutoscaler": {"status": "a"}}, "clusterAutoscaler.status"),
+    ({"clusterAutoscaler": {"status": "a/"}}, "clusterAutoscaler.status"),
+    ({"clusterAutoscaler": {"status": "a/b/c"}}, "clusterAutoscaler.status"),
+    ({"clusterAutoscaler": {"status": "A/b"}}, "clusterAutoscaler.status"),
+    ({"clusterAutoscaler": {"status": f"{'a' * 64}/b"}}, "clusterAutoscaler.status"),
+    ({"clusterAutoscaler": {"status": f"a/{'b' * 254}"}}, "clusterAutoscaler.status"),
     ({"balanceZones": "yes"}, "balanceZones"),
     ({"headroom": 101}, "headroom"),
     ({"cooldown": {"delayAfterAdd": 10}}, "cooldown.delayAfterAdd"),
     ({"noScheduleAfter": "soon"}, "noScheduleAfter"),
-    ({"scaleDownProtection": {"utilization": 50}}, "scaleDownProtection.utilization"),
     ({"thresholdz": {}}, "thresholdz"),
     ({"excessNodes": {"threshold": -1}}, "excessNodes.threshold"),
-    ({"excessNodes": {"weights": {"cpu": "-0.1"}}}, "excessNodes.weights.cpu"),
-    ({"excessNodes": {"weights": {"disk": 1}}}, "excessNodes.weights.disk"),
+    ({"excessNodes": {"threshold": "-0.1"}}, "excessNodes.threshold"),
     ({"underutilizedCount": {"poolLabel": "-"}}, "underutilizedCount.poolLabel"),
     ({"underutilizedCount": {"pools": []}}, "underutilizedCount.pools"),
     ({"underutilizedCount": {"pools": {"-": {}}}}, "underutilizedCount.pools.-"),
@@ -189,9 +230,7 @@ FAULTY: Sequence[tuple[Change, str]] = (
 BEYOND: Sequence[tuple[Change, str]] = (
     ({"unneededTime": "721h"}, "unneededTime"),
     ({"deadline": "1s"}, "deadline"),
-    ({"releaseThresholds": {"cpu": "79%"}}, "releaseThresholds.cpu"),
-    ({"thresholds": {"cpu": "90%"}, "releaseThresholds": {"cpu": "85%"}}, "releaseThresholds.cpu"),
-    ({"pools": [{"name": "a", "nodeSelector": {"a": "b"}}] * 2}, "pools[1].name"),
+    ({"pools": [{"name": "a", "selector": {"matchLabels": {"a": "b"}}}] * 2}, "pools[1].name"),
     ({"schedule": [{"start": "0 25 * * *", "duration": "1h"}]}, "schedule[0].start"),
     ({"schedule": [{"start": "0 2 * * *", "duration": "1s"}]}, "schedule[0].duration"),
     (
@@ -199,8 +238,5 @@ BEYOND: Sequence[tuple[Change, str]] = (
         "schedule[0].timeZone",
     ),
     ({"pauseUntil": "2026-13-27T08:00:00Z"}, "pauseUntil"),
-    ({"backoff": {"first": "0s"}}, "backoff.first"),
-    ({"drain": {"timeout": "0s"}}, "drain.timeout"),
-    ({"excessNodes": {"weights": {"cpu": 0, "memory": "0.0"}}}, "excessNodes.weights"),
 )
 """Errors that no JSON schema can detect, such as bounds of durations and duplicate names."""

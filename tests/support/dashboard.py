@@ -192,7 +192,8 @@ SAVED: Final = Row(
                     "Karpenter: {{reason}}",
                 ),
                 Query(
-                    "sum(" + pool("ebb_nodes", 'state="released"') + ")", "Ebb: scale-down allowed"
+                    "sum(" + pool("ebb_nodes", 'state="scale-down-allowed"') + ")",
+                    "Ebb: scale-down allowed",
                 ),
             ),
         ),
@@ -241,17 +242,19 @@ BLOCKED: Final = Row(
                     "marks",
                 ),
                 Query(
-                    increase(ebb("ebb_mark_releases_total"), "1h", "reason"),
+                    increase(ebb("ebb_unmarks_total"), "1h", "reason"),
                     "removed: {{reason}}",
                 ),
-                Query(increase(ebb("ebb_repeated_marks_total"), "1h"), "marked again"),
+                Query(increase(ebb("ebb_remarked_nodes_total"), "1h"), "marked again"),
             ),
         ),
         Panel(
             "Age of the oldest mark, and how long ago scale-down was allowed",
             (
                 Query(age("ebb_oldest_mark_timestamp_seconds"), "mark"),
-                Query(age("ebb_oldest_released_node_timestamp_seconds"), "scale-down allowed"),
+                Query(
+                    age("ebb_oldest_scale_down_allowed_timestamp_seconds"), "scale-down allowed"
+                ),
             ),
             "s",
         ),
@@ -259,7 +262,7 @@ BLOCKED: Final = Row(
             "Nodes reserved for expected pods",
             (
                 Query(f"sum({ebb('ebb_reserved_nodes')})", "reserved"),
-                Query(f"sum({ebb('ebb_protected_nodes')})", "protected, unmarked"),
+                Query(f"sum({ebb('ebb_unmarked_protected_nodes')})", "protected, unmarked"),
             ),
         ),
     ),

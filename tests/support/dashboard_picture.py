@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import cycle, groupby
+from itertools import groupby, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -34,12 +34,13 @@ PROMETHEUS: Final = shutil.which("prometheus")
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "dashboard.png"
 ROWS_SHOWN: Final = 2
 """Rows of the dashboard in the picture: questions about savings, and about what prevents them."""
-TITLE: Final = "Panels of the dashboard, with a simulated day"
+TITLE: Final = "Panels of the dashboard, with a simulated day and example prices"
 INCHES: Final = 12
 DPI: Final = 100
 UNIT_INCHES: Final = 0.26
 """Height of one unit of the grid."""
 LEGEND_UNITS: Final = 2.8
+LEGEND_ROWS_MAX: Final = 3
 STEPS: Final = range(0, 86_400, 300)
 """Seconds of the day for which the queries are answered."""
 END_SECONDS: Final = STEPS[-1]
@@ -58,11 +59,19 @@ def write(picture: Path) -> int:
     panels = [*_panels()]
     queries = [target["expr"] for panel in panels for target in panel["targets"]]
     named = {name for expression in queries for name in METRIC.findall(expression)}
-    day = simulated_days(1, "|".join(sorted(named)))
+    day = simulated_days(1, "|".join(sorted(named)), priced=True)
     with TemporaryDirectory() as folder, _serving(Path(folder), day.series) as url:
         answers = [_answers(url, panel) for panel in panels]
+    pairs = zip(panels, answers, strict=True)
+    empty = [panel["title"] for panel, lines in pairs if panel["targets"] and not _has_data(lines)]
+    assert not empty, f"panels without data: {empty}"
     _draw(panels, answers, picture)
     return sum(map(len, answers))
+
+
+def _has_data(lines: Sequence[Line]) -> bool:
+    """Return whether a panel shows anything but zeros."""
+    return any(value > 0 for line in lines for value in line.values)
 
 
 def _panels() -> Iterator[dict[str, Any]]:
@@ -156,8 +165,7 @@ def _draw(
 
 
 def _draw_stat(axis: "Axes", _: Mapping[str, Any], lines: Sequence[Line]) -> None:
-    shown = f"{lines[0].values[-1]:,.1f}" if lines else "No data"
-    axis.text(0.5, 0.5, shown, ha="center", va="center", fontsize=20)
+    axis.text(0.5, 0.5, f"{lines[0].values[-1]:,.1f}", ha="center", va="center", fontsize=20)
     axis.set_axis_off()
 
 
@@ -165,11 +173,9 @@ def _draw_lines(axis: "Axes", panel: Mapping[str, Any], lines: Sequence[Line]) -
     defaults = panel["fieldConfig"]["defaults"]
     scale = {"bytes": 2**30, "s": 3600, "percentunit": 0.01}.get(defaults["unit"], 1)
     unit = {"bytes": "GiB", "s": "hours", "percentunit": "%"}.get(defaults["unit"], "")
-    if not lines:
-        axis.text(0.5, 0.5, "No data", ha="center", va="center", transform=axis.transAxes)
     hours = [at / 3600 for at in STEPS]
     below = [0.0] * len(STEPS)
-    for line, colour in zip(lines, cycle(COLOURS), strict=False):
+    for line, (style, colour) in zip(lines, product(("-", "--"), COLOURS), strict=False):
         values = [one / scale for one in line.values]
         if defaults["custom"]:
             values = [0.0 if math.isnan(one) else one for one in values]
@@ -177,7 +183,7 @@ def _draw_lines(axis: "Axes", panel: Mapping[str, Any], lines: Sequence[Line]) -
             axis.fill_between(hours, below, top, color=colour, label=line.legend, lw=0)
             below = top
         else:
-            axis.plot(hours, values, color=colour, label=line.legend, lw=1.2)
+            axis.plot(hours, values, style, color=colour, label=line.legend, lw=1.2)
     axis.set_xlim(0, 24)
     axis.set_xlabel("hours", fontsize=7, labelpad=0)
     axis.set_ylim(bottom=0)
@@ -185,9 +191,14 @@ def _draw_lines(axis: "Axes", panel: Mapping[str, Any], lines: Sequence[Line]) -
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
-    if lines and lines[0].legend != "__auto":
+    if lines[0].legend != "__auto":
+        columns = max(3, math.ceil(len(lines) / LEGEND_ROWS_MAX))
         axis.legend(
-            fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.26), ncols=3, frameon=False
+            fontsize=7,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.26),
+            ncols=columns,
+            frameon=False,
         )
 
 

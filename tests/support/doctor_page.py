@@ -8,6 +8,7 @@ from rich.console import Console
 
 from cli.doctor.checks import CHECKS, diagnose
 from cli.formats.text import doctor
+from tests.support.pages import with_part
 from tests.support.setup_cluster import SetupCluster
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "doctor.md"
@@ -35,11 +36,8 @@ def example() -> str:
 
 def written(page: str) -> str:
     """Return the page with the current table and the current example."""
-    for head, content, end in ((HEAD, table(), END), (EXAMPLE, example(), EXAMPLE_END)):
-        before, found, rest = page.partition(head)
-        assert found, f"the page lacks {head!r}"
-        page = before + head + content + end + rest.partition(end)[2]
-    return page
+    with_table = with_part(page, HEAD, table(), END)
+    return with_part(with_table, EXAMPLE, example(), EXAMPLE_END)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from tests.support import builders
 from tests.support.drawing import (
     GRAY,
     GREEN,
-    ORANGE,
     PALE,
     RED,
     ROSE,
@@ -29,6 +28,7 @@ from tests.support.drawing import (
 )
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
+CONFIG: Final = Config(thresholds=builders.EIGHTY_PERCENT, budgets=builders.UNLIMITED)
 WIDTH: Final = 830
 LEFT: Final = 40
 CORES: Final = 8
@@ -48,16 +48,17 @@ STAGES: Final = (
     ("marked", YELLOW, 3, ("New pods avoid it.", "Its pods terminate", "by themselves.")),
     (
         "empty",
-        ORANGE,
+        GREEN,
         0,
         ("Protected from", "scale-down while it", "is reserved for", "expected pods."),
     ),
-    ("unprotected", GREEN, 0, ("Ebb allows the", "scale-down of the", "node.")),
+    ("scale-down allowed", PALE, 0, ("Ebb allows the", "autoscaler to remove", "the node.")),
     ("removed", WHITE, 0, ("The autoscaler", "removes the node.", "")),
 )
 """State of a node, its color, its pods, and what happens in it."""
-STAGE_WIDTH: Final = 134
-STAGE_STEP: Final = 164
+STAGE_WIDTH: Final = 150
+STAGE_STEP: Final = 170
+STAGES_WIDTH: Final = 870
 
 
 def pictures() -> Mapping[str, str]:
@@ -73,7 +74,7 @@ def _packing() -> str:
         for name, sizes in PODS.items()
         for number, (cpu, memory) in enumerate(sizes)
     }
-    plan = reconcile.plan(Cluster.of(nodes, before), Config(budgets=builders.UNLIMITED))
+    plan = reconcile.plan(Cluster.of(nodes, before), CONFIG)
     (removal,) = plan.removals
     codes = [[blocker.reason.code for blocker in node.blockers] for node in plan.kept]
     assert all("threshold" in found for found in codes), "the last line would be wrong"
@@ -83,14 +84,18 @@ def _packing() -> str:
     parts = [
         *_nodes(64, "Today", plan.before, before, moved),
         *_nodes(296, heading, plan.after, after, moved),
-        text(LEFT, 492, "Gray and yellow: CPU requests of pods, in cores. Each node has 8 cores."),
+        text(
+            LEFT,
+            492,
+            f"Boxes: CPU requests in cores. Each node has {CORES}. Yellow: pods of node d.",
+        ),
         text(LEFT, 514, f"Removing another node too would exceed the threshold of {_limit()}."),
     ]
     return svg(WIDTH, 536, parts, "Four nodes with their pods, before and after a removal")
 
 
 def _limit() -> str:
-    return percent(*Config().thresholds.cpu.as_integer_ratio())
+    return percent(*CONFIG.thresholds.cpu.as_integer_ratio())
 
 
 def _nodes(
@@ -135,9 +140,9 @@ def _node_life() -> str:
     parts = []
     for box, (name, color, pods, lines) in zip(boxes, STAGES, strict=True):
         parts.append(rect(box, color, radius=6, dashed=color is WHITE))
-        parts.append(text(box.middle[0], box.middle[1] + 5, name, "bold", "middle"))
+        parts.append(text(box.middle[0], box.middle[1] + 5, name, anchor="middle"))
         for number in range(4):
-            pod = Box(box.left + 19 + number * 25, 102, 20, 20)
+            pod = Box(box.left + 27 + number * 25, 102, 20, 20)
             parts.append(rect(pod, PALE if number < pods else WHITE, GRAY, dashed=number >= pods))
         for number, line in enumerate(lines):
             parts.append(text(box.middle[0], 148 + 17 * number, line, "small", "middle"))
@@ -146,11 +151,13 @@ def _node_life() -> str:
         parts.append(arrow((before.left + before.width, y), (after.left, y)))
     parts += _back(boxes)
     parts.append(text(20, 225, "Squares: pods of the node.", "small"))
-    return svg(WIDTH, 239, parts, "The life of a node: " + ", ".join(one[0] for one in STAGES))
+    return svg(
+        STAGES_WIDTH, 239, parts, "The life of a node: " + ", ".join(one[0] for one in STAGES)
+    )
 
 
 def _back(boxes: list[Box]) -> Iterator[str]:
-    """Draw the way back from marked, empty and unprotected nodes, above the boxes."""
+    """Draw the way back from nodes that are needed again, above the boxes."""
     start, end, y = boxes[3].middle[0], boxes[0].middle[0], 28
     path = f"M{start:g} 50V{y}H{end:g}" + "".join(
         f"M{box.middle[0]:g} 50V{y}" for box in boxes[1:3]

@@ -12,8 +12,8 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
+from kube.cluster_kinds import KINDS
 from kube.decode import kinds
-from kube.decode.kinds import KINDS
 from kube.stores.access_review import REVIEW_PATH
 from tests.support.fake_objects import (
     Json,
@@ -174,6 +174,14 @@ class FakeApi:
 
     # Changes in the cluster.
 
+    def serve(self, pod: str, port_name: str, port: int, forward: Forward) -> None:
+        """Let a pod, which is in no list, answer on a container port; *pod*: namespace/name."""
+        namespace, _, name = pod.partition("/")
+        container = {"name": "main", "ports": [{"name": port_name, "containerPort": port}]}
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        self.put_document(path, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+        self.forwards[pod] = forward
+
     def put(self, resource: str, obj: Json) -> Json:
         """Create or change an object."""
         self.version += 1
@@ -217,6 +225,10 @@ class FakeApi:
         """Answer the next calls of *verb* (list, watch, get, patch) with *status*."""
         for _ in range(times):
             self._faults[verb].append(failure(status, headers))
+
+    def heal(self) -> None:
+        """Forget the faults of calls that have not come yet."""
+        self._faults.clear()
 
     def pass_next(self, verb: str) -> None:
         """Answer the next call of *verb* normally, before faults that are set later."""

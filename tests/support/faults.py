@@ -13,6 +13,7 @@ from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
     DO_NOT_DISRUPT_ANNOTATION,
+    KARPENTER_LABEL,
     MARK_LABEL,
     PROTECTION_ANNOTATION,
     RESERVE_ANNOTATION,
@@ -23,7 +24,7 @@ from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating
 from core.model.pod import Pod
-from core.writes.nodes import WATCH_SECONDS
+from core.writes.node_facts import WATCH_SECONDS
 from sim.autoscaler import ScaleDown
 from sim.cluster import ClusterState
 from sim.ebb import Ebb
@@ -184,7 +185,11 @@ class Day(Simulator):
         sound = self._sound_ms is not None and self._sound_ms < long
         pools = self._config.budgets.pools
         ours = not pools or self._config.budgets.pool_of(node.labels) is not None
-        scoped = self._config.scale_down_protection.scope is not Scope.MARKED and ours
+        # With `reserved`, which `all` is on nodes of Karpenter, an autoscaler may remove an empty
+        # node that Ebb has not marked.
+        scope = self._config.scale_down_protection.scope
+        everywhere = scope is Scope.ALL and KARPENTER_LABEL not in node.labels
+        scoped = (scope is Scope.EMPTY or everywhere) and ours
         scoped &= self._config.mode is Mode.ENFORCE
         if self._takes_empty and sound and scoped and not _handed_over(node):
             self.taken.append(name)
@@ -222,7 +227,7 @@ class Day(Simulator):
 
     @property
     def _guard_ms(self) -> int:
-        return 1000 * self._config.scale_down_protection.after_release_seconds
+        return 1000 * self._config.scale_down_protection.after_unmark_seconds
 
     def _reconcile(self) -> None:
         super()._reconcile()
@@ -268,13 +273,17 @@ class Day(Simulator):
                     self.kept_waiting.add(key)
 
     def traces(self) -> list[str]:
-        """Return all keys of Ebb on nodes that are not terminating."""
+        """Return all keys of Ebb on nodes that are not terminating.
+
+        In mode enforce without backoffs, which remain for a day after they have ended.
+        """
+        observes = self._config.mode is Mode.OBSERVE
         return [
             f"{node.name}: {key}"
             for node in (place.node for place in self.state.places.values())
             if not is_terminating(node)
             for key in (*node.labels, *node.annotations, *(taint.key for taint in node.taints))
-            if key in OURS
+            if key in OURS and (observes or key != BACKOFF_ANNOTATION)
         ]
 
 

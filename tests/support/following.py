@@ -1,14 +1,14 @@
 """Run a watch on the fake API server, and wait for its view."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from kubernetes.aio import client as package
 
 from kube.client import ANSWER_BYTES_MAX, Client
-from kube.decode.kinds import KINDS, AnyKind
+from kube.cluster_kinds import KINDS
+from kube.decode.kinds import AnyKind, Object
 from kube.freshness import Freshness, WatchSink
 from kube.inventory import Inventory, Undecodable
 from kube.listing import WHOLE, Part
@@ -31,14 +31,14 @@ class Seen(WatchSink):
         self._news_came = asyncio.Event()
         self._key = kind.key
 
-    def replaced(self, objects: list[Any], refused: Sequence[Undecodable] = ()) -> None:
+    def replaced(self, objects: Collection[Object], refused: Sequence[Undecodable] = ()) -> None:
         super().replaced(objects, refused)
         assert len(self.view) == len(objects), "an object was listed twice"
         self._note("replaced", str(len(objects)))
         for _, reason in refused:
             self._note("refused", reason)
 
-    def changed(self, obj: Any) -> None:
+    def changed(self, obj: Object) -> None:
         super().changed(obj)
         self._note("changed", self._key(obj))
 

@@ -3,13 +3,15 @@
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from core.config.budgets import CLOCKS_APART_SECONDS_MAX, BackoffConfig, Cooldown, Reserve
+from core.config.budgets import Cooldown, Reserve
 from core.config.schedule import Window
 from core.config.settings import Config
 from core.engine.planner import unlimited_time
+from core.marks.mark import BACKOFF_SECONDS_MAX, CLOCKS_APART_SECONDS_MAX
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
@@ -33,8 +35,9 @@ WAITS = {"unneeded_time_seconds": 60, "max_seconds": 600}
 """Backoff of nodes whose mark cannot be written."""
 LOOKS = 12
 SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
+PERCENTILES = (Fraction(1, 2), Fraction(7, 10), Fraction(1))
 EPOCH = 1_000_000
-AHEAD = CLOCKS_APART_SECONDS_MAX + 100
+AHEAD = CLOCKS_APART_SECONDS_MAX + BACKOFF_SECONDS_MAX
 """Seconds in the future that no leader could have written in an annotation."""
 TIMED = (
     DisruptionFacts(notes=(("karpenter.sh/do-not-disrupt", "90s"),), started_seconds=EPOCH),
@@ -111,16 +114,16 @@ def config(chance: random.Random) -> Config:
     found = mixed_config.config(chance)
     timed = replace(
         found.budgets,
-        window_seconds=chance.choice((5, 100)),
+        period_seconds=chance.choice((5, 100)),
         stabilization_window_seconds=chance.choice((0, 30, 300)),
         cooldown=Cooldown(
             delay_after_add_seconds=chance.choice((0, 50)),
             delay_after_pending_seconds=chance.choice((0, 50)),
         ),
-        backoff=BackoffConfig(first_seconds=10, max_seconds=100),
         mark_interval_seconds=chance.choice((0, 0, 40)),
         reserve=Reserve(
-            window_seconds=chance.choice((1, 7, 100)), lookback_seconds=chance.choice((0, 50, 300))
+            window_seconds=chance.choice((None, 1, 7, 100)),
+            percentile=chance.choice(PERCENTILES),
         ),
     )
     return replace(

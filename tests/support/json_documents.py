@@ -12,7 +12,15 @@ import msgspec
 import orjson
 from msgspec import Meta
 
-from controller.leader_report import Cooldown, Decision, Delay, PeakDemand, Report, SkippedNode
+from controller.day_report import DayReport
+from controller.leader_report import (
+    Decision,
+    Delay,
+    LimitUse,
+    PeakDemand,
+    RefusedWrites,
+    Report,
+)
 from core.config.settings import API_VERSION
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "schema"
@@ -162,7 +170,7 @@ class ReachDevice(TypedDict):
 
     name: str
     threshold: Share
-    releaseThreshold: Share
+    unmarkThreshold: Share
     before: Offered
     after: Offered
 
@@ -186,8 +194,8 @@ class ReachSums(TypedDict):
     name: str
     key: str
     thresholds: Shares
-    releaseThresholds: Shares
-    usability: Usability | None
+    unmarkThresholds: Shares
+    usableCapacity: Usability | None
     before: Totals
     after: Totals
     devices: list[ReachDevice]
@@ -315,7 +323,7 @@ class Plan(Origin):
     policy: str
     thresholds: Annotated[Shares | None, Meta(description="null if the policy has none")]
     metrics: list[Metric]
-    usability: DerivedUsability | None
+    usableCapacity: DerivedUsability | None
     before: Totals
     after: Totals
     devices: list[Device]
@@ -343,7 +351,7 @@ class Mark(TypedDict):
     reason: str | None
     overdue: bool
     empty: bool
-    scaleDownProtection: Literal["none", "marked", "unmarked", "released", "others"]
+    scaleDownProtection: Literal["none", "marked", "unmarked", "ending", "others"]
     taintsCorrect: bool
     leaving: bool
     beingDeleted: Annotated[bool, BEING_DELETED]
@@ -440,8 +448,8 @@ class KnownToLeader(TypedDict):
     """What the leader knows about a node."""
 
     delays: list[Delay]
-    skipped: list[SkippedNode]
-    cooldowns: list[Cooldown]
+    refusedWrites: list[RefusedWrites]
+    limits: list[LimitUse]
     peaks: list[PeakDemand]
     decisions: list[Decision]
 
@@ -484,6 +492,13 @@ class Unplaced(TypedDict):
     reason: str
 
 
+class PlannedHere(TypedDict):
+    """A pod that the plan has placed on the node, and its own node; null for a Pending pod."""
+
+    pod: PodKey
+    runsOn: str | None
+
+
 class NodeExplanation(Origin):
     """`ebb explain node -o json`."""
 
@@ -508,6 +523,7 @@ class NodeExplanation(Origin):
     surgeMoves: int | None
     placements: list[Placement]
     unplaced: list[Unplaced]
+    plannedHere: list[PlannedHere]
 
 
 class Rejection(TypedDict):
@@ -550,6 +566,22 @@ class StatusOfCluster(TypedDict):
     answer: Status | None
 
 
+class History(TypedDict):
+    """`ebb history -o json`."""
+
+    apiVersion: ApiVersion
+    kind: Literal["History"]
+    units: Units
+    time: Time
+    cluster: str
+    period: Literal["day", "week", "month"]
+    first: Annotated[str, Meta(description="date of the first day, in UTC")]
+    last: str
+    countedUntil: Annotated[Time | None, Meta(description="null if nothing is stored")]
+    total: Annotated[DayReport, Meta(description="sums of the days; its date is the last one")]
+    days: Annotated[list[DayReport], Meta(description="the last day first")]
+
+
 class PlanList(TypedDict):
     """`ebb plan -o json` with several contexts."""
 
@@ -566,11 +598,30 @@ class StatusList(TypedDict):
     items: list[StatusOfCluster]
 
 
+class NodeExplanationList(TypedDict):
+    """`ebb explain node -o json` with several nodes."""
+
+    apiVersion: ApiVersion
+    kind: Literal["NodeExplanationList"]
+    items: list[NodeExplanation]
+
+
+class PodExplanationList(TypedDict):
+    """`ebb explain pod -o json` with several pods."""
+
+    apiVersion: ApiVersion
+    kind: Literal["PodExplanationList"]
+    items: list[PodExplanation]
+
+
 DOCUMENTS: Final[Mapping[str, Any]] = {
     "plan": Plan,
     "status": Status,
     "explain-node": NodeExplanation,
     "explain-pod": PodExplanation,
+    "explain-node-list": NodeExplanationList,
+    "explain-pod-list": PodExplanationList,
+    "history": History,
     "plan-list": PlanList,
     "status-list": StatusList,
 }

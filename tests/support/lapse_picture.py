@@ -12,7 +12,7 @@ from cli.demo import variants
 from cli.formats.page import lapse
 from sim import waves
 from sim.processes import run_all
-from sim.scenario import MOST_ALLOCATED, WHOLE, recorded
+from sim.scenario import PACKING, SURGE, description, recorded
 from tests.support.browser import chromium, tab
 
 PICTURE = Path(__file__).parents[2] / "docs" / "demo.gif"
@@ -23,9 +23,10 @@ MILLIS = 150
 """Duration of a picture."""
 LAST_MILLIS = 4000
 COLORS = 128
-MOVE = """share => {
+START = "Number(document.getElementById('time').value)"
+MOVE = """([start, share]) => {
   const time = document.getElementById("time");
-  time.value = Math.round(share * time.max);
+  time.value = Math.round(start + share * (time.max - start));
   time.dispatchEvent(new Event("input"));
 }"""
 
@@ -38,8 +39,10 @@ async def moments(url: str) -> AsyncIterator[Image.Image]:
         chart = await one.page.locator("figure").first.bounding_box()
         assert chart
         area = {"x": 0.0, "y": 0.0, "width": WIDTH, "height": chart["y"] + chart["height"] + 8}
+        # The page starts when the nodes are filled.
+        start = await one.page.evaluate(START)
         for index in range(MOMENTS + 1):
-            await one.page.evaluate(MOVE, index / MOMENTS)
+            await one.page.evaluate(MOVE, [start, index / MOMENTS])
             picture = await one.page.screenshot(clip=area)  # type: ignore[arg-type]
             yield Image.open(io.BytesIO(picture)).convert("RGB")
 
@@ -56,12 +59,15 @@ async def write(url: str) -> None:
 
 def main() -> None:
     load = waves.mixed(SEED, 1)
-    scenarios = [recorded(one) for one in (MOST_ALLOCATED, WHOLE)]
+    shown = PACKING, SURGE
+    scenarios = [recorded(one) for one in shown]
     results = run_all(scenarios, load, seed=SEED, wire=False, on_progress=lambda *_: None)
     with TemporaryDirectory() as folder:
         html = Path(folder, "demo.html")
         title = f"a day of a cluster with {len(load.nodes)} nodes at the start, seed {SEED}"
-        html.write_text(lapse.demo(title, variants(results)), "utf-8")
+        html.write_text(
+            lapse.demo(title, variants(results), list(map(description, shown))), "utf-8"
+        )
         asyncio.run(write(html.as_uri()))
 
 

@@ -11,12 +11,12 @@ import controller.metrics
 import extender.metrics
 import runtime.metrics
 import webhook.metrics
-from controller import config_reload, evictor, mover
+from controller import config_reload, evictor, mover, refusals
 from controller.writers import EVENT_REASONS
 from core.engine.plan import REACHES_SHOWN
 from core.moves.outcomes import MoveOutcome
 from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
-from core.writes.life_cycle import Transition
+from core.writes.transitions import Transition
 from core.writes.write import WriteKind
 from runtime.metrics import MetricCollector, stability_of
 from webhook import certs
@@ -30,11 +30,11 @@ HEAD: Final = f"""# Metrics and Events
 
 Every program serves `/metrics`:
 
-| program | port | setting | protocol |
+| program | port | flag | protocol |
 |---|---|---|---|
-| `{CONTROLLER}` | `metrics`, 8081 | `controller.metricsListen` | HTTP |
-| `{WEBHOOK}` | `metrics`, 8080 | `webhook.metricsListen` | HTTP |
-| `{EXTENDER}` | `prioritize`, 8888 | `extender.listen` | TLS with `extender.certFile` |
+| `{CONTROLLER}` | `metrics`, 8081 | `--metrics-listen` | HTTP |
+| `{WEBHOOK}` | `metrics`, 8080 | `--metrics-listen` | HTTP |
+| `{EXTENDER}` | `prioritize`, 8888 | `--listen` | TLS with `extender.certDir` |
 
 A scrape needs no client certificate, even if `extender.clientCAFile` is set. Scrape every pod, not
 a Service: each replica exports its own metrics, and only the leader of the controller exports the
@@ -81,8 +81,9 @@ The component `manifests/components/prometheus-operator` has this PodMonitor, an
 
 ![The panels that show what Ebb saves, and what prevents removals](dashboard.png)
 
-This picture is drawn from the queries of the dashboard and a simulated day. The day has no prices,
-so no money is saved, and no metrics of an autoscaler. In Grafana the panels look different.
+This picture is drawn from the queries of the dashboard and a simulated day with example prices. Of
+Cluster Autoscaler, the simulation has only the number of removed nodes. In Grafana the panels look
+different.
 """
 OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
     MoveOutcome.MOVED: "the pod was replaced",
@@ -105,15 +106,15 @@ LABELS: Final[Mapping[str, str]] = {
     "cannot evaluate its constraints, or kube-scheduler has not retried it since there is room",
     "code": "HTTP status of the answer; `error`: no answer",
     "effect": "effect of the taint of a mark",
-    "operation": "what a write does, as in [the life cycle of a mark](life-cycle.md). "
+    "operation": "what a write does, as in [the life cycle of a mark](design/life-cycle.md). "
     f"`mark` includes *{Transition.RESTORE_DETAILS.title}* and "
-    f"*{Transition.EXTEND_DEADLINE.title}*; `release_mark` includes every removal of a mark; "
+    f"*{Transition.EXTEND_DEADLINE.title}*; `unmark` includes every removal of a mark; "
     f"`remove_protection` includes *{Transition.ALLOW_SCALE_DOWN.title}*",
     "outcome": "how a surge move ended: "
     + "; ".join(f"`{one}`: {meaning}" for one, meaning in OUTCOMES.items()),
     "pool": "name of a pool in `pools`; for the metrics `ebb_underutilized_count_*`, in "
-    "`underutilizedCount.pools`. For `ebb_nodes`, `ebb_pool_allocatable`, `ebb_pool_requests` and "
-    "`ebb_pool_usable` it is also empty, for nodes in no pool",
+    "`underutilizedCount.pools`. For `ebb_nodes` and `ebb_pool_*` it is also empty, for nodes in "
+    "no pool",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
     "reason": "code of a [reason](reasons.md). For watches, why the watch ended: "
     "`expired` (410), `restored` (etcd was restored from a backup), `throttled` (429), `timeout`, "
@@ -128,8 +129,8 @@ LABELS: Final[Mapping[str, str]] = {
     "exists; `refused`: the API server refused the eviction, for example because of a "
     "PodDisruptionBudget; `error`: no answer",
     "state": "state of a node in the latest plan: `leaving`: another program is deleting or "
-    "draining it; `released`: marked, and its scale-down is allowed; `reserved`: empty, and kept "
-    "for expected pods; `marked`: any other marked node; `unschedulable`: not "
+    "draining it; `scale-down-allowed`: marked, and its scale-down is allowed; `reserved`: "
+    "empty, and kept for expected pods; `marked`: any other marked node; `unschedulable`: not "
     "marked, and cordoned or not Ready; `removable`: not marked, and the plan can remove it; "
     "`needed`: any other node",
     "unit": "`core` or `byte`",
@@ -164,6 +165,15 @@ OTHER_EVENTS: Final = (
         "The API server refused to evict a pod on the node; one Event for each pod.",
     ),
     (evictor.FORBIDDEN, "Namespace", "Warning", evictor.FORBIDDEN_NOTE),
+    (
+        refusals.REFUSED,
+        "Namespace",
+        "Warning",
+        (
+            "A ValidatingAdmissionPolicy for Ebb's own accounts refuses Ebb's writes; the note "
+            "names it and the change. One Event until the refusal is over."
+        ),
+    ),
     (mover.BEGAN, "Deployment", "Normal", "A surge move of a pod of the Deployment began."),
     (mover.MOVED, "Deployment", "Normal", "A surge move replaced a pod of the Deployment."),
     (
@@ -171,6 +181,12 @@ OTHER_EVENTS: Final = (
         "Deployment",
         "Normal",
         "A surge move ended otherwise; the note has the outcome.",
+    ),
+    (
+        mover.HANDED_OVER,
+        "Pod",
+        "Normal",
+        "The leader gave its Lease to another replica, which then moves the pod.",
     ),
     (
         mover.FORBIDDEN,

@@ -4,10 +4,17 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
-from core.config.budgets import Budget, Budgets, Limit, NodeRequirement, Operator, Pool
-from core.config.prices import MinSavings, Price
+from core.config.budgets import (
+    Budget,
+    Budgets,
+    LabelSelector,
+    Limit,
+    NodeRequirement,
+    Operator,
+    Pool,
+)
+from core.config.prices import Price
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.leader_state import RateLimits
@@ -16,7 +23,7 @@ from core.model.reason import Blocker
 from core.placement.usable_capacity import Amount
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
-from tests.support.restraints import window
+from tests.support.restraints import paced, window
 
 SHARES = (Fraction(1, 2), Fraction(7, 10), Fraction(4, 5), Fraction(4, 5), Fraction(1))
 
@@ -26,12 +33,11 @@ DEVICE_SHARES = (None, None, Fraction(1), Fraction(1, 2))
 def config(chance: random.Random) -> Config:
     """Return a random configuration."""
     cpu, memory = chance.choice(SHARES), chance.choice(SHARES)
-    leave = Thresholds(cpu=Fraction(1), memory=Fraction(1))
     return Config(
         thresholds=Thresholds(cpu=cpu, memory=memory, devices=chance.choice(DEVICE_SHARES)),
-        release_thresholds=chance.choice((None, None, leave)),
-        usability=chance.choice(
-            (UsabilityMode.AUTO, UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY)
+        hysteresis=chance.choice((Fraction(1, 20), Fraction(0), Fraction(1, 2))),
+        usable_capacity=chance.choice(
+            (UsabilityMode.AUTO, UsabilityMode.AUTO, UsabilityMode.ALL, THESIS_USABILITY)
         ),
         budgets=budgets(chance),
         prices=chance.choice(((), PRICES)),
@@ -46,12 +52,7 @@ PRICES = (
 )
 
 
-SAVINGS = (
-    MinSavings(),
-    MinSavings(),
-    MinSavings(per_hour=Fraction(3)),
-    MinSavings(per_hour=Fraction(1), per_month=Fraction(3 * 730 + 1)),
-)
+SAVINGS = (Fraction(0), Fraction(0), Fraction(3), Fraction(3 * 730 + 1, 730))
 
 
 def budgets(chance: random.Random) -> Budgets:
@@ -60,6 +61,7 @@ def budgets(chance: random.Random) -> Budgets:
         return replace(UNLIMITED, headroom=chance.choice((0, 1)))
     return Budgets(
         cluster=budget(chance),
+        min_untainted_nodes=chance.choice((0, 0, 2, 3)),
         pools=() if chance.random() < 0.7 else pools(chance),
         balance_zones=chance.random() < 0.6,
         headroom=chance.choice((0, 1, 1, 3)),
@@ -71,24 +73,23 @@ def budget(chance: random.Random) -> Budget:
     some = (None, None, Limit(1), Limit(3), Limit(None, Fraction(1, 2)))
     return Budget(
         max_marked=chance.choice(some),
-        max_in_window=chance.choice(some),
+        max_new_marks=chance.choice(some),
         min_nodes=chance.choice((0, 0, 1, 3)),
-        min_untainted_nodes=chance.choice((0, 0, 2, 3)),
     )
 
 
-SELECTORS: Mapping[str, Any] = {
-    "batch": {"node_selector": (("pool", "batch"),)},
-    "general": {
-        "match_expressions": (
+SELECTORS: Mapping[str, LabelSelector] = {
+    "batch": LabelSelector(match_labels=(("pool", "batch"),)),
+    "general": LabelSelector(
+        match_expressions=(
             NodeRequirement(key="pool", operator=Operator.EXISTS),
             NodeRequirement(key="pool", operator=Operator.NOT_IN, values=("batch", "gpu")),
         )
-    },
-    "gpu": {
-        "node_selector": (("pool", "gpu"),),
-        "match_expressions": (NodeRequirement(key="nobody", operator=Operator.DOES_NOT_EXIST),),
-    },
+    ),
+    "gpu": LabelSelector(
+        match_labels=(("pool", "gpu"),),
+        match_expressions=(NodeRequirement(key="nobody", operator=Operator.DOES_NOT_EXIST),),
+    ),
 }
 """How pools select their nodes: by labels, by expressions, by both."""
 
@@ -96,14 +97,12 @@ SELECTORS: Mapping[str, Any] = {
 def pools(chance: random.Random) -> tuple[Pool, ...]:
     """Return random pools, some with their own thresholds."""
     own = (None, None, Thresholds(cpu=Fraction(3, 5), memory=Fraction(9, 10)))
-    leave = (None, None, Thresholds(cpu=Fraction(1), memory=Fraction(1)))
     return tuple(
         Pool(
             name=name,
-            **SELECTORS[name],
+            selector=SELECTORS[name],
             budget=budget(chance),
             thresholds=chance.choice(own),
-            release_thresholds=chance.choice(leave),
         )
         for name in SELECTORS
     )
@@ -113,7 +112,7 @@ def rate_limits(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits |
     """Return random rate limits, or None; *keys* are the keys of reaches."""
     if chance.random() < 0.6:
         return None
-    return RateLimits(
+    return paced(
         beginning=REFUSED if chance.random() < 0.1 else ALWAYS,
         cooling_until=9 if chance.random() < 0.1 else None,
         **window({"": chance.randint(0, 2), "batch": chance.randint(0, 1)}),

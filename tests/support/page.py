@@ -3,32 +3,35 @@
 import random
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
+import msgspec
 import orjson
 
 from cli.answers import Planned, RowOptions
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.plan import Limits, planned
+from controller.day_report import DayReport, MonthReport, PoolFigures, StateSample
 from controller.leader_report import (
-    Cooldown,
     Decision,
     LeaderFacts,
+    LimitUse,
     PendingPods,
     Report,
     Savings,
 )
 from controller.writers import EVENT_REASONS
-from core.config.budgets import Budget, Pool
+from core.config.budgets import Budget, LabelSelector, Pool
 from core.config.prices import Price
 from core.config.settings import Config, Mode
+from core.engine.mark_limits import SPACING
 from core.engine.planner import NO_ROOM
 from core.engine.zones import ZONE_LABEL
 from core.model.cluster import Cluster
-from core.model.humanize import duration
+from core.model.humanize import HOUR, duration
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.writes.life_cycle import Event
@@ -74,6 +77,50 @@ def hostile_input() -> ClusterInput:
     return input_of(nodes, pods)
 
 
+def saved(hours: int, cost: float) -> PoolFigures:
+    """Return the figures of a time in which 24 node-hours were counted for each saved one."""
+    return PoolFigures(
+        node_seconds=24 * hours * HOUR,
+        expected_node_seconds=0,
+        expected_cost=0,
+        saved_node_seconds=hours * HOUR,
+        saved_cost=cost,
+        marks=0,
+        unmarks=0,
+        removed_nodes=0,
+        moved_pods=0,
+    )
+
+
+def with_day(
+    cluster_input: ClusterInput,
+    samples: Sequence[StateSample] = (),
+    *,
+    today: PoolFigures,
+    month: PoolFigures | None,
+) -> ClusterInput:
+    """Return a live cluster whose leader has counted savings today and in this month."""
+    running = cluster_input.running
+    assert running is not None
+    assert running.report is not None
+    assert running.report.facts is not None
+    day = DayReport(
+        date="2026-01-02",
+        total=today,
+        pools=[],
+        unmarks={},
+        waited_pod_seconds=0,
+        samples=[*samples],
+    )
+    facts = msgspec.structs.replace(
+        running.report.facts,
+        today=day,
+        month=None if month is None else MonthReport(first="2026-01-01", total=month),
+    )
+    report = msgspec.structs.replace(running.report, facts=facts)
+    return replace(cluster_input, running=replace(running, report=report))
+
+
 LEADER: Final = "ebb-controller-7d9c_1"
 
 
@@ -117,7 +164,11 @@ def showcase(now_seconds: int = NOW) -> ClusterInput:
         budgets=replace(
             Config().budgets,
             pools=tuple(
-                Pool(name=name, node_selector=((POOL_LABEL, name),), budget=Budget())
+                Pool(
+                    name=name,
+                    selector=LabelSelector(match_labels=((POOL_LABEL, name),)),
+                    budget=Budget(),
+                )
                 for name in ("general", "batch")
             ),
         ),
@@ -162,7 +213,7 @@ def _facts(now_seconds: int) -> LeaderFacts:
                      reason=reason, written=True)
             for ago, name, action, reason in decided
         ],
-        cooldowns=[Cooldown(setting="markInterval", until_seconds=now_seconds + 40)],
+        limits=[LimitUse(code=SPACING.code, scope="", until_seconds=[now_seconds + 40])],
         savings=Savings(expected_node_seconds=72_000, expected_cost=7.7,
                         estimated_node_seconds=50_400, estimated_cost=5.4),
         pending=[PendingPods(cause="mark", pods=0, pod_seconds=0),

@@ -9,7 +9,7 @@ from tests.support.browser import chromium, tab
 from tests.support.page import plan_of, showcase
 
 PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
-SIZE = (1200, 1040)
+SIZE = (1200, 900)
 
 
 def write(picture: Path) -> None:
@@ -23,7 +23,7 @@ def write(picture: Path) -> None:
 async def _write(url: str, picture: Path) -> None:
     async with chromium() as browser, tab(browser, SIZE) as one:
         await one.opened(url)
-        await one.page.screenshot(path=picture)
+        await one.page.screenshot(path=picture, full_page=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Read the pages of the documentation: their headings, links and commands."""
+"""Read the pages of the documentation: their headings, links and commands; replace a part."""
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,9 +23,22 @@ class Block(NamedTuple):
     commands: str
 
 
+def with_part(page: str, head: str, content: str, end: str) -> str:
+    """Return the text of a page with *content* from *head* to the next *end*; both stay."""
+    before, found, rest = page.partition(head)
+    assert found, f"the page lacks {head!r}"
+    return before + head + content + end + rest.partition(end)[2]
+
+
 def blocks(page: Path) -> list[Block]:
     """Return the marked blocks of a page, in their order."""
     return [Block(*found) for found in MARKED.findall(page.read_text("utf-8"))]
+
+
+def yaml_blocks(page: Path) -> list[str]:
+    """Return the YAML blocks of a page, without the indentation of a list that they are in."""
+    found = FENCED.findall(page.read_text("utf-8"))
+    return [textwrap.dedent(text) for _, language, text in found if language == "yaml"]
 
 
 def pages() -> list[Path]:

@@ -42,6 +42,7 @@ from tests.support.reference_sums import (
     offered,
     plus,
     within,
+    worth_share,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Reach:
     """Thresholds and totals of one reach."""
 
     enter: Shares
-    leave: Shares
+    unmark: Shares
     before: Sums
     after: Sums
     usability: Useful | None
@@ -112,8 +113,15 @@ class Reference(Packing):
         used = Resources.total(pod.requests for pod in pods)
         sticky = sum(map(is_sticky, pods)) if self.mutant != "no stickiness" else 0
         moving = len([pod for pod in pods if pod.key in self.moves])
-        share = dominant(used, node.allocatable)
-        return *self.dearness(node), sticky, moving, share, node.name
+        share = worth_share(used, node.allocatable)
+        if self.mutant == "lowest dominant share first":
+            share = dominant(used, node.allocatable)
+        last = -self.first_fit.index(node)
+        if self.mutant == "equal nodes in first-fit order":
+            last = -last
+        if self.mutant == "fewest pods first":
+            return *self.dearness(node), sticky, moving, share, last
+        return *self.dearness(node), sticky, share, moving, last
 
     # Steps.
 
@@ -142,15 +150,15 @@ class Reference(Packing):
 
         If the pods would exceed a threshold of other reaches, they are packed again without the
         nodes of these reaches. A marked node is first tried with the thresholds of unmarked nodes,
-        then with the release thresholds.
+        then with the hysteresis added.
         """
         if not self.may_be_removed(node) or self.is_last(node) or self.is_guessed(node):
             return None
         here = self.standing()[node.name]
         if not self.sums_pass(node, held(node, self.residents(here))):
             return None
-        strict = [False] if not is_marked(node) or self.mutant == "no release thresholds" else []
-        tries = strict or ([True] if self.mutant == "release thresholds first" else [False, True])
+        strict = [False] if not is_marked(node) or self.mutant == "no hysteresis" else []
+        tries = strict or ([True] if self.mutant == "hysteresis first" else [False, True])
         found = (self.remove_within(node, here, marked=marked) for marked in tries)
         return next((moves for moves in found if moves is not None), None)
 
@@ -260,7 +268,7 @@ class Reference(Packing):
         found = [
             Reach(
                 enter=self.thresholds(members, marked=False),
-                leave=self.thresholds(members, marked=True),
+                unmark=self.thresholds(members, marked=True),
                 before=reaches_before[members],
                 after=reaches_after[members],
                 usability=self.useful[members],

@@ -58,8 +58,8 @@ class Excess(Reference):
 
     def score(self, node: Node) -> tuple[Fraction, str]:
         """Return the sort key of a candidate; the lowest is removed first."""
-        weights, used, whole = self.said.weights, held(node, self.on(node)), offered(node)
-        pairs = zip((weights.cpu, weights.memory), used, whole, strict=True)
+        weights = Fraction(8, 10), Fraction(2, 10)
+        pairs = zip(weights, held(node, self.on(node)), offered(node), strict=True)
         shares = [weight * Fraction(part, of) for weight, part, of in pairs if of]
         return (Fraction(0) if self.mutant == "by name" else sum(shares, Fraction())), node.name
 

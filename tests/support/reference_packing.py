@@ -5,6 +5,7 @@ The order of pods and nodes is part of the specification, so that plans are repr
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from core.config.settings import Config
@@ -162,8 +163,7 @@ class Packing(State):
 
     def buffered(self) -> list[Pod]:
         """Return the pods of CapacityBuffers, and add their devices to the order of resources."""
-        share = self.config.budgets.reserve.max_buffers
-        made = wanted(self.cluster, share, self.reach_of, self.mutant)
+        made = wanted(self.cluster, Fraction(1, 2), self.reach_of, self.mutant)
         names = {name for pod in made for name, _ in pod.requests.extended}
         self.devices = sorted({*self.devices, *names}, reverse=True)
         return made

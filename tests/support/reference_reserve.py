@@ -28,10 +28,10 @@ from tests.support.reference_rules import (
     price_of,
 )
 from tests.support.reference_scalable import is_fixed
-from tests.support.reference_sums import dominant
+from tests.support.reference_sums import dominant, worth
 
 Snapshots = Sequence[tuple[int, Cluster]]
-DAY = 86_400
+DAY, HOUR = 86_400, 3600
 UNBOUND = "spec.volumes[*].persistentVolumeClaim"
 BACKOFF = "kube-ebb.io/backoff"
 NOBODYS = 3
@@ -51,11 +51,9 @@ class Expected:
     def __init__(self, snapshots: Snapshots, config: Config, mutant: str = "") -> None:
         """Evaluate all reconciliations."""
         self.config, self.mutant = config, mutant
-        reserve = config.budgets.reserve
-        self.over = reserve.lookback_seconds
-        self.slot = max(1, reserve.window_seconds // 5, -(-self.over // 1024))
-        self.many = -(-reserve.window_seconds // self.slot)
-        self.day = max(300, reserve.window_seconds)
+        window = length_of(config)
+        self.slot = max(window // 5, -(-HOUR // 1024))
+        self.many = -(-window // self.slot)
         self.came: list[Came] = []
         self.snapshots = snapshots
         self.packing = Packing(snapshots[-1][1], config, clock=snapshots[-1][0])
@@ -86,47 +84,39 @@ class Expected:
             self.came.append(Came(second, pod))
 
     def pods(self, now: int, whole: Resources) -> list[Pod]:
-        """Return the arrivals in the busiest window of each reach."""
+        """Return the arrivals in the usual window of each reach, by `reserve.percentile`."""
         found: list[Pod] = []
+        share = self.config.budgets.reserve.percentile
+        share = Fraction(1) if self.mutant == "busiest window" else share
         reaches = [self.packing.reach_of(one.pod) for one in self.came]
         for reach in set(reaches):
             own = [one for one, its in zip(self.came, reaches, strict=True) if its == reach]
-            best: list[Pod] = []
             takes = (
                 takes_in(self.snapshots, self.config, reach)
                 if self.mutant != "no provisioning time"
                 else 0
             )
-            for pods in self.lengths(own, now, takes):
-                best = max(pods, best, key=lambda one: (weight(one, whole), len(one)))
-            found += best
+            windows = self.windows(own, now, takes)
+            windows.sort(key=lambda one: (weight(one, whole), len(one)))
+            found += next(
+                (one for rank, one in enumerate(windows, 1) if rank >= share * len(windows)), []
+            )
         return found
 
-    def lengths(self, came: list[Came], now: int, takes: int) -> list[list[Pod]]:
-        """Return the arrivals in each window that counts, those of earlier days first.
+    def windows(self, came: list[Came], now: int, takes: int) -> list[list[Pod]]:
+        """Return the arrivals in each window that ends with some, in the order of time.
 
         *takes* is the provisioning time of a new node.
         """
         many = max(self.many, -(-takes // self.slot))
-        days = range(1, 8) if self.mutant != "only today" else ()
-        firsts = [(now - back * DAY) // self.day for back in days]
-        long, days_many = -(-self.over // self.day), max(1, -(-takes // self.day))
-        before = [
-            [
-                one.pod
-                for one in came
-                if slot <= one.second // self.day < min(slot + days_many, end)
-            ]
-            for first, end in ((first, first + long) for first in firsts)
-            for slot in range(first, end)
+        near = [one for one in came if (one.second // self.slot + 1) * self.slot > now - HOUR]
+        ends = {one.second // self.slot for one in near}
+        if self.mutant == "windows without arrivals count":
+            ends = set(range((now - HOUR) // self.slot, now // self.slot + 1))
+        return [
+            [one.pod for one in near if end - many < one.second // self.slot <= end]
+            for end in sorted(ends)
         ]
-        first = (now - self.over) // self.slot
-        near = [one for one in came if (one.second // self.slot + 1) * self.slot > now - self.over]
-        stretches = [
-            [one.pod for one in near if last - many < one.second // self.slot <= last]
-            for last in range(first, now // self.slot + 1)
-        ]
-        return [[], *before, *stretches]
 
 
 def asks_by_name(pod: Pod) -> bool:
@@ -236,7 +226,7 @@ def whose(pod: Pod) -> tuple[str, ...]:
 
 def protected(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
     """Return the protected empty nodes: needed now, or needed again a short time ago."""
-    if not config.budgets.reserve.lookback_seconds:
+    if config.budgets.reserve.window_seconds is None:
         return set()
     back: dict[str, tuple[int, int]] = {}
     """How often a node was needed after its scale-down was allowed, and when last."""
@@ -253,7 +243,7 @@ def protected(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str
             found |= {n.name for n in empties if mutant == "a new leader keeps all" or is_ours(n)}
         for name in () if new else found:
             times, last = back.get(name, (0, now))
-            times = 0 if last + config.budgets.reserve.lookback_seconds <= now else times
+            times = 0 if last + HOUR <= now else times
             times += name in mine and not (times and now < until(times, last, config, mutant))
             if times:
                 back[name] = times, now
@@ -274,10 +264,15 @@ def until(times: int, last: int, config: Config, mutant: str) -> int:
     """Return until when a node is protected that was last needed at *last*."""
     if mutant == "released at once":
         return last
-    seconds = config.budgets.reserve.window_seconds
+    seconds = length_of(config)
     for _ in range(1, 1 if mutant == "no doubling" else times):
         seconds *= 2
-    return last + min(seconds, config.budgets.reserve.lookback_seconds)
+    return last + min(seconds, HOUR)
+
+
+def length_of(config: Config) -> int:
+    """Return the length of a window, in seconds; 0 if no pods are expected."""
+    return config.budgets.reserve.window_seconds or 0
 
 
 def observed_briefly(snapshots: Snapshots, config: Config) -> bool:
@@ -285,7 +280,7 @@ def observed_briefly(snapshots: Snapshots, config: Config) -> bool:
     packing = Packing(snapshots[-1][1], config, clock=snapshots[-1][0])
     reaches = {packing.reach_of(pod) for _, one in snapshots for pod in one.pods}
     longest = max((takes_in(snapshots, config, one) for one in reaches), default=0)
-    return snapshots[-1][0] - snapshots[0][0] < max(config.budgets.reserve.window_seconds, longest)
+    return snapshots[-1][0] - snapshots[0][0] < max(length_of(config), longest)
 
 
 def needed(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
@@ -300,10 +295,7 @@ def needed(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
 
 def lacking(snapshots: Snapshots, config: Config, mutant: str = "") -> set[frozenset[str]]:
     """Return the reaches for which Ebb publishes buffers: over a quarter of the pods lack room."""
-    if (
-        config.mode.value == "observe"
-        or config.budgets.reserve.capacity_buffers.value == "disabled"
-    ):
+    if config.mode.value == "observe":
         return set()
     now, cluster = snapshots[-1]
     packing = Packing(cluster, config, clock=now)
@@ -337,7 +329,7 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
         key=lambda one: (
             0 if mutant == "marks are ignored" else turn(one, packing, mutant),
             price_of(config, one) * (-1 if mutant == "most expensive first" else 1),
-            worth(one) * (-1 if mutant == "most expensive first" else 1),
+            worth(one.allocatable) * (-1 if mutant == "most expensive first" else 1),
             one.name,
         ),
     )
@@ -390,9 +382,11 @@ def on_their_way(packing: Packing, now: int, mutant: str) -> dict[str, Node]:
 def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set[str]:
     """Return the unmarked nodes to protect from scale-down; *kept* is the reserve."""
     packing = Packing(cluster, config, clock=now)
-    scope = config.scale_down_protection.scope.value
     found = set()
     for node in cluster.nodes:
+        scope = config.scale_down_protection.scope.value
+        if scope == "all" and "karpenter.sh/nodepool" in node.labels:
+            scope = "reserved"
         pools = config.budgets.pools
         selected = [p for p in pools if is_in(p, node)]
         if scope == "marked" or is_marked(node) or (pools and not selected):
@@ -452,10 +446,3 @@ def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
     if holds_pods(node, cluster, packing.clock or 0) or is_unremovable(node, cluster, packing):
         return False
     return packing.open(node, own)
-
-
-def worth(node: Node) -> Fraction:
-    """Return the size of a node in millicores, with 130 per GiB and 11,000 per GPU."""
-    have = node.allocatable
-    gpus = dict(have.extended).get("gpu", 0)
-    return have.cpu_millis + Fraction(have.memory_bytes, 2**30) * 130 + gpus * 11_000

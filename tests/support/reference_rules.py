@@ -18,7 +18,6 @@ from tests.support.reference_scalable import group_of
 if TYPE_CHECKING:
     from core.config.budgets import Budget, Limit, Pool
     from core.config.settings import Config
-    from core.config.thresholds import Thresholds
     from core.engine.leader_state import RateLimits
 
 MARK = "kube-ebb.node-restriction.kubernetes.io/mark"
@@ -133,7 +132,7 @@ def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
 
 def is_shut(node: Node, rate_limits: "RateLimits | None") -> bool:
     """Return whether the node has a NoSchedule mark that could not be removed."""
-    refused = rate_limits is not None and node.name in rate_limits.failed_writes
+    refused = rate_limits is not None and node.name in rate_limits.ends.get("mark-refused", {})
     return refused and node.labels.get(MARK) == "NoSchedule"
 
 
@@ -185,8 +184,8 @@ def pool_of(config: "Config", node: Node) -> "Pool | None":
 
 
 def is_in(pool: "Pool", node: Node) -> bool:
-    """Return whether both selectors of the pool match the node."""
-    for one in pool.match_expressions:
+    """Return whether the selector of the pool matches the node."""
+    for one in pool.selector.match_expressions:
         value = node.labels.get(one.key)
         met = {
             "In": value in one.values,
@@ -196,7 +195,7 @@ def is_in(pool: "Pool", node: Node) -> bool:
         }
         if not met[str(one.operator.value)]:
             return False
-    return set(pool.node_selector) <= set(node.labels.items())
+    return set(pool.selector.match_labels) <= set(node.labels.items())
 
 
 def limit_of(limit: "Limit", nodes: int) -> int:
@@ -207,50 +206,32 @@ def limit_of(limit: "Limit", nodes: int) -> int:
 
 
 def limits(config: "Config", *, marked: bool) -> Shares:
-    """Return the thresholds; release thresholds are five points higher by default."""
-    enter, leave = config.thresholds, config.release_thresholds
-    if not marked:
-        return enter.cpu, enter.memory
-    if leave is not None:
-        return leave.cpu, leave.memory
-    return loosened((enter.cpu, enter.memory))
+    """Return the thresholds of the cluster, with the hysteresis for marked nodes."""
+    enter = config.thresholds.cpu, config.thresholds.memory
+    return loosened(config, enter) if marked else enter
 
 
-def loosened(enter: Shares) -> Shares:
-    """Return the thresholds plus five points, at most 100%."""
-    more, most = Fraction(5, 100), Fraction(1)
+def loosened(config: "Config", enter: Shares) -> Shares:
+    """Return the thresholds plus the hysteresis, at most 100%."""
+    more, most = config.hysteresis, Fraction(1)
     return min(enter[0] + more, most), min(enter[1] + more, most)
 
 
 def limits_at(config: "Config", node: Node, *, marked: bool) -> Shares:
     """Return the thresholds of the node's pool, or those of the cluster."""
     pool = pool_of(config, node)
-    if pool is None:
+    if pool is None or pool.thresholds is None:
         return limits(config, marked=marked)
-    own = pool.thresholds
-    enter = (own.cpu, own.memory) if own else limits(config, marked=False)
-    if not marked:
-        return enter
-    if pool.release_thresholds is None:
-        return loosened(enter) if own else limits(config, marked=True)
-    leave = pool.release_thresholds
-    return max(leave.cpu, enter[0]), max(leave.memory, enter[1])
+    enter = pool.thresholds.cpu, pool.thresholds.memory
+    return loosened(config, enter) if marked else enter
 
 
 def device_limit_at(config: "Config", node: Node, *, marked: bool) -> Fraction:
     """Return the threshold for devices of the node's pool, else the configuration's."""
-
-    def own(one: "Thresholds") -> Fraction:
-        return one.cpu if one.devices is None else one.devices
-
     pool = pool_of(config, node)
-    enter = pool.thresholds if pool and pool.thresholds else config.thresholds
-    if not marked:
-        return own(enter)
-    release = pool.release_thresholds if pool else None
-    if release is None and not (pool and pool.thresholds):
-        release = config.release_thresholds
-    return own(release) if release else min(own(enter) + Fraction(5, 100), Fraction(1))
+    own = pool.thresholds if pool and pool.thresholds else config.thresholds
+    enter = own.cpu if own.devices is None else own.devices
+    return min(enter + config.hysteresis, Fraction(1)) if marked else enter
 
 
 Reaches = Mapping[frozenset[str], tuple[str, frozenset[str]]]
@@ -315,12 +296,13 @@ class Counts:
         in_none = self.config.budgets.pools and not self.pool_name(node)
         if in_none or self.is_at_minimum(node):
             return True
-        for _, budget, members in scopes:
+        for number, (_, budget, members) in enumerate(scopes):
             enough = [n for n in members if is_marked(node) or n.name in self.takes_pods]
             if len([n for n in enough if n not in self.gone]) - 1 < budget.min_nodes:
                 return True
             left = [n for n in enough if n.name in self.plain and n not in self.gone]
-            if node in left and len(left) - 1 < budget.min_untainted_nodes:
+            least = 0 if number else self.config.budgets.min_untainted_nodes
+            if node in left and len(left) - 1 < least:
                 return True
         if is_marked(node):
             return False
@@ -331,8 +313,7 @@ class Counts:
 
     def saves_too_little(self, node: Node) -> bool:
         """Return whether the node costs less than the minimum savings, if there are prices."""
-        price, least = price_of(self.config, node), self.config.min_savings
-        little = price < least.per_hour or 730 * price < least.per_month
+        little = price_of(self.config, node) < self.config.min_savings
         return bool(self.config.prices) and little and self.mutant != "savings are ignored"
 
     def is_at_minimum(self, node: Node) -> bool:
@@ -396,20 +377,19 @@ class Counts:
         """Return whether a rate limit delays the node."""
         if rate_limits.beginning.blockers and self.mutant != "refusals are ignored":
             return True
-        if rate_limits.cooling_until or rate_limits.pending_until:
+        ends = rate_limits.ends
+        if ends.get("cooldown") or ends.get("pods-pending"):
             return True
-        old_jobs = {} if self.mutant == "old Jobs do not matter" else rate_limits.old_jobs
-        if any(
-            node.name in found
-            for found in (rate_limits.backing_off, rate_limits.failed_writes, old_jobs)
-        ):
+        old_jobs = {} if self.mutant == "old Jobs do not matter" else ends.get("old-job", {})
+        skipped = ends.get("backoff", {}), ends.get("mark-refused", {}), old_jobs
+        if any(node.name in found for found in skipped):
             return True
         for name, budget, members in scopes:
             new = len([n for n in self.gone if n in members and not is_marked(n)])
             marked = len([n for n in members if is_marked(n)]) + new
-            window = rate_limits.in_window.get(name, 0) + new
+            window = len(ends.get("budget-new-marks", {}).get(name, ())) + new
             if budget.max_marked and marked >= limit_of(budget.max_marked, len(members)):
                 return True
-            if budget.max_in_window and window >= limit_of(budget.max_in_window, len(members)):
+            if budget.max_new_marks and window >= limit_of(budget.max_new_marks, len(members)):
                 return True
         return False

@@ -1,6 +1,6 @@
 """Reference implementation of the rule for nodes that no autoscaler removes.
 
-It follows docs/how-it-works.md, and shares only values with the product.
+It follows docs/design/planning.md, and shares only values with the product.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,9 @@ ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 
 def status_of(cluster: Cluster, config: "Config") -> "AutoscalerStatus | None":
     """Return the status that Cluster Autoscaler publishes."""
-    where = config.cluster_autoscaler
+    namespace, name = config.cluster_autoscaler.status.split("/")
     for one in cluster.autoscaler_statuses:
-        if (one.namespace, one.name) == (where.status_namespace, where.status_name):
+        if (one.namespace, one.name) == (namespace, name):
             return one
     return None
 

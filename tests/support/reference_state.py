@@ -239,10 +239,10 @@ class State:
 
     def usability(self, members: Members | None) -> Useful | None:
         """Return the usability numbers of a reach; None is the whole cluster."""
-        if self.config.usability is UsabilityMode.NONE:
+        if self.config.usable_capacity is UsabilityMode.ALL:
             return None
-        if self.config.usability is not UsabilityMode.AUTO:
-            return given(self.config.usability)
+        if self.config.usable_capacity is not UsabilityMode.AUTO:
+            return given(self.config.usable_capacity)
         everyone = members is None or self.mutant == "one usability"
         pods = [pod for pod in self.movable if everyone or self.reach[pod.key] == members]
         nodes = members or frozenset()

@@ -121,6 +121,17 @@ def given(usability: "Usability") -> Useful:
     )
 
 
+def worth(amount: Resources) -> Fraction:
+    """Return the cost of resources in millicores, with 130 per GiB and 11,000 per GPU."""
+    gpus = dict(amount.extended).get("gpu", 0)
+    return amount.cpu_millis + Fraction(amount.memory_bytes, 2**30) * 130 + gpus * 11_000
+
+
+def worth_share(requests: Resources, whole: Resources) -> int:
+    """Return the share of the cost that is requested, in units of 2^-40, rounded down."""
+    return int(worth(requests) / worth(whole) * 2**40) if worth(whole) else 0
+
+
 def dominant(requests: Resources, whole: Resources) -> int:
     """Return the dominant share of CPU, memory or a device, in units of 2^-40, rounded down."""
     have = {"cpu": whole.cpu_millis, "memory": whole.memory_bytes, **dict(whole.extended)}

@@ -91,10 +91,9 @@ class Utilization(Reference):
         enter: Fraction = self.settings.utilization
         if not is_marked(node) or self.mutant == "marks have the stricter limit":
             return enter
-        leave: Fraction | None = self.settings.leave
-        if self.mutant == "the configured release limit is ignored":
-            leave = None
-        return min(enter + Fraction(5, 100), Fraction(1)) if leave is None else leave
+        ignored = self.mutant == "the configured hysteresis is ignored"
+        more = Fraction(5, 100) if ignored else self.config.hysteresis
+        return min(enter + more, Fraction(1))
 
     def hardly_used(self, node: Node) -> bool:
         """Return whether the utilization of the node is below the limit."""
@@ -124,11 +123,7 @@ class Utilization(Reference):
             return self.mutant == "safe-to-evict: true is ignored"
         return (
             (word == "false" and self.mutant != "safe-to-evict: false is ignored")
-            or (
-                keep.keep_standalone
-                and not pod.owner_kind
-                and self.mutant != "bare pods do not block"
-            )
+            or (not pod.owner_kind and self.mutant != "bare pods do not block")
             or (
                 keep.keep_system
                 and pod.namespace == "kube-system"

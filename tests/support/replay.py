@@ -12,6 +12,7 @@ from core.model.node_lifecycle import is_terminating
 from tests.support.reference_rules import limits
 from tests.support.reference_state import State
 from tests.support.reference_sums import NONE, asked, plus, within
+from tests.support.restraints import in_window
 from tests.support.strategies import keys
 
 
@@ -55,8 +56,8 @@ class Replay:
             marked = sum(mark_of(other.labels) is not None for other in members)
             if one in self.new and budget.max_marked is not None:
                 assert marked + new <= budget.max_marked.of(len(members))
-            if one in self.new and budget.max_in_window is not None:
-                assert self.held.in_window.get(name, 0) + new <= budget.max_in_window.of(
+            if one in self.new and budget.max_new_marks is not None:
+                assert in_window(self.held).get(name, 0) + new <= budget.max_new_marks.of(
                     len(members)
                 )
 

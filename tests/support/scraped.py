@@ -8,6 +8,7 @@ Virtual time begins at 0, as the time of promtool does.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import groupby
 from typing import Final
 
@@ -15,14 +16,17 @@ import controller.metrics
 import extender.metrics
 import runtime.metrics
 import webhook.metrics
+from core.config.prices import Price
 from core.config.settings import Config
 from core.marks.wellknown import TAINT_KEY
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.write import Write
 from extender.view import View
-from kube.decode.kinds import CLUSTER_KINDS, NODES, PODS
+from kube.cluster_kinds import CLUSTER_KINDS
+from kube.decode.kinds import NODES, PODS
 from sim.cluster import ClusterState
+from sim.costs import in_cores
 from sim.ebb import Ebb, InProcessCalls
 from sim.scenario import WHOLE, configuration
 from sim.simulated_load import DAY_MS, SimulatedLoad, embedded
@@ -35,6 +39,11 @@ GAP_SCRAPES: Final = 1
 CERTIFICATE_SECONDS: Final = 3 * 86_400
 CA_SECONDS: Final = 3000 * 86_400
 DURATION_SECONDS: Final = 0.002
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+CORE_PRICE: Final = Fraction(4, 100)
+"""Hourly price of a node for each core, or the same amount of memory and GPUs."""
+SCALED_DOWN: Final = "cluster_autoscaler_scaled_down_nodes_total"
+"""The metric of Cluster Autoscaler, counted by the simulated one."""
 Series = dict[str, list[float | None]]
 """Values of each scrape by series; None: the series was absent."""
 
@@ -80,9 +89,11 @@ class ScrapedEbb(Ebb):
         self.controllers["controller-1"] = self._follower()
         super().__init__(config, view, peers)
 
-    def restart(self, config: Config) -> None:
-        super().restart(config)
-        metrics = self.metrics
+    def restart(self, config: Config, metrics: controller.metrics.Metrics | None = None) -> None:
+        metrics = metrics or controller.metrics.Metrics(
+            is_leading=lambda: self.controllers.get(self._leader) is metrics
+        )
+        super().restart(config, metrics)
         metrics.leader.set(1)
         self._set_health(metrics)
         self.controllers[self._leader] = metrics
@@ -91,7 +102,6 @@ class ScrapedEbb(Ebb):
         """Let the other replica lead; the former leader continues as a follower."""
         former = self.controllers[self._leader]
         former.leader.set(0)
-        former.is_leading = lambda: False
         self._leader = "controller-1" if self._leader == "controller-0" else "controller-0"
         self.restart(self.config)
 
@@ -112,8 +122,7 @@ class ScrapedEbb(Ebb):
         yield "webhook-0", self._own.webhook
 
     def _follower(self) -> controller.metrics.Metrics:
-        metrics = controller.metrics.Metrics()
-        metrics.is_leading = lambda: False
+        metrics = controller.metrics.Metrics(is_leading=lambda: False)
         self._set_health(metrics)
         return metrics
 
@@ -134,6 +143,7 @@ class Scraper(Simulator):
         self._ebb, self._peers, self._keep = ebb, peers, re.compile(keep)
         self.series: Series = {}
         self.scrapes = 0
+        self._scaled_down = 0
         self._down: dict[str, int] = {}
 
     def start(self, restarts_ms: Iterable[int], changes_ms: Iterable[int]) -> Result:
@@ -144,6 +154,10 @@ class Scraper(Simulator):
             self._at(at_ms, self._ebb.change_leader)
         self._every(SCRAPE_MS, self._scrape)
         return self.run()
+
+    def end_node(self, name: str) -> None:
+        super().end_node(name)
+        self._scaled_down += 1
 
     def _advance(self, at_ms: int) -> None:
         super()._advance(at_ms)
@@ -162,6 +176,9 @@ class Scraper(Simulator):
                 values = self.series.setdefault(name, [])
                 values += [None] * (self.scrapes - len(values))
                 values.append(value)
+        if self._keep.fullmatch(SCALED_DOWN):
+            removed = self.series.setdefault(f'{SCALED_DOWN}{{reason="empty"}}', [])
+            removed.append(self._scaled_down)
         self.scrapes += 1
 
 
@@ -177,11 +194,16 @@ def samples(
                 yield f"{one.name}{{{inner}}}", one.value
 
 
-def simulated_days(days: int, keep: str) -> Scraper:
-    """Simulate days with a restart and a leader change each; return the scraped series."""
+def simulated_days(days: int, keep: str, *, priced: bool = False) -> Scraper:
+    """Simulate days with a restart and a leader change each; return the scraped series.
+
+    *priced*: whether the configuration has prices.
+    """
     load = embedded(seed=3, days=days, at_once=PODS_AT_ONCE)
     load = replace(load, nodes=load.nodes[::6], interval_ms=SCRAPE_MS)
     config = configuration(WHOLE.ebb, None)  # type: ignore[arg-type]
+    if priced:
+        load, config = _with_prices(load, config)
     view = View(config.extender, TAINT_KEY)
     peers = Peers(view, config)
     ebb = ScrapedEbb(config, view, peers)
@@ -192,6 +214,16 @@ def simulated_days(days: int, keep: str) -> Scraper:
     finally:
         ebb.close()
     return scraper
+
+
+def _with_prices(load: SimulatedLoad, config: Config) -> tuple[SimulatedLoad, Config]:
+    """Make an instance type with a price of each shape of nodes."""
+    groups, prices = {}, []
+    for number, template in enumerate(load.templates, 1):
+        label = INSTANCE_TYPE, f"type-{number}"
+        groups[template.allocatable] = replace(template, labels=dict([label]))
+        prices.append(Price(node_selector=(label,), price=CORE_PRICE * in_cores(template)))
+    return replace(load, groups=groups), replace(config, prices=tuple(prices))
 
 
 def written(values: Iterable[float | None]) -> str:

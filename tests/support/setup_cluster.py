@@ -13,7 +13,7 @@ from cli.doctor.finding import Facts
 from cli.input import reader
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.setup import ApiTime, ExtenderCalls, Read, viewer_rights
-from controller.leader_report import LeaderFacts, Report
+from controller.leader_report import LeaderFacts, RefusedWrites, Report
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND
 from kube.dump import from_dumps
@@ -28,9 +28,8 @@ STARTED, LATER = "2025-12-31T23:00:00Z", "2025-12-31T23:30:00Z"
 SETTINGS: Json = {
     "mode": "enforce",
     "noScheduleAfter": "1h",
-    "eviction": "enabled",
+    "eviction": {"mode": "enabled"},
     "surge": {"mode": "enabled"},
-    "reserve": {"capacityBuffers": "enabled"},
 }
 """Settings with which every check matters."""
 COMPONENTS = ("extender", "eviction", "pod-deletion-cost", "capacity-buffers", "surge")
@@ -38,12 +37,14 @@ AUTOSCALER = "Deployment kube-system/cluster-autoscaler"
 FLAGS = (
     "./cluster-autoscaler",
     "--max-drain-parallelism=0",
-    "--scale-down-unneeded-time=2m",
+    "--scale-down-unneeded-time=1m",
     "--scale-down-delay-after-add=2m",
 )
 SCHEDULER = "Pod kube-system/kube-scheduler-cp-1"
 REGISTRATION = "MutatingWebhookConfiguration ebb-webhook"
 FILE = "kube-scheduler-config.yaml"
+NOT_SERVED = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+"""Kinds that an API server before Kubernetes 1.36 does not serve, so that it has no objects."""
 
 
 def key_of(one: Json) -> str:
@@ -125,6 +126,7 @@ def _healthy() -> Mapping[str, Json]:
         budget("web", desired=2, allowed=1),
         node_pool("default", consolidationPolicy="WhenEmpty", consolidateAfter="30s"),
         endpoint_slice(),
+        {"kind": "CapacityBuffer", "metadata": {"name": "b", "namespace": NAMESPACE}},
     ]
     found = {key_of(one): one for one in objects}
     webhook = found[REGISTRATION]["webhooks"][0]
@@ -142,7 +144,9 @@ class SetupCluster:
     refused: int = 0
     local_seconds: int = NOW
     renewed_seconds: int = NOW - 2
+    lease_problem: str | None = None
     refused_moves: dict[str, int] = field(default_factory=dict)
+    refused_writes: list[RefusedWrites] = field(default_factory=list)
     denied: str = ""
     """Resource that the user may not list."""
     scheduler: Json | None = field(
@@ -150,7 +154,9 @@ class SetupCluster:
     )
     where: str = "d.json"
     none: tuple[str, ...] = ()
-    """Kinds of which a live cluster has no object."""
+    """Further kinds than NOT_SERVED of which a live cluster has no object."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Kinds that a live cluster does not serve, with the error."""
     live: bool = True
     """The facts are those of a live cluster; False: those of a dump."""
 
@@ -180,23 +186,34 @@ class SetupCluster:
         setup = reader.setup_in(dumps)
         rights = viewer_rights(config, NAMESPACE)
         if self.live:
+            served = {one["kind"] for one in self.objects.values()}
+            none = (*self.none, *(NOT_SERVED if served.isdisjoint(NOT_SERVED) else ()))
             calls = ExtenderCalls({"scored": self.scored, "refused": self.refused}, 1)
             setup = replace(
                 setup,
-                objects={**setup.objects, **{kind: Read(()) for kind in self.none}},
+                objects={**setup.objects, **{kind: Read(()) for kind in none}},
                 access=Read({one: one.resource != self.denied for one in rights}),
                 extender=Read(calls),
                 api_time=Read(ApiTime(NOW, self.local_seconds)),
             )
         leader = Leader(
-            lease="l", holder="a", renewed_seconds=self.renewed_seconds, duration_seconds=15
+            lease="l",
+            holder="a",
+            renewed_seconds=self.renewed_seconds,
+            duration_seconds=15,
+            problem=self.lease_problem,
+            unread=self.lease_problem is not None,
         )
-        report = Report(facts=LeaderFacts(refused_moves=self.refused_moves))
+        leader_facts = LeaderFacts(
+            refused_moves=self.refused_moves, refused_writes=self.refused_writes
+        )
+        report = Report(facts=leader_facts)
         cluster_input = ClusterInput(
             cluster=cluster,
             config=config,
             where=self.where,
-            kinds=kinds,
+            kinds=None if self.absent else kinds,
+            absent=self.absent,
             running=Running(leader, report) if self.live else None,
             setup=setup,
             surge_objects=surge_objects,

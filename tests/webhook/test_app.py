@@ -139,7 +139,7 @@ async def test_certificate_and_client_ca_are_reloaded_when_files_change(tmp_path
             super().load_files(certificate, key, unix_seconds)
             loaded.set()
 
-    pair = ServingCertificateFiles(Loading(str(ca)), str(cert), str(key), SystemClock())
+    pair = ServingCertificateFiles(Loading(str(ca)), str(tmp_path), SystemClock())
     before = pair.serving.valid_until
     loaded.clear()
     later = tls.make_pair(["localhost"], NOW + 1)

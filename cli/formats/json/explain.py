@@ -3,14 +3,25 @@
 from collections.abc import Iterable
 from typing import Any
 
-from cli.answers import NodeExplained, PodExplained, Reasons
-from cli.explain.explainer import NodeAnswer
+from cli.answers import Explained, NodeExplained, PodExplained, Reasons
+from cli.explain.explainer import NodeVerdict
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.formats.json import DIGITS, leader
 from cli.input.mark_status import MarkStatus
 from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason
 from core.placement.reaches import Reach
+
+
+def document(answer: Explained) -> dict[str, Any]:
+    """Return the explanation as a JSON document, or several explanations as a list."""
+    documents = [
+        node(one) if isinstance(one, NodeExplained) else pod(one) for one in answer.explanations
+    ]
+    if len(documents) == 1:
+        return documents[0]
+    kind = f"{documents[0]['kind']}List"
+    return {"apiVersion": API_VERSION, "kind": kind, "items": documents}
 
 
 def node(explained: NodeExplained) -> dict[str, Any]:
@@ -21,7 +32,7 @@ def node(explained: NodeExplained) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "NodeExplanation",
         **leader.origin(explained.cluster_input, explained.now_seconds),
-        "knownToLeader": leader.about_node(facts, answer.node.name),
+        "knownToLeader": leader.about_node(facts, answer.node.name, explained.limits),
         "node": answer.node.name,
         "verdict": verdict(answer),
         "mark": mark(status),
@@ -52,6 +63,7 @@ def node(explained: NodeExplained) -> dict[str, Any]:
             {"pod": placement.pod, "node": placement.node} for placement in answer.placements
         ],
         "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.unassigned],
+        "plannedHere": [{"pod": pod, "runsOn": node} for pod, node in answer.planned_from.items()],
     }
 
 
@@ -59,7 +71,7 @@ def _reach(reach: Reach) -> dict[str, Any]:
     return {"name": reach.name, "key": reach.key, "nodes": len(reach.nodes)}
 
 
-def verdict(answer: NodeAnswer) -> dict[str, Any]:
+def verdict(answer: NodeVerdict) -> dict[str, Any]:
     """Return as JSON whether the node is removable, and its position in the removal order.
 
     The position is null for a node that is not removable.

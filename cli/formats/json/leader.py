@@ -1,11 +1,12 @@
 """How Ebb runs in a live cluster, as JSON."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from cli.input.cluster_input import ClusterInput, Leader
-from controller.leader_report import LeaderFacts
+from controller.leader_report import LeaderFacts, LimitUse
 from kube.target import Target
 from runtime.messages import printable
 
@@ -41,17 +42,20 @@ def running(cluster_input: ClusterInput) -> dict[str, Any]:
     }
 
 
-def about_node(facts: LeaderFacts | None, node: str) -> dict[str, Any] | None:
+def about_node(
+    facts: LeaderFacts | None, node: str, limits: Sequence[LimitUse]
+) -> dict[str, Any] | None:
     """Return as JSON what the leader knows about a node, such as delays and decisions.
 
-    *facts*: state of the leader; if it is None, the result is None too.
+    *facts*: state of the leader; if it is None, the result is None too. *limits*: those of the
+    node.
     """
     if facts is None:
         return None
     found = {
         "delays": [delay for delay in facts.delays if delay.node == node],
-        "skipped": [skipped for skipped in facts.skipped_nodes if skipped.node == node],
-        "cooldowns": facts.cooldowns,
+        "refusedWrites": facts.refused_writes,
+        "limits": limits,
         "peaks": facts.peaks,
         "decisions": [
             decision

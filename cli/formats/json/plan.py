@@ -37,7 +37,7 @@ def document(answer: Planned) -> dict[str, Any]:
         "headline": headline(answer.headline),
         "policy": plan.policy,
         **_rule(answer),
-        "usability": _derived(plan),
+        "usableCapacity": _derived(plan),
         "before": totals(plan.before),
         "after": totals(plan.after),
         "devices": devices(answer.headline),
@@ -180,8 +180,8 @@ def _reach(reach: ReachSums) -> dict[str, Any]:
         "name": reach.name,
         "key": reach.key,
         "thresholds": _limits(reach.enter),
-        "releaseThresholds": _limits(reach.leave),
-        "usability": _usability(reach.usability),
+        "unmarkThresholds": _limits(reach.unmark),
+        "usableCapacity": _usability(reach.usability),
         "before": totals(reach.before),
         "after": totals(reach.after),
         "devices": [_device(device) for device in reach.devices],
@@ -192,7 +192,7 @@ def _device(device: DeviceSums) -> dict[str, Any]:
     return {
         "name": device.resource,
         "threshold": float(device.enter),
-        "releaseThreshold": float(device.leave),
+        "unmarkThreshold": float(device.unmark),
         "before": device.before._asdict(),
         "after": device.after._asdict(),
     }

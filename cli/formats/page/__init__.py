@@ -24,7 +24,7 @@ class Template(NamedTuple):
     scripts: tuple[str, ...]
 
 
-CLUSTER: Final = Template("page.html", ("common.js", "script.js"))
+CLUSTER: Final = Template("page.html", ("common.js", "map.js", "script.js"))
 LAPSE: Final = Template("lapse.html", ("common.js", "lapse.js"))
 
 

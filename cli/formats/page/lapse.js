@@ -1,25 +1,17 @@
 (() => {
   const state = JSON.parse($("state").textContent);
   const SECONDS = [120, 60, 30, 15]; // in which the whole time is played
-  const SVG = "http://www.w3.org/2000/svg";
   const WIDTH = 1000, HEIGHT = 160; // units of a chart
   const labels = new Map(state.states.map((one) => [one[0], one]));
   const runs = state.runs;
   const total = Math.max(...runs.map((run) => run.step * (run.cost.length - 1)));
   const smallest = Math.min(...runs.map((run) => run.step));
   const sides = state.sides.map((index, side) => ({run: runs[index], name: side ? "right" : "left"}));
-  let now = 0, playing = false, before = null;
+  let now = state.start, playing = false, before = null;
 
-  function svg(tag, attributes, ...children) {
-    const made = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
   const hours = (seconds) => seconds > 2 * 86400 ? duration(seconds)
     : [[seconds / 3600, "h"], [seconds % 3600 / 60, "min"]].map(([value, unit]) => [Math.floor(value), unit])
       .filter(([value]) => value).map((part) => part.join(" ")).join(" ") || "0 h";
-  const plural = (count, one) => `${count.toLocaleString()} ${one}${count === 1 ? "" : "s"}`;
   const frameAt = (run, time) => Math.min(run.cost.length - 1, Math.floor(time / run.step));
   const last = (values) => values[values.length - 1];
   const digits = Math.max(...runs.map((run) => last(run.cost))) < 100 ? 2 : 0;
@@ -235,7 +227,7 @@
     before = null;
     $("play").textContent = on ? "❚❚ Pause" : "▶ Play";
     if (!on) return;
-    if (now >= total) now = 0;
+    if (now >= total) now = state.start;
     requestAnimationFrame(step);
   }
   function prepare() {

@@ -1,6 +1,7 @@
 """Simulated variants of one load as a time lapse: the page of `ebb demo` and of `ebb replay`."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import orjson
@@ -18,9 +19,11 @@ from sim.recording import (
     Recording,
 )
 from sim.report import COST, PENDING, SECOND_MS
-from sim.scenario import MOST_ALLOCATED, WHOLE
+from sim.scenario import DEMO, MOST_ALLOCATED, SURGE, WHOLE
 from sim.simulated_load import HOUR_MS
 
+RIVALS: Final = frozenset(one.name for one in DEMO if one.ebb is None)
+"""Variants of the demo without Ebb; the page shows the cheapest beside Ebb."""
 COST_PLACES: Final = 4
 """Decimal places of a cost."""
 STATES: Final = (
@@ -56,7 +59,7 @@ def text(answer: Replayed) -> str:
             if chosen
             else [NONE],
             "file": chosen.file.splitlines() if chosen else [],
-            **_time_lapse(answer.variants, preferred),
+            **_time_lapse(answer.variants, MOST_ALLOCATED.name, preferred),
             "notes": [SEED.format(answer.seeds[0])] if len(answer.seeds) > 1 else [],
             "points": [_point(variant) for variant in answer.variants],
             "sections": list(_sections(answer)),
@@ -64,33 +67,56 @@ def text(answer: Replayed) -> str:
     )
 
 
-def demo(title: str, variants: Sequence[VariantResult]) -> str:
+def demo(title: str, variants: Sequence[VariantResult], notes: Sequence[str]) -> str:
     """Return the HTML page of `ebb demo`, which opens offline.
 
-    *title*: description of the simulated load.
+    *title*: description of the simulated load. *notes*: descriptions of the variants.
     """
+    rivals = [variant for variant in variants if variant.name in RIVALS]
+    best = min(rivals, key=lambda variant: (variant.mean(COST), variant.mean(PENDING)))
+    lapse = _time_lapse(variants, best.name, SURGE.name)
+    shown = [variants[side].recording for side in lapse["sides"]]
     return _page(
         {
             "title": "Simulation",
             "summary": title,
             "headline": [],
             "file": [],
-            **_time_lapse(variants, WHOLE.name),
-            "notes": [],
+            **lapse,
+            "start": max(_filled_after(recording) for recording in shown if recording),
+            "notes": list(notes),
             "points": [],
             "sections": [_comparison("All variants", variants)],
         }
     )
 
 
+def _filled_after(recording: Recording) -> int:
+    """Return the seconds after which the nodes are as full as on average over the run.
+
+    The simulated cluster starts with empty nodes.
+    """
+    changes = [0] * len(recording.frames)
+    for record in recording.nodes.values():
+        fill = 0
+        for index, value in record.changes:
+            changes[index] += value % (FILLS + 1) - fill
+            fill = value % (FILLS + 1)
+    fills = list(accumulate(changes))
+    total = sum(fills)
+    filled = (index for index, fill in enumerate(fills) if fill * len(fills) >= total)
+    return next(filled, 0) * recording.step_ms // SECOND_MS
+
+
 def _page(document: Json) -> str:
     return page(orjson.dumps(printable_json(document)), template=LAPSE)
 
 
-def _time_lapse(variants: Sequence[VariantResult], preferred: str) -> Json:
+def _time_lapse(variants: Sequence[VariantResult], left: str, preferred: str) -> Json:
     """Return the recorded runs of the variants as JSON.
 
-    *preferred*: name of the variant that the page shows on the right at first.
+    *left*, *preferred*: names of the variants that the page shows on the left and on the right at
+    first.
     """
     runs = {
         variant.name: variant.recording for variant in variants if variant.recording is not None
@@ -101,10 +127,9 @@ def _time_lapse(variants: Sequence[VariantResult], preferred: str) -> Json:
     return {
         "states": [list(state) for state in STATES],
         "fills": FILLS,
+        "start": 0,
         "runs": [_run(name, recording) for name, recording in runs.items()],
-        "sides": [
-            names.index(name) if name in runs else 0 for name in (MOST_ALLOCATED.name, right)
-        ],
+        "sides": [names.index(name) if name in runs else 0 for name in (left, right)],
     }
 
 

@@ -1,12 +1,13 @@
 (() => {
-  const SIDE_BY_SIDE_MAX = 24; // nodes of a group that shares its row with others
   const LOADS_MAX_MILLIS = 60000; // timeout of each request to `ebb page`
   const token = new URLSearchParams(location.search).get("token") || "";
-  const boxes = new Map(); // node name -> its button
-  let state = null, groups = "", current = null, opened = "", banners = [], shown = -1;
+  const map = nodeMap(open);
+  let state = null, other = null, opened = "", banners = [], shown = -1;
+  let heard = null; // Unix second of the last answer of the API server
 
-  const moment = (seconds) => new Date(seconds * 1000).toLocaleString();
-  const ago = (seconds) => `${duration(state.time - seconds).match(/^\d+ \w+/)[0]} ago`;
+  const dates = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "long"}); // with the time zone
+  const moment = (seconds) => dates.format(seconds * 1000);
+  const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
 
   function showBanners() {
     const every = [...banners, ...(state ? state.banners : [])];
@@ -16,11 +17,21 @@
     fill("banners", ...paragraphs(every));
   }
 
+  function showAge(stale) {
+    const age = duration(Date.now() / 1000 - heard);
+    if (heard !== null) fill("updated", `Data of ${moment(heard)}, ${age} ago`);
+    if (stale !== undefined) document.body.classList.toggle("stale", stale);
+  }
+
   function showHeadline() {
     const origin = new Map(state.origin);
     fill("origin", origin.get("cluster") || origin.get("source"));
-    fill("updated", state.live ? `Plan of ${moment(state.time)}` : `As of ${moment(state.time)}`);
-    fill("headline", ...paragraphs(state.headline));
+    fill("updated", `As of ${moment(state.time)}`);
+    showAge();
+    fill("mode", `mode ${state.mode}`);
+    const [first, ...others] = state.headline;
+    fill("headline", ...paragraphs([unbroken(first)]));
+    fill("more", ...prose(unbroken(others.join(" "))));
     fill("warnings",
       ...state.origin.map(([label, value]) => el("li", null, `${label}: ${value}`)),
       ...state.warnings.map((text) => el("li", null, ...prose(text))));
@@ -29,150 +40,112 @@
       count ? `Source, and ${count} warning${count === 1 ? "" : "s"}` : "Source";
   }
 
+  const addressOf = (name) => `${location.pathname}${location.search}#node=${encodeURIComponent(name)}`;
+  const nodeLink = (name, text) => el("a", {href: addressOf(name)}, text || name);
+
   function showLeader() {
     const found = state.leader;
     if (found === null) {
       const why = state.origin.some(([label]) => label === "cluster")
-        ? "No report of a leader: Ebb does not run here, or its report could not be read."
+        ? "No report of a leader, so limits are unknown: Ebb does not run here, or it could not be read."
         : "A dump does not contain the decisions of Ebb.";
       fill("leader", el("p", {class: "muted"}, why));
       return;
     }
-    const decisions = found.decisions.map((one) => [ago(one.at), one.action, one.object, one.reason]);
-    const moves = found.moves.map((one) =>
-      [one.deployment, one.pod, one.node, moment(one.deadline)]);
-    const others = el("details", null, el("summary", null, "More from the leader"), facts(found.others));
-    fill("leader", facts(found.savings),
+    const decisions = found.decisions.map((one) => el("li", null,
+      el("time", {datetime: new Date(one.at * 1000).toISOString(), title: moment(one.at)}, age(state.time - one.at)),
+      el("div", null, el("b", null, one.action), " ",
+        one.node === null ? one.object : nodeLink(one.node, one.object), el("p", {class: "muted"}, ...prose(one.reason)))));
+    const moves = found.moves.map((one) => [one.deployment, one.pod, nodeLink(one.node), moment(one.deadline)]);
+    const zone = new Date(state.time * 1000).toLocaleTimeString(undefined, {timeZoneName: "short"}).split(" ").pop();
+    const open = document.querySelector("#leader details[open]") !== null;
+    fill("leader",
+      moves.length && table("Surge moves", ["Surge move of", "Pod", "From node", "Deadline"], moves),
       decisions.length
-        ? table("Decisions, newest first", ["When", "Action", "Object", "Reason"], decisions)
+        ? el("ol", {class: "decisions wide", tabindex: "0", role: "list", "aria-label": "Decisions, newest first"}, ...decisions)
         : el("p", {class: "muted"}, "The leader has decided nothing yet."),
-      moves.length &&
-        table("Surge moves", ["Deployment", "Pod", "From node", "Deadline"], moves),
-      others);
+      decisions.length && el("p", {class: "muted"}, `Ages as in kubectl. Times are in ${zone}.`),
+      el("details", open ? {open: ""} : null, el("summary", null, "More from the leader"),
+        facts([...found.savings, ...found.others])));
   }
 
-  function showWaiting() {
+  function showDay() {
+    const day = state.samples;
+    $("day-section").hidden = day.length < 2;
+    if (day.length < 2) return;
+    const from = day[0][0], to = day[day.length - 1][0];
+    const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString(undefined, {timeStyle: "short"});
+    const x = (at) => 100 * (at - from) / (to - from);
+    fill("day", ...["Nodes", "Marked", "Removed", "Pods Pending"].map((label, place) => {
+      const values = day.map((sample) => sample[place + 1]), now = values[values.length - 1];
+      const low = place ? 0 : Math.min(...values), high = Math.max(...values), span = high - low || 1;
+      const path = values.map((value, n) => `${n ? `H${x(day[n][0]).toFixed(2)}V` : "M0 "}${(29 - 28 * (value - low) / span).toFixed(2)}`);
+      return el("figure", null,
+        el("figcaption", null, `${label} `, el("b", null, now.toLocaleString()),
+          el("span", {class: "muted"}, low === high ? "" : ` ${low.toLocaleString()} to ${high.toLocaleString()}`)),
+        svg("svg", {viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img",
+          "aria-label": `${label}: ${low} to ${high}, now ${now}`}, svg("path", {class: "line", d: path.join("")})),
+        el("p", {class: "axis"}, el("span", null, clock(from)), el("span", null, clock(to))));
+    }));
+  }
+
+  function showPlan() {
+    const {nodes, more} = state.plan, text = JSON.stringify(state.plan);
+    $("plan-section").hidden = !nodes.length;
+    if ($("plan").dataset.shown === text) return;
+    $("plan").dataset.shown = text;
+    const rows = nodes.map((one) => [String(one.order), nodeLink(one.node), one.pool || "-", String(one.pods),
+      one.by, one.to.join(", ") || "-"]);
+    fill("plan",
+      table("Removable nodes", ["Order", "Node", "Pool", "Pods", "Emptied by", "Would fit on"], rows),
+      more && el("p", {class: "muted"}, `and ${plural(more, "more node")}`));
+  }
+
+  function showPending() {
     const pods = state.pending.pods.map((one) =>
-      [one.pod, one.since === null ? "unknown" : duration(state.time - one.since), one.requests, one.why]);
-    const waits = state.waits.map((one) => {
-      const end = one.until === null ? "" : `, for ${duration(one.until - state.time)}`;
-      return `${one.nodes} removable node${one.nodes === 1 ? "" : "s"} not marked yet: ${one.code}${end}`;
-    });
-    fill("waiting",
-      ...paragraphs(waits),
-      pods.length
-        ? table("Pending pods", ["Pending pod", "For", "Requests", "Why"], pods)
-        : el("p", {class: "muted"}, "No pod is Pending."),
+      [one.pod, one.since === null ? "unknown" : age(state.time - one.since), one.requests, one.why]);
+    $("pending-section").hidden = !pods.length;
+    fill("pending",
+      pods.length && table("Pods and why they wait", ["Pod", "Age", "Requests", "Why"], pods),
       state.pending.more && el("p", null, `and ${state.pending.more} more Pending pods`));
   }
 
-  const labels = () => new Map(state.states.map((one) => [one.key, one]));
-  const share = (value) => (value === null ? "unknown" : `${value} %`);
-
-  function showLegend() {
-    const counts = new Map();
-    for (const node of state.nodes) counts.set(node.state, (counts.get(node.state) || 0) + 1);
-    fill("legend", ...state.states.filter((one) => counts.has(one.key)).map((one) =>
-      el("li", null, el("span", {class: one.key}, one.sign), `${one.label}: ${counts.get(one.key)}`)));
+  function showTiles(tiles) {
+    fill("tiles", ...tiles.map(({label, now, after, about, bar}) => el("div", null,
+      el("dt", null, label),
+      el("dd", {class: "value"}, now, after === null ? "" : el("span", {class: "after"}, " \u2192 ", after)),
+      bar && el("dd", {class: "meter"}, meter(bar)),
+      el("dd", {class: "muted"}, unbroken(about)))));
+  }
+  function meter([now, after]) { // two bars, if the plan changes the share
+    const bar = (share, y, name) => svg("rect", {class: name, x: 0, y, width: Math.min(100, share), height: 4});
+    return svg("svg", {viewBox: "0 0 100 9", preserveAspectRatio: "none", "aria-hidden": "true"},
+      bar(100, 0, "track"), bar(now, 0, "now-bar"),
+      ...(now === after ? [] : [bar(100, 5, "track"), bar(after, 5, "after-bar")]));
   }
 
-  function update(node, known) {
-    let box = boxes.get(node.name);
-    const text = JSON.stringify(node);
-    if (box && box.shown === text) return box;
-    if (!box) {
-      box = el("button", {type: "button", tabindex: "-1"});
-      box.name_ = node.name;
-      boxes.set(node.name, box);
-    }
-    box.shown = text;
-    const found = known.get(node.state);
-    // Boxes of the same classes share one style. 5,000 inline styles would take 0.3 s.
-    const tenths = (value) => Math.min(10, Math.ceil((value || 0) / 10));
-    box.className = `${node.state} cpu-${tenths(node.cpu)} memory-${tenths(node.memory)}`;
-    if (box.textContent !== found.sign) box.textContent = found.sign;
-    const about = `${node.name}: ${found.label}, CPU ${share(node.cpu)}, ` +
-      `memory ${share(node.memory)}, ${node.pods} pod${node.pods === 1 ? "" : "s"}`;
-    box.setAttribute("aria-label", about);
-    return box;
-  }
-
-  function showNodes() {
-    const known = labels(), placed = new Map();
-    for (const node of state.nodes) {
-      const key = JSON.stringify([node.pool, node.zone]);
-      if (!placed.has(key)) placed.set(key, []);
-      placed.get(key).push(update(node, known));
-    }
-    const wanted = JSON.stringify([...placed].map(([key, found]) => [key, found.map((one) => one.name_)]));
-    if (wanted === groups) return;
-    groups = wanted;
-    const focused = document.activeElement;
-    fill("nodes", ...[...placed].map(([key, found]) => {
-      const [pool, zone] = JSON.parse(key);
-      const title = [pool && `Pool ${pool}`, zone && `${pool ? "zone" : "Zone"} ${zone}`]
-        .filter(Boolean).join(", ") || "All nodes";
-      return el("div", {class: found.length > SIDE_BY_SIDE_MAX ? "group large" : "group"},
-        el("h3", null, title, " ", el("small", null, `${found.length} node${found.length === 1 ? "" : "s"}`)),
-        el("ul", {class: "boxes"}, ...found.map((box) => el("li", null, box))));
+  function showReasons() {
+    const text = JSON.stringify(state.reasons);
+    $("why").hidden = !state.reasons.length;
+    if ($("reasons").dataset.shown === text) return;
+    $("reasons").dataset.shown = text;
+    const most = Math.max(...state.reasons.map((one) => one.nodes));
+    fill("reasons", ...state.reasons.map(({code, nodes, alone, amount}) => {
+      const bar = (count, name) => svg("rect",
+        {class: name, x: 0, y: 0, width: count && Math.max(1, 100 * count / most), height: 10});
+      const button = el("button", {type: "button", "data-code": code, "aria-pressed": "false"},
+        el("span", {class: "code"}, code),
+        svg("svg", {viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true"},
+          bar(nodes, "some"), bar(alone, "alone")),
+        el("span", {class: "count"}, plural(nodes, "node")), el("span", {class: "amount muted"}, amount));
+      button.addEventListener("click", () => map.keptBy(code));
+      return button;
     }));
-    const names = new Set(state.nodes.map((one) => one.name));
-    for (const name of [...boxes.keys()]) if (!names.has(name)) boxes.delete(name);
-    if (!current || !boxes.has(current.name_)) choose(boxes.values().next().value || null);
-    if (focused && focused.name_ && focused.isConnected) focused.focus();
-    applyFilter();
   }
 
-  function choose(box) {
-    if (current) current.tabIndex = -1;
-    current = box;
-    if (current) current.tabIndex = 0;
-  }
-
-  function applyFilter() {
-    const text = $("filter").value.trim().toLowerCase();
-    for (const group of document.querySelectorAll(".group")) {
-      let some = false;
-      for (const item of group.querySelectorAll("li")) {
-        item.hidden = !item.firstChild.name_.toLowerCase().includes(text);
-        some = some || !item.hidden;
-      }
-      group.hidden = !some;
-    }
-    const first = document.querySelector(".group:not([hidden]) li:not([hidden]) button");
-    if (current && current.closest("[hidden]") && first) choose(first);
-  }
-
-  function moveTo(event) {
-    const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
-    const every = [...document.querySelectorAll(".group:not([hidden]) li:not([hidden]) button")];
-    let place = every.indexOf(event.target);
-    if (place < 0) return;
-    if (event.key === "Home") place = 0;
-    else if (event.key === "End") place = every.length - 1;
-    else if (!step) return;
-    else if (event.key === "ArrowRight" || event.key === "ArrowLeft") place += step;
-    else place = inOtherRow(every, place, step);
-    event.preventDefault();
-    if (every[place]) {
-      choose(every[place]);
-      every[place].focus();
-    }
-  }
-  // Groups may stand side by side, so the next row is found by position.
-  function inOtherRow(every, from, step) {
-    const own = every[from].getBoundingClientRect();
-    let best = from, distance = [Infinity, Infinity];
-    every.forEach((box, place) => {
-      const other = box.getBoundingClientRect();
-      const rows = (other.top - own.top) * step, columns = Math.abs(other.left - own.left);
-      const closer = rows < distance[0] - 1 || (rows < distance[0] + 1 && columns < distance[1]);
-      if (rows > 2 && closer) {
-        best = place;
-        distance = [rows, columns];
-      }
-    });
-    return best;
+  function showBars() {
+    const devices = state.nodes.some((node) => node.device !== null);
+    fill("bars", `Its bars are requests of allocatable: CPU, memory${devices ? ", devices such as GPUs" : ""}.`);
   }
 
   async function load(path, options) {
@@ -183,16 +156,28 @@
     return response.json();
   }
 
-  async function open(name) {
+  // The address names the opened node, so that it can be shared.
+  function open(name) {
+    history.replaceState(null, "", addressOf(name));
+    showNode(name);
+  }
+  function followLink() {
+    const name = new URLSearchParams(location.hash.slice(1)).get("node");
+    if (name) showNode(name);
+    else if ($("detail").open) $("detail").close();
+  }
+
+  async function showNode(name) {
     opened = name;
     fill("detail-title", name);
+    $("link").href = addressOf(name);
     const dialog = $("detail");
     if (!dialog.open) {
       fill("detail-body", el("p", null, "Loading."));
       dialog.showModal();
     }
     try {
-      const found = state.details ? state.details[name]
+      const found = state.details ? Object.hasOwn(state.details, name) && state.details[name]
         : await load(`node?name=${encodeURIComponent(name)}`);
       if (opened === name) showDetail(found);
     } catch (fault) {
@@ -209,33 +194,50 @@
       ? "unknown: one reading of the cluster does not show it"
       : `${found.since.least ? "at least " : ""}${duration(state.time - found.since.at)}, ` +
         `since ${moment(found.since.at)}`;
-    const reasons = found.reasons.map((one) => el("div", {class: "reason"},
-      el("p", null, el("strong", null, one.code), ...prose(`: ${one.message}`)),
-      el("p", {class: "muted"}, ...prose(one.meaning)),
-      facts([["Fix", one.fix], ["Ends when", one.endsWhen],
-        ...(one.until === null ? [] : [["Ends at", moment(one.until)]])])));
-    const pods = found.pods.map((one) =>
-      [one.pod, one.requests, one.ends ? "ends with the node" : one.to || "stays"]);
+    const groups = found.groups.flatMap(({title, reasons}) => [el("h3", null, title),
+      ...reasons.map((one) => el("div", {class: "reason"},
+        el("p", null, el("strong", null, one.code), ...(one.messages.length === 1 ? prose(`: ${one.messages[0]}`) : [])),
+        one.messages.length > 1 && el("ul", null, ...one.messages.map((text) => el("li", null, ...prose(text)))),
+        el("p", {class: "muted"}, ...prose(one.meaning)),
+        facts([["Fix", one.fix], ["Ends when", one.endsWhen],
+          ...(one.until === null ? [] : [["Ends at", moment(one.until)]])])))]);
+    const pods = found.pods.map((one) => [one.pod, one.requests,
+      one.ends ? "ends with the node" : one.to ? nodeLink(one.to) : one.why ? `no node: ${one.why}` : "stays"]);
+    const without = el("button", {type: "button"}, "What if this node were gone?");
+    without.addEventListener("click", () => {
+      const name = opened;
+      $("detail").close();
+      whatIf({without: name}, `${name} were gone`);
+    });
     fill("detail-body",
-      el("p", null, found.plan),
+      el("p", {class: "verdict"}, found.plan),
+      ...(groups.length ? groups : [el("h3", null, "No reason against its removal")]),
+      el("h3", null, "About the node"),
       facts([...found.facts, ["in this state for", since]]),
-      el("h3", null, reasons.length ? "Reasons" : "No reason against its removal"), ...reasons,
+      found.leader.length && el("h3", null, "Known to the leader"),
+      found.leader.length && facts(found.leader),
       el("h3", null, `Pods: ${found.pods.length + found.more}`),
-      pods.length ? table("Pods of the node", ["Pod", "Requests", "In the plan"], pods) : null,
-      el("h3", null, "Labels and taints"),
-      el("ul", null, ...[...found.taints.map((one) => `taint ${one}`), ...found.labels]
-        .map((text) => el("li", null, text))));
+      pods.length ? table("Pods of the node", ["Pod", "Requests", "Would fit on"], pods) : null,
+      state.live && el("p", null, without),
+      el("details", null, el("summary", null, "Labels and taints"),
+        el("ul", null, ...[...found.taints.map((one) => `taint ${one}`), ...found.labels]
+          .map((text) => el("li", null, text)))));
   }
 
   function show(next) {
     state = next;
     showHeadline();
     showLeader();
-    showWaiting();
-    showLegend();
-    showNodes();
+    showDay();
+    showPlan();
+    showPending();
+    showTiles(state.tiles);
+    showReasons();
+    $("cluster").hidden = false;
+    map.show(state, other);
+    showBars();
     showBanners();
-    if (state.live && $("detail").open) open(opened);
+    if (state.live && $("detail").open) showNode(opened);
     document.body.dataset.nodes = String(state.nodes.length); // for tests: the state is shown
   }
 
@@ -258,6 +260,8 @@
     events.onmessage = (event) => {
       const news = JSON.parse(event.data);
       banners = news.banners;
+      heard = news.heard;
+      showAge(news.stale);
       showBanners();
       if (news.version) refresh(news.version);
     };
@@ -265,44 +269,53 @@
       banners = ["The connection to `ebb page` is lost, so this page may be out of date. It " +
         "reconnects by itself while the command runs."];
       showBanners();
+      showAge(true);
       if (events.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
     };
   }
 
-  async function whatIf(event) {
-    event.preventDefault();
-    const given = {};
-    for (const name of ["cpu", "memory", "headroom", "without"]) {
-      if ($(name).value.trim()) given[name] = $(name).value.trim();
-    }
+  async function whatIf(given, title) {
     fill("what-if-answer", el("p", null, "Computing."));
     try {
       const found = await load("what-if", {method: "POST", body: JSON.stringify(given),
         headers: {"Content-Type": "application/json"}});
-      fill("what-if-answer", ...paragraphs(found.lines));
+      other = new Set(found.removable);
+      const back = el("button", {type: "button"}, "Back to the plan of now");
+      back.addEventListener("click", () => {
+        other = null;
+        fill("what-if-answer");
+        map.show(state, other);
+      });
+      const [sum, ...others] = found.lines.map(unbroken);
+      fill("what-if-answer", el("p", null, el("b", null, `What if ${title}: `), ...prose(sum)),
+        el("p", null, ...prose(others.join(" "))), el("p", null, back));
+      map.show(state, other);
     } catch (fault) {
       fill("what-if-answer", el("p", null, `No answer: ${fault.message}`));
     }
+    $("what-if-answer").scrollIntoView({block: "nearest"});
   }
 
-  $("nodes").addEventListener("click", (event) => {
-    const box = event.target.closest("button");
-    if (box) {
-      choose(box);
-      open(box.name_);
+  $("what-if-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const given = {}, changes = [];
+    for (const name of ["cpu", "memory", "headroom"]) {
+      const value = $(name).value.trim();
+      if (value) given[name] = value;
+      if (value) changes.push(`${$(name).labels[0].textContent} ${value}`);
     }
+    whatIf(given, changes.join(", ") || "nothing changed");
   });
-  $("nodes").addEventListener("keydown", moveTo);
-  $("nodes").addEventListener("pointerover", (event) => {
-    const box = event.target.closest("button");
-    if (box) box.title = box.getAttribute("aria-label");
+  $("detail").addEventListener("close", () => {
+    history.replaceState(null, "", location.pathname + location.search);
   });
-  $("filter").addEventListener("input", applyFilter);
-  $("what-if-form").addEventListener("submit", whatIf);
+  window.addEventListener("hashchange", followLink);
   const first = JSON.parse($("state").textContent);
   if (first !== null) show(first);
+  if (first !== null) followLink();
   if (first === null || first.live) {
     $("what-if").hidden = false;
     follow();
+    setInterval(showAge, 1000);
   }
 })();

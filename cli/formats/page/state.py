@@ -1,33 +1,35 @@
 """The state that the page of a cluster shows, as JSON: plan, leader, Pending pods and nodes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
 from cli.answers import Planned
 from cli.explain.headline import Cost
-from cli.explain.reasons import advice
+from cli.formats.page.details import NodeDetails, Since
+from cli.formats.page.reasons import reasons
+from cli.formats.page.tiles import tiles
 from cli.formats.text import headline, kept_empty, leader
-from cli.input.kept_empty import KeptEmpty
-from cli.input.mark_status import MarkStatus, Protection
+from cli.formats.text.plan import emptied_by, targets
 from cli.nodes import NodeRow
 from controller.leader_report import LeaderFacts
 from core.config.prices import HOURS_A_MONTH
-from core.marks.mark import Mark
+from core.marks.mark import Mark, is_scale_down_allowed
+from core.model.cost import cost
 from core.model.humanize import amounts
 from core.model.node_lifecycle import why_unready
 from core.model.pod import Pod
-from core.model.reason import Blocker
 from core.model.resources import Resources
 from runtime.messages import printable
 from runtime.version import ebb_version
 
 PENDING_MAX: Final = 200
 """Maximum number of Pending pods that are listed; the others are counted."""
-PODS_MAX: Final = 500
-"""Maximum number of pods that are listed for a node; the others are counted."""
-LABELS_MAX: Final = 100
-"""Maximum number of labels and taints that are listed for a node."""
+REMOVALS_MAX: Final = 200
+"""Maximum number of removable nodes that are listed in the order of the plan."""
+NAMESPACES_MAX: Final = 500
+"""Maximum number of namespaces by which nodes can be filtered: those with most pods."""
 
 
 class NodeState(NamedTuple):
@@ -42,18 +44,17 @@ class NodeState(NamedTuple):
 
 LEAVING: Final = NodeState("leaving", "L", "leaving")
 NOT_READY: Final = NodeState("not-ready", "!", "NotReady")
+ALLOWED: Final = NodeState("scale-down-allowed", "A", "marked, scale-down allowed")
 NO_SCHEDULE: Final = NodeState("no-schedule", "N", "marked NoSchedule")
 PREFER_NO_SCHEDULE: Final = NodeState("prefer-no-schedule", "P", "marked PreferNoSchedule")
 REMOVABLE: Final = NodeState("removable", "R", "removable")
 RESERVED: Final = NodeState("reserved", "E", "empty, reserved for expected pods")
-KEPT: Final = NodeState("kept", "–", "not removable")  # noqa: RUF001 a dash
+KEPT: Final = NodeState("kept", "", "not removable")
 STATES: Final = (
-    LEAVING, NOT_READY, NO_SCHEDULE, PREFER_NO_SCHEDULE, REMOVABLE, RESERVED, KEPT,
+    LEAVING, NOT_READY, ALLOWED, NO_SCHEDULE, PREFER_NO_SCHEDULE, REMOVABLE, RESERVED, KEPT,
 )  # fmt: skip
 
 Json = dict[str, Any]
-Since = Mapping[str, tuple[str, int]]
-"""Key of the state of each node, and the Unix second since which the page has seen it."""
 
 
 class PageState:
@@ -81,6 +82,8 @@ class PageState:
             return LEAVING
         if why_unready(row.node) is not None:
             return NOT_READY
+        if is_scale_down_allowed(row.node) and status.empty:
+            return ALLOWED
         if status.mark is not None:
             return NO_SCHEDULE if status.mark is Mark.NO_SCHEDULE else PREFER_NO_SCHEDULE
         if row.order is not None:
@@ -105,23 +108,31 @@ class PageState:
             "origin": [
                 list(row) for row in (*answer.cluster_input.origin, ("ebb", ebb_version()))
             ],
+            "mode": answer.headline.mode.value,
             "headline": [
                 *headline.lines(answer.headline, now),
                 *([kept_empty.sentence(answer.kept_empty)] if answer.kept_empty else []),
             ],
             "cost": _cost(answer.headline.cost),
+            "tiles": tiles(answer),
+            "reasons": reasons(answer),
+            "namespaces": self._namespaces,
             "banners": [
                 *headline.problems(running, now),
                 *answer.cluster_input.not_read,
                 *(f"nothing begins now: {blocker.message}" for blocker in answer.refused),
             ],
             "warnings": [caveat.message for caveat in answer.caveats],
-            "waits": [wait._asdict() for wait in answer.headline.marking.waits],
+            "samples": [
+                [one.at_seconds, one.nodes, one.marked, one.removed, one.pending]
+                for one in (facts.today.samples if facts and facts.today else ())
+            ],
+            "plan": self._order(),
             "pending": self._pending(),
             "leader": None if running is None else _leader(facts, now),
             "states": [state._asdict() for state in STATES],
             "nodes": [self._node(row) for row in sorted(self._rows.values(), key=_place)],
-            "details": {name: self._detail(row) for name, row in self._rows.items()}
+            "details": {name: self._details.of(row) for name, row in self._rows.items()}
             if details
             else None,
         }
@@ -130,7 +141,12 @@ class PageState:
     def detail(self, name: str) -> Json | None:
         """Return the details of the node *name* as JSON; None if the node does not exist."""
         row = self._rows.get(name)
-        return cast("Json", printable_json(self._detail(row))) if row is not None else None
+        return cast("Json", printable_json(self._details.of(row))) if row is not None else None
+
+    @cached_property
+    def _details(self) -> NodeDetails:
+        states = {name: state.label for name, state in self._states.items()}
+        return NodeDetails(self._answer, states, self.since, live=self._live)
 
     def _pending(self) -> Json:
         targets = {placement.pod: placement.node for placement in self._answer.plan.pending}
@@ -158,146 +174,55 @@ class PageState:
             "state": self._states[row.name].key,
             "cpu": _percent(requested.cpu_millis, whole.cpu_millis),
             "memory": _percent(requested.memory_bytes, whole.memory_bytes),
+            "device": _most_requested(requested, whole),
             "pods": row.pods,
+            "size": int(cost(whole)),
+            "type": row.instance_type,
+            "order": row.order,
+            "reasons": list(row.reasons),
+            "namespaces": sorted(self._namespaces_on.get(row.name, ())),
         }
+
+    @cached_property
+    def _namespaces(self) -> list[str]:
+        """Return the namespaces with most pods, by name, without DaemonSet and static pods."""
+        pods = Counter(pod.namespace for pod in self._cluster.pods if not pod.stays_with_node)
+        return sorted(name for name, _ in pods.most_common(NAMESPACES_MAX))
+
+    @cached_property
+    def _namespaces_on(self) -> Mapping[str, set[int]]:
+        """Return the places in `_namespaces` of those with pods on a node, by name of the node."""
+        places = {name: place for place, name in enumerate(self._namespaces)}
+        on: dict[str, set[int]] = {}
+        for pod in self._cluster.pods:
+            if pod.node and pod.namespace in places and not pod.stays_with_node:
+                on.setdefault(pod.node, set()).add(places[pod.namespace])
+        return on
 
     @cached_property
     def _used(self) -> Mapping[str, Resources]:
         return self._cluster.used()
 
-    @cached_property
-    def _pods(self) -> Mapping[str, Sequence[Pod]]:
-        pods: dict[str, list[Pod]] = {name: [] for name in self._rows}
-        for pod in self._cluster.pods:
-            if pod.node in pods:
-                pods[pod.node].append(pod)
-        return pods
-
-    @cached_property
-    def _blockers(self) -> Mapping[str, Sequence[Blocker]]:
-        return {node.node: node.blockers for node in self._answer.plan.kept}
-
-    @cached_property
-    def _kept_empty(self) -> Mapping[str, KeptEmpty]:
-        return {node.node: node for node in self._answer.kept_empty}
-
-    @cached_property
-    def _placements(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the target node of each pod, by removable node."""
-        return {removal.node: dict(removal.placements) for removal in self._answer.plan.removals}
-
-    def _detail(self, row: NodeRow) -> Json:
-        name = row.name
-        targets, pods = self._placements.get(name, {}), self._pods[name]
+    def _order(self) -> Json:
+        """Return the first removable nodes, in the order of the plan."""
+        plan = self._answer.plan
         listed = [
             {
-                "pod": pod.key,
-                "requests": amounts(pod.requests),
-                "to": "" if pod.stays_with_node else targets.get(pod.key, ""),
-                "ends": pod.stays_with_node,
+                "order": removal.order,
+                "node": removal.node,
+                "pool": self._rows[removal.node].pool,
+                "pods": self._rows[removal.node].pods,
+                "by": emptied_by(self._answer.emptying[removal.node]),
+                "to": [" ".join((node, f"({pods})" if pods else "")).strip()
+                       for node, pods in targets(removal)],
             }
-            for pod in pods[:PODS_MAX]
-        ]
-        return {
-            "facts": [list(fact) for fact in self._facts(row)],
-            "since": self._time_in_state(name),
-            "plan": self._plan(row),
-            "reasons": [self._reason(blocker, name) for blocker in self._reasons(name)],
-            "pods": listed,
-            "more": max(0, len(pods) - PODS_MAX),
-            "labels": [f"{key}={value}" for key, value in sorted(row.node.labels.items())][
-                :LABELS_MAX
-            ],
-            "taints": [
-                f"{taint.key}{taint.value and f'={taint.value}'}:{taint.effect}"
-                for taint in row.node.taints
-            ][:LABELS_MAX],
-        }
-
-    def _reasons(self, name: str) -> Iterator[Blocker]:
-        """Yield why the node *name* is not removable, or why it may become empty late."""
-        yield from self._blockers.get(name, ())
-        if name in self._answer.emptying:
-            yield from self._answer.emptying[name].staying
-
-    def _plan(self, row: NodeRow) -> str:
-        if row.order is None:
-            return "The plan keeps the node."
-        emptying = self._answer.emptying[row.name]
-        ways = (
-            ("replaced by surge moves", emptying.moves or 0),
-            ("that run to completion", emptying.completing),
-            ("deleted by rollouts and scale-ins", emptying.turnover),
-            ("that rarely terminate", len(emptying.staying)),
-        )
-        pods = ", ".join(f"{count:,} {way}" for way, count in ways if count)
-        text = f"Removable, number {row.order:,} of the plan."
-        return f"{text} Its pods: {pods}." if pods else f"{text} It is empty."
-
-    def _time_in_state(self, name: str) -> Json | None:
-        """Return since when the node is in its state as JSON; None if one reading cannot tell.
-
-        `at` is in Unix seconds. `least` is true if the node may have been in this state before,
-        unseen by the page.
-        """
-        status = self._statuses[name]
-        if status.mark is not None and status.since is not None and not status.leaving:
-            return {"at": status.since, "least": False}
-        facts = self._answer.cluster_input.facts
-        for delay in facts.delays if facts else ():
-            if delay.node == name:
-                return {"at": delay.since_seconds, "least": False}
-        if name in self.since:
-            return {"at": self.since[name][1], "least": True}
-        return None
-
-    def _reason(self, blocker: Blocker, node: str) -> Json:
-        text = advice(blocker, node)
-        return {
-            "code": blocker.code,
-            "message": blocker.message,
-            "pod": blocker.pod,
-            "meaning": text.meaning,
-            "fix": text.fix,
-            "endsWhen": text.ends_when,
-            "until": blocker.until,
-        }
-
-    def _facts(self, row: NodeRow) -> Iterator[tuple[str, str]]:
-        node, requested = row.node, self._used[row.name]
-        yield "state", self._states[row.name].label
-        yield "requested", amounts(requested)
-        yield "allocatable", amounts(node.allocatable)
-        for label, value in (
-            ("pool", row.pool),
-            ("zone", row.zone),
-            ("instance type", row.instance_type),
-        ):
-            if value:
-                yield label, value
-        if row.price is not None:
-            month = headline.money(row.price * HOURS_A_MONTH)
-            yield "price", f"{headline.money(row.price)} an hour, {month} a month"
-        if why := why_unready(node):
-            yield "not Ready because", why
-        if (kept := self._kept_empty.get(row.name)) is not None:
-            yield "kept although empty because", kept.why
-        yield from _mark_facts(self._statuses[row.name])
+            for removal in plan.removals[:REMOVALS_MAX]
+        ]  # fmt: skip
+        return {"nodes": listed, "more": len(plan.removals) - len(listed)}
 
 
 def _place(row: NodeRow) -> tuple[str, str, str]:
     return row.pool, row.zone, row.name
-
-
-def _mark_facts(status: MarkStatus) -> Iterator[tuple[str, str]]:
-    if status.mark is not None:
-        yield "marked", f"{status.effect}{', deadline passed' if status.overdue else ''}"
-        if status.details is not None:
-            yield "reason of the mark", status.details.reason
-        if not status.taints_correct:
-            yield "taint", "does not match the mark"
-    if status.protection is not Protection.NONE:
-        yield "protected from scale-down", status.protection.value
 
 
 def _leader(facts: LeaderFacts | None, now_seconds: int) -> Json | None:
@@ -324,6 +249,7 @@ def _leader(facts: LeaderFacts | None, now_seconds: int) -> Json | None:
                 if decision.written
                 else f"{decision.action} (only reported)",
                 "object": f"{decision.kind} {decision.name}",
+                "node": decision.name if decision.kind == "Node" else None,
                 "reason": decision.reason,
             }
             for decision in facts.decisions
@@ -336,6 +262,13 @@ def _cost(cost: Cost | None) -> Json | None:
         return None
     hour, month = cost.before, cost.before * HOURS_A_MONTH
     return {"hour": headline.money(hour), "month": headline.money(month)}
+
+
+def _most_requested(requested: Resources, whole: Resources) -> int | None:
+    """Return the percentage of the device that is requested most; None without devices."""
+    used = requested.devices
+    shares = (_percent(used.get(name, 0), units) for name, units in whole.devices.items())
+    return max((share for share in shares if share is not None), default=None)
 
 
 def _why_pending(pod: Pod, target: str | None) -> str:

@@ -61,4 +61,4 @@ def _short(buffer: BufferRoom) -> str:
         return buffer.fault
     if buffer.placed < buffer.allowed:
         return "not enough free capacity"
-    return "exceeds the share of capacity that Ebb may reserve for buffers (reserve.maxBuffers)"
+    return "exceeds half of the capacity, which is the most that Ebb reserves for buffers"

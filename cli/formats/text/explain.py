@@ -5,8 +5,8 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.answers import NodeExplained, PodExplained, Reasons
-from cli.explain.explainer import NodeAnswer, PodAnswer
+from cli.answers import Explained, NodeExplained, PodExplained, Reasons
+from cli.explain.explainer import NodeAnswer, NodeVerdict, PodAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.formats.text import leader
 from cli.formats.text.reaches import in_percent
@@ -26,19 +26,23 @@ NOT_CONSIDERED: Final = (
 )
 
 
+def write(answer: Explained, out: Console) -> None:
+    """Write explanations, separated by empty lines."""
+    for number, explained in enumerate(answer.explanations):
+        if number:
+            say(out, "", "")
+        if isinstance(explained, NodeExplained):
+            write_node(explained, out)
+        else:
+            write_pod(explained, out)
+
+
 def write_node(explained: NodeExplained, out: Console) -> None:
     """Write why a node is removable or not, its mark's state, and where its pods could run."""
-    answer = explained.answer
-    say(out, Table("", "", rows=_node_facts(explained), left=(0, 1)))
-    for title, blockers in (
-        ("not removable because", answer.blockers),
-        ("not marked now because", answer.rate_limits),
-        ("scale-down not allowed because", answer.reserved),
-        ("stays PreferNoSchedule because", answer.no_schedule_blockers),
-        ("may empty late because", answer.long_lived),
-        ("pods not evicted because", answer.not_evicted),
-        ("pods not moved because", answer.not_moved),
-    ):
+    answer, origin = explained.answer, explained.cluster_input.origin
+    facts_of_node = (("node", answer.node.name), *node_facts(explained), *origin)
+    say(out, Table("", "", rows=facts_of_node, left=(0, 1)))
+    for title, blockers in node_reasons(answer):
         _write_reasons(title, blockers, answer.node.name, out)
     if answer.placements or answer.unassigned:
         say(out, "", _moves(answer))
@@ -46,7 +50,10 @@ def write_node(explained: NodeExplained, out: Console) -> None:
     if facts is None:
         say(out, "", NOT_CONSIDERED)
     else:
-        leader.write_about_node(facts, answer.node.name, explained.now_seconds, out)
+        rows = leader.rows_about_node(
+            facts, answer.node.name, explained.limits, explained.now_seconds
+        )
+        say(out, "", Table("known to the leader", "", rows=rows, left=(0, 1)))
 
 
 def write_pod(explained: PodExplained, out: Console) -> None:
@@ -82,7 +89,19 @@ def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Cons
         say(out, "", Table(title, "", "", rows=rows, left=(0, 1, 2)))
 
 
-def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
+def node_reasons(answer: NodeAnswer) -> Iterator[tuple[str, Sequence[Blocker]]]:
+    """Yield the reasons of a node with their heading, such as those against its removal."""
+    yield "not removable because", answer.blockers
+    yield "not marked now because", answer.rate_limits
+    yield "scale-down not allowed because", answer.reserved
+    yield "stays PreferNoSchedule because", answer.no_schedule_blockers
+    yield "may empty late because", answer.long_lived
+    yield "pods not evicted because", answer.not_evicted
+    yield "pods not moved because", answer.not_moved
+
+
+def node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
+    """Return rows of label and text: the verdict, the mark, the rank and the reaches of a node."""
     answer = explained.answer
     with_it = sum(pod.stays_with_node for pod in answer.pods)
     rank = (
@@ -90,7 +109,6 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         f"{in_percent(answer.share)} requested"
     )
     return [
-        ("node", answer.node.name),
         ("verdict", _verdict(answer)),
         *_mark_facts(explained.status, explained.now_seconds),
         ("ranked by", answer.policy_text or rank),
@@ -99,7 +117,6 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         *_surge_moves(answer),
         ("reaches", _reaches(answer)),
         ("autoscaler", _scalability(answer)),
-        *explained.cluster_input.origin,
     ]
 
 
@@ -140,7 +157,7 @@ def _reach(answer: PodAnswer) -> str:
     return f"{answer.reach.name} ({plural(answer.admitted, 'node')})"
 
 
-def _verdict(answer: NodeAnswer) -> str:
+def _verdict(answer: NodeVerdict) -> str:
     if (why := why_leaving(answer.node)) is not None:
         return f"already leaving: {why}"
     if answer.order is not None:
@@ -193,8 +210,17 @@ def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple
 
 def _moves(answer: NodeAnswer) -> Table:
     condition = "as planned" if answer.order is not None else "if only this node is removed"
-    rows = *answer.placements, *((key, f"no node: {why}") for key, why in answer.unassigned)
+    places = *answer.placements, *((key, f"no node: {why}") for key, why in answer.unassigned)
+    rows = [(_with_origin(answer, pod), place) for pod, place in places]
     return Table("pod", f"would fit on ({condition})", rows=rows, left=(0, 1), names_above=True)
+
+
+def _with_origin(answer: NodeAnswer, pod: str) -> str:
+    """Return the pod, and where it is if the plan has placed it on the node."""
+    if pod not in answer.planned_from:
+        return pod
+    origin = answer.planned_from[pod]
+    return f"{pod} (planned here{f' from {origin}' if origin else ', now Pending'})"
 
 
 def _pod_facts(answer: PodAnswer, cluster_input: ClusterInput) -> list[tuple[str, str]]:

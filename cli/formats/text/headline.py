@@ -13,7 +13,7 @@ from cli.nodes import NodeRow
 from cli.terminal import Table, say
 from core.config.prices import HOURS_A_MONTH
 from core.config.settings import Mode
-from core.model.humanize import age, first, plural
+from core.model.humanize import first, left, plural
 from core.model.quantity import format_bytes
 
 NAMES_SHOWN: Final = 3
@@ -32,30 +32,49 @@ def write(headline: Headline, running: Running | None, now_seconds: int, out: Co
 
 
 def problems(running: Running | None, now_seconds: int) -> Iterator[str]:
-    """Yield a sentence if no replica leads, or if the leader cannot reconcile.
-
-    In both cases no node is marked.
+    """Yield a sentence if no replica leads, if that is unknown, or if the leader is stuck.
 
     *running*: how Ebb runs in the cluster; None for a dump.
     """
-    if running is not None and not running.leads(now_seconds):
+    if running is None:
+        return
+    leads = running.leads(now_seconds)
+    if leads is None:
+        lease = running.leader.lease
+        yield (
+            f"The Lease {lease} cannot be read, so it is unknown whether a replica of "
+            "ebb-controller leads and marks nodes."
+        )
+    elif not leads:
         yield "No replica of ebb-controller leads, so no node is marked until one does."
-    elif running is not None and running.facts and (why := running.facts.stale_because):
+    elif running.facts and (why := running.facts.stale_because):
         yield f"The leader marks no node, because it cannot reconcile: {why}."
 
 
 def lines(headline: Headline, now_seconds: int) -> Iterator[str]:
     """Yield the summary of a plan as sentences."""
-    if not headline.removable:
-        yield f"None of {plural(headline.nodes, 'node')} can be removed."
+    if not headline.nodes:
+        yield "No node is in the cluster, or the options select none."
         return
-    devices = (f"{units:,} {name}" for name, units in sorted(headline.capacity.devices.items()))
-    cores = f"{headline.capacity.cpu_millis / 1000:,.1f} cores"
-    memory = f"{format_bytes(headline.capacity.memory_bytes)} memory"
-    yield (
-        f"{headline.removable:,} of {plural(headline.nodes, 'node')} can be removed: "
-        f"{', '.join((cores, memory, *devices))}."
+    if not headline.removable:
+        yield _none(headline)
+        return
+    freed, whole = headline.capacity, headline.before.allocatable
+    share, cpu, memory = (
+        f"{percent(*pair)} %"
+        for pair in (
+            (headline.removable, headline.nodes),
+            (freed.cpu_millis, whole.cpu_millis),
+            (freed.memory_bytes, whole.memory_bytes),
+        )
     )
+    parts = (
+        f"{freed.cpu_millis / 1000:,.1f} cores ({cpu})",
+        f"{format_bytes(freed.memory_bytes)} memory ({memory})",
+        *(f"{units:,} {name}" for name, units in sorted(freed.devices.items())),
+    )
+    nodes = plural(headline.nodes, "node")
+    yield f"{headline.removable:,} of {nodes} can be removed ({share}): {', '.join(parts)}."
     yield _savings(headline.cost)
     yield from _marks(headline, now_seconds)
     late = [f"{why.code} ({plural(why.pods, 'pod')}, such as {why.example})"
@@ -68,9 +87,25 @@ def lines(headline: Headline, now_seconds: int) -> Iterator[str]:
     )
 
 
+def _none(headline: Headline) -> str:
+    """Return why no node can be removed: the cluster is compact, or other reasons keep nodes."""
+    nodes, (requests, whole) = plural(headline.nodes, "node"), headline.before
+    cpu = percent(requests.cpu_millis, whole.cpu_millis)
+    memory = percent(requests.memory_bytes, whole.memory_bytes)
+    used = f"Requested: {cpu} % of CPU, {memory} % of memory."
+    if headline.compact:
+        return f"The cluster is compact: none of {nodes} can be removed. {used}"
+    return f"None of {nodes} can be removed. {used}"
+
+
+def percent(part: int, whole: int) -> int:
+    """Return *part* as a rounded percentage of *whole*; 0 if *whole* is 0."""
+    return (100 * part + whole // 2) // whole if whole else 0
+
+
 def _savings(cost: Cost | None) -> str:
     if cost is None:
-        return "Savings: unknown, because the configuration has no `prices`."
+        return "Savings in money: unknown, because the configuration has no `prices`."
     saved, whole = map(money, (cost.saved_per_month, cost.before * HOURS_A_MONTH))
     text = f"Savings: {saved} of {whole} a month ({HOURS_A_MONTH} h), in the currency of `prices`."
     if not cost.unpriced:
@@ -90,15 +125,15 @@ def _marks(headline: Headline, now_seconds: int) -> Iterator[str]:
         yield f"Waiting for: {first(reasons, REASONS_SHOWN)}."
     if not headline.leader_asked and headline.marked < headline.removable:
         yield (
-            "Estimate without the controller: delays such as `unneededTime` count as passed, and "
-            "peak demand is unknown."
+            "Limits unknown: this is an estimate without the controller. Delays such as "
+            "`unneededTime` count as passed, and peak demand is unknown."
         )
 
 
 def _wait(wait: MarkingWait, now_seconds: int) -> str:
     nodes = plural(wait.nodes, "node")
-    left = "" if wait.until is None else f", {age(wait.until - now_seconds)}"
-    return f"{wait.code} ({nodes}{left})"
+    for_ = "" if wait.until is None else f", {left(wait.until - now_seconds)}"
+    return f"{wait.code} ({nodes}{for_})"
 
 
 def money(amount: Fraction) -> str:

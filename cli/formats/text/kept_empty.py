@@ -9,7 +9,7 @@ from rich.console import Console
 from cli.formats.text.headline import money
 from cli.input.kept_empty import KeptEmpty
 from cli.terminal import Table, say
-from core.model.humanize import age, plural
+from core.model.humanize import left, plural
 
 NODES_SHOWN: Final = 12
 NONE: Final = "-"
@@ -23,7 +23,7 @@ def write(kept: Sequence[KeptEmpty], now_seconds: int, out: Console) -> None:
     rows = (
         (
             node.node,
-            NONE if node.until is None else age(max(0, node.until - now_seconds)),
+            NONE if node.until is None else left(node.until - now_seconds),
             NONE if node.price is None else money(node.price),
             node.why,
         )

@@ -5,9 +5,12 @@ from typing import Final
 
 from rich.console import Console
 
+from cli.formats.text import history
 from cli.terminal import Table, say
-from controller.leader_report import Decision, LeaderFacts, Report
-from core.model.humanize import HOUR, age, plural
+from controller.day_report import MonthReport
+from controller.leader_report import Decision, LeaderFacts, LimitUse, Report
+from core.engine.mark_limits import MARK_LIMITS
+from core.model.humanize import HOUR, age, left, plural
 from core.model.quantity import format_bytes, format_millis
 
 ROWS_SHOWN: Final = 10
@@ -15,12 +18,18 @@ ROWS_SHOWN: Final = 10
 NOT_YET_KNOWN: Final[Mapping[str, str]] = {
     "unneededTime": "for how long nodes have been candidates",
     "stabilizationWindow": "peak demand",
-    "cooldown.delayAfterPending": "which pods were unschedulable before",
-    "budgets.window": "marks of nodes that have been removed since",
-    "reserve.lookback": "how many pods to expect",
+    "reserve.window": "how many pods to expect",
 }
-"""Description of the fact whose time span a setting defines."""
+"""Description of the fact whose time span a setting defines; limits have none."""
 
+BUFFERS: Final[Mapping[str, str]] = {
+    "published": "Ebb publishes the expected pods",
+    "absent": "not published, because the cluster has no CapacityBuffers",
+    "forbidden": "not published, because RBAC does not allow it (component capacity-buffers)",
+}
+"""Whether Ebb publishes CapacityBuffers, by the word of the report; others are not shown."""
+COUNTING_MARKS: Final = frozenset(limit.reason.code for limit in MARK_LIMITS if limit.counts_marks)
+"""Codes of the limits that marks use up."""
 CAUSES: Final[Mapping[str, str]] = {"mark": "because of marks", "room": "for lack of room"}
 """Description of a cause for which pods are Pending; other causes have none."""
 
@@ -55,19 +64,20 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
     _table(("decided", "action", "object", "reason"), decisions, out)
 
 
-def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Console) -> None:
-    """Write what the leader knows about one node, such as its delay and decisions about it."""
+def rows_about_node(
+    facts: LeaderFacts, node: str, limits: Sequence[LimitUse], now_seconds: int
+) -> list[tuple[str, str]]:
+    """Return rows of label and text with what the leader knows about one node.
+
+    They are its delay, limits and decisions. *limits*: what counts for limits on a new mark of the
+    node.
+    """
     rows = [
         ("delay", f"unneededTime ends in {_left(delay.until_seconds, now_seconds)}")
         for delay in facts.delays
         if delay.node == node
     ]
-    rows += [
-        ("skipped", f"for {_left(skip.until_seconds, now_seconds)}: its mark could not be written")
-        for skip in facts.skipped_nodes
-        if skip.node == node
-    ]
-    rows += _limits(facts, now_seconds)
+    rows += _limits(facts, limits, now_seconds)
     rows += [
         (
             f"{_ago(decision.at_seconds, now_seconds)} ago",
@@ -76,8 +86,11 @@ def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Conso
         for decision in facts.decisions
         if (decision.kind, decision.name) == ("Node", node)
     ][:ROWS_SHOWN]
-    rows = rows or [("delay", "none: no cooldown, backoff or waiting time delays this node")]
-    say(out, "", Table("known to the leader", "", rows=rows, left=(0, 1)))
+    if not facts.knows_limits:
+        rows.append(("limits", "unknown: the leader has not reconciled yet"))
+    elif facts.delays_omitted or facts.limits_omitted:
+        rows.append(("limits", "the report does not list all of them"))
+    return rows or [("delay", "none: no cooldown, backoff or waiting time delays this node")]
 
 
 def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
@@ -88,33 +101,48 @@ def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]
         yield "last reconciliation", f"{_ago(facts.reconciled_at_seconds, now_seconds)} ago"
     if facts.stale_because:
         yield "cannot reconcile", facts.stale_because
+    if about := BUFFERS.get(facts.capacity_buffers):
+        yield "CapacityBuffers", about
     if delays := facts.delays:
         nodes = plural(len(delays) + facts.delays_omitted, "node")
         ends = [_left(delay.until_seconds, now_seconds) for delay in (delays[0], delays[-1])]
         when = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
         yield "delays", f"unneededTime of {nodes} ends in {when}"
     yield from _figures(facts)
-    yield from _limits(facts, now_seconds)
-    for skipped in facts.skipped_nodes[:ROWS_SHOWN]:
-        wait = _left(skipped.until_seconds, now_seconds)
-        yield "skipped", f"{skipped.node} for {wait}: its mark could not be written"
+    yield from _limits(facts, facts.limits, now_seconds)
     for unknown in facts.not_yet_known:
-        about = NOT_YET_KNOWN.get(unknown.setting, "")
+        about = NOT_YET_KNOWN.get(unknown.needed_for, "what counted before")
         wait = _left(unknown.until_seconds, now_seconds)
-        yield "not yet known", f"{about} ({unknown.setting}): complete in {wait}".lstrip()
+        yield "not yet known", f"{about} ({unknown.needed_for}): complete in {wait}"
 
 
 def savings_rows(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
-    """Yield rows of label and text with the savings since the leader's process started."""
-    if (saved := facts.savings) is not None:
+    """Yield rows of label and text with what Ebb has done and saved.
+
+    That is today, yesterday and this month or, from the report of an older version, since the
+    leader's process started.
+    """
+    if facts.today is not None:
+        yield "today (UTC)", history.short(facts.today.total)
+        if facts.yesterday is not None:
+            yield "yesterday", history.short(facts.yesterday.total)
+        yield "this month (UTC)", _month(facts.month)
+    elif (saved := facts.savings) is not None:
         expected = _saved(saved.expected_node_seconds, saved.expected_cost)
         yield "savings expected", f"{expected}, if removable nodes were gone at once"
         estimated = _saved(saved.estimated_node_seconds, saved.estimated_cost)
         yield "savings estimated", f"{estimated}, of nodes that autoscalers have removed"
 
 
+def _month(month: MonthReport | None) -> str:
+    if month is None:
+        return "unknown until the leader can read and write the ConfigMap ebb-history"
+    begins = "" if month.first.endswith("-01") else f", counted since {month.first}"
+    return f"{history.short(month.total)}{begins}"
+
+
 def _figures(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
-    """Yield rows of label and text with savings and Pending time since the leader's start."""
+    """Yield rows of label and text with savings and Pending time."""
     yield from savings_rows(facts)
     if facts.pending:
         causes = (
@@ -130,11 +158,20 @@ def _saved(node_seconds: int, cost: float) -> str:
     return f"{hours}, {cost:,.2f} in the currency of `prices`" if cost else hours
 
 
-def _limits(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
-    """Yield rows of label and text with cooldowns and peak demand, which delay marks."""
-    for cooldown in facts.cooldowns:
-        wait = _left(cooldown.until_seconds, now_seconds)
-        yield "cooldown", f"no new marks for {wait} ({cooldown.setting})"
+def _limits(
+    facts: LeaderFacts, limits: Sequence[LimitUse], now_seconds: int
+) -> Iterator[tuple[str, str]]:
+    """Yield rows of label and text with what delays marks, such as cooldowns and peak demand."""
+    for refused in facts.refused_writes:
+        wait = _left(refused.until_seconds, now_seconds)
+        why = f"{refused.policy} refuses writes to {refused.resource} ({refused.change})"
+        yield "refused", f"{why}; next try in {wait}"
+    for use in limits[:ROWS_SHOWN]:
+        ends = use.until_seconds + use.unreached_until_seconds
+        wait = _left(min(ends, default=now_seconds), now_seconds)
+        marks = "1 mark counts" if len(ends) == 1 else f"{len(ends):,} marks count, the first"
+        until = f"{marks} for" if use.code in COUNTING_MARKS else "ends in"
+        yield use.code, f"{use.scope or 'all nodes'}: {until} {wait}"
     for peak in facts.peaks[:ROWS_SHOWN]:
         amount = f"{format_millis(peak.cpu_millis)} CPU, {format_bytes(peak.memory_bytes)} memory"
         wait = _left(peak.until_seconds, now_seconds)
@@ -159,4 +196,4 @@ def _ago(at_seconds: int, now_seconds: int) -> str:
 
 
 def _left(until_seconds: int, now_seconds: int) -> str:
-    return age(until_seconds - now_seconds)
+    return left(until_seconds - now_seconds)

@@ -1,5 +1,6 @@
 """The plan as text: totals, removable nodes in order, and why the others are not removable."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
@@ -13,7 +14,7 @@ from cli.explain.headline import DeviceChange
 from cli.formats.text import buffers, headline, kept_empty, reaches
 from cli.terminal import Table, say
 from core.engine.plan import Plan, Removal, UnremovableNode
-from core.model.humanize import plural
+from core.model.humanize import first, plural
 from core.model.quantity import format_bytes, format_millis
 from core.model.reason import Blocker
 from core.placement.reach_utilization import limit_text
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # slow to import
     from sim.fewest_nodes import NodesNeeded
 
 TARGETS_SHOWN: Final = 3
+OWN_PODS_SHOWN: Final = 5
 NONE: Final = "-"
 
 
@@ -152,7 +154,7 @@ def _removals(answer: Planned, width: int) -> Table:
     headings = "order", "removable node", "pods"
     nodes = {row.name: row for row in answer.rows}
     removal_rows = [((str(removal.order), removal.node, str(nodes[removal.node].pods)),
-                     _emptied_by(answer.emptying[removal.node]), list(_targets(removal)))
+                     emptied_by(answer.emptying[removal.node]), list(targets(removal)))
                      for removal in answer.plan.removals]  # fmt: skip
     rows = [(*cells, by, _joined(f"{to} ({pods})" if pods else to for to, pods in targets))
             for cells, by, targets in removal_rows]  # fmt: skip
@@ -169,7 +171,7 @@ def _joined(parts: Iterable[str]) -> str:
     return ", ".join(parts) or NONE
 
 
-def _emptied_by(emptying: Emptying) -> str:
+def emptied_by(emptying: Emptying) -> str:
     """Return as text how a node becomes empty, or the most frequent reason why it does not."""
     if emptying.staying:
         code, count = Counter(blocker.code for blocker in emptying.staying).most_common(1)[0]
@@ -196,11 +198,25 @@ def _legend(answer: Planned) -> Iterator[str]:
         yield "turnover: rollouts and scale-ins delete the pods."
     if any(emptying.staying for emptying in emptyings):
         yield "nothing: some pods rarely terminate; ebb explain node NAME says why."
+    yield from _own_pods(answer)
     if answer.config.surges and any(emptying.moves is None for emptying in emptyings):
         yield "Surge moves are unknown, because Deployments and ReplicaSets were not read."
 
 
-def _targets(removal: Removal) -> Iterator[tuple[str, str]]:
+def _own_pods(answer: Planned) -> Iterator[str]:
+    """Yield which of Ebb's own pods keep removable nodes, and the command that moves them."""
+    own = [pod for removal in answer.plan.removals for pod in answer.emptying[removal.node].own]
+    if not own:
+        return
+    pods = first([f"{pod.name} ({pod.node})" for pod in own], OWN_PODS_SHOWN)
+    # The name of a ReplicaSet is that of its Deployment, and a hash.
+    names = sorted({shlex.quote(pod.owner_name.rpartition("-")[0]) for pod in own})
+    namespace = shlex.quote(answer.cluster_input.namespace)
+    restart = f"kubectl -n {namespace} rollout restart deployment {' '.join(names)}"
+    yield f"Ebb's own pods are on these nodes: {pods}. When the nodes are marked: {restart}"
+
+
+def targets(removal: Removal) -> Iterator[tuple[str, str]]:
     """Yield each node that would take pods, with their number, most pods first.
 
     After TARGETS_SHOWN nodes, one pair of texts counts the others.
@@ -237,8 +253,9 @@ def _usability(plan: Plan) -> str:
         return "All allocatable capacity counts as usable."
     how = "derived from the pods" if plan.usability_derived else "as configured"
     cpu, memory = format_millis(usability.min_cpu_millis), format_bytes(usability.min_memory_bytes)
+    cores = f"{float(usability.max_cpu_per_gb):.3g}"
     return (
         f"Free capacity of a node is usable if it is at least {cpu} CPU and {memory} memory; at "
-        f"most {float(usability.max_cpu_per_gb):.3g} cores per free GB and "
+        f"most {cores} core{'' if cores == '1' else 's'} per free GB and "
         f"{float(usability.max_gb_per_cpu):.3g} GB per free core count ({how})."
     )

@@ -13,7 +13,7 @@ from cli.input.cluster_input import Leader
 from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
 from cli.terminal import Table, fitting, render, say
-from core.model.humanize import age, duration
+from core.model.humanize import age, duration, left
 
 MARKS_SHOWN: Final = 20
 NONE: Final = "-"
@@ -68,7 +68,7 @@ def _head(status: ClusterStatus) -> Table:
 def _leader(leader: Leader, now_seconds: int) -> str:
     lease = f"Lease {leader.lease}"
     if leader.problem is not None:
-        return f"unknown ({lease}: {leader.problem})"
+        return f"{'unknown' if leader.unread else 'none'} ({lease}: {leader.problem})"
     if not leader.holder:
         return f"none ({lease} has been released)"
     if leader.renewed_seconds is None:
@@ -120,7 +120,7 @@ def _marks(status: ClusterStatus) -> Table:
 def _deadline(mark: MarkStatus, now_seconds: int) -> str:
     if mark.details is None:
         return "unknown"
-    return "overdue" if mark.overdue else age(mark.details.deadline - now_seconds)
+    return "overdue" if mark.overdue else left(mark.details.deadline - now_seconds)
 
 
 def _reasons(status: ClusterStatus) -> Table:

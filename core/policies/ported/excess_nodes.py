@@ -18,9 +18,11 @@ from core.model.reason import Blocker, Reason
 from core.placement.reach_utilization import requested
 from core.placement.usable_capacity import NOTHING, Amount
 from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
-from core.setting_types.structure import where
 from core.setting_types.value_types import number
 
+WEIGHTS: Final = Fraction(4, 5), Fraction(1, 5)
+"""Weights of the requested shares of CPU and memory, as in Node Refiner. The candidate is the node
+with the smallest weighted sum."""
 SLACK: Final = Fraction(1, 2)
 """Number of nodes by which the excess may fall below the threshold before a mark is removed."""
 SCORE_SCALE: Final = 2**128
@@ -49,28 +51,13 @@ NOT_COUNTED: Final = Reason(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Weights of CPU and memory; their sum need not be 1."""
-
-    cpu: Annotated[Fraction, number(positive=False)] = Fraction(4, 5)
-    """Weight of the requested share of CPU."""
-    memory: Annotated[Fraction, number(positive=False)] = Fraction(1, 5)
-    """Weight of the requested share of memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Settings of policy ExcessNodes."""
 
     threshold: Annotated[Fraction, number(positive=False)] = Fraction(2)
     """Nodes are removed while the excess (free capacity, in nodes) is above this number. Marks are
-    removed when the excess is below this number minus 0.5."""
-    weights: Annotated[
-        Weights,
-        where(lambda found: found.cpu + found.memory > 0, "weights of which one is above 0"),
-    ] = Weights()
-    """Weights of the requested shares. The candidate is the node with the smallest weighted
-    sum."""
+    removed when the excess is below this number minus 0.5. Raise it if more free nodes must
+    remain for peaks."""
 
 
 class ExcessNodes(Policy):
@@ -84,6 +71,7 @@ class ExcessNodes(Policy):
     section: ClassVar[str] = "excess_nodes"
     defaults: ClassVar[Mapping[str, Any]] = {
         "unneededTime": "0s",
+        "maxJobAge": "never",
         "budgets": {"minNodes": 2, "minUntaintedNodes": 2},
         "markInterval": "10m",
         "cooldown": {"delayAfterAdd": "60m"},
@@ -128,8 +116,7 @@ class ExcessNodes(Policy):
         """Return the weighted sum of the requested shares, in units of 1 / SCORE_SCALE."""
         used, known = self._ledger.used(node), self._scores.get(node)
         if known is None or known[0] != used:
-            weights, whole = self._settings.weights, self._ledger.capacity(node)
-            parts = zip((weights.cpu, weights.memory), used, whole, strict=True)
+            parts = zip(WEIGHTS, used, self._ledger.capacity(node), strict=True)
             share = sum(
                 (weight * Fraction(part, of) for weight, part, of in parts if of > 0), Fraction()
             )

@@ -27,8 +27,7 @@ from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from core.placement.reach_utilization import RESOURCE_NAMES, beside, limit_text, requested
 from core.policies.policy import Order, Policy, PolicyInput
-from core.setting_types.structure import at_least
-from core.setting_types.value_types import SHARE, Flag, eased
+from core.setting_types.value_types import SHARE, Flag, raised
 
 UTILIZED: Final = Reason(
     "utilized",
@@ -42,8 +41,8 @@ KEEPING_POD: Final = Reason(
     "A pod prevents the removal of its node: it has no controller, belongs to kube-system, has "
     "local storage, or must not be evicted.",
     "see why: ebb explain pod {namespace}/{name}; if the pod may be evicted, annotate it with "
-    'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"; or set `keepStandalone`, '
-    "`keepSystem` or `keepLocalStorage` to false",
+    'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"; or set `keepSystem` '
+    "or `keepLocalStorage` to false",
     "the pod is gone, or may be evicted",
 )
 
@@ -53,31 +52,19 @@ class Settings:
     """Settings of policy NodeUtilization."""
 
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """Nodes may be removed while their CPU and memory requests are both below this share."""
-    leave: Annotated[Annotated[Fraction, SHARE] | None, at_least("utilization")] = None
-    """The mark of a node is removed when its CPU or memory requests reach this share. The default
-    is 5 percentage points above `utilization`: 55%."""
-    keep_standalone: Flag = True
-    """Whether pods without a controller prevent the removal of their node."""
+    """Nodes may be removed while their CPU and memory requests are both below this share. A marked
+    node keeps its mark while they are below this share plus `hysteresis`. Raise it if too few
+    nodes are removed, lower it if too many pods must move."""
     keep_system: Flag = True
     """Whether pods of kube-system, except DaemonSet and static pods, prevent the removal of their
-    node."""
+    node. Set it to `false` if these pods may restart on other nodes."""
     keep_local_storage: Flag = True
     """Whether pods with local storage (hostPath, emptyDir on disk) prevent the removal of their
-    node."""
-
-    def limit(self, *, marked: bool) -> Fraction:
-        """Return the share of CPU and of memory that the requests on a node must be below.
-
-        *marked*: whether the node is marked; then the share is higher.
-        """
-        if not marked:
-            return self.utilization
-        return eased(self.utilization) if self.leave is None else self.leave
+    node. Set it to `false` if your pods can lose this data, as a cache can."""
 
     def keeping(self) -> frozenset[Reason]:
         """Return the reasons for which a pod prevents its node's removal under these settings."""
-        flags = ((BARE, self.keep_standalone), (SYSTEM, self.keep_system),
+        flags = ((BARE, True), (SYSTEM, self.keep_system),
                  (LOCAL_STORAGE, self.keep_local_storage), (NOT_SAFE_TO_EVICT, True))  # fmt: skip
         return frozenset(reason for reason, keep in flags if keep)
 
@@ -93,16 +80,20 @@ class NodeUtilization(Policy):
     section: ClassVar[str] = "node_utilization"
     defaults: ClassVar[Mapping[str, Any]] = {
         "unneededTime": "10m",
+        "maxJobAge": "never",
         "cooldown": {"delayAfterAdd": "10m"},
         "controller": {"interval": "10s"},
     }
+    hysteresis: ClassVar[bool] = True
     reasons = (UTILIZED, KEEPING_POD)
     remembers_placements: ClassVar[bool] = True
 
     def __init__(self, policy_input: PolicyInput) -> None:
         self._input, self._ledger = policy_input, policy_input.ledger
         settings: Settings = policy_input.settings
-        self._limits = settings.limit(marked=False), settings.limit(marked=True)
+        own = settings.utilization
+        self._limits = own, raised(own, policy_input.hysteresis)
+        """Limits for an unmarked node, and for a marked one."""
         self._keeping = settings.keeping()
         self._keeping_pods_known: dict[int, tuple[Blocker, ...]] = {}
         """Blockers by node, one for each bound pod that prevents its removal."""

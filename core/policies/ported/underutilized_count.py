@@ -65,12 +65,15 @@ class CountedPool:
     """Settings of one pool."""
 
     enabled: Flag = False
-    """Whether nodes of the pool may be removed. If true, `limit` and `required` must be set."""
+    """Whether nodes of the pool may be removed. If true, `limit` and `required` must be set. Set
+    it to `true` once you agree with the nodes that Ebb reports."""
     limit: Annotated[Fraction, SHARE] | None = None
     """Ratio of CPU requests to allocatable CPU. Nodes below it count as underutilized; the marks
-    of nodes above it are removed."""
+    of nodes above it are removed. Raise it if too few nodes are removed, lower it if too many pods
+    must move."""
     required: Annotated[int, whole_number(1, REQUIRED_MAX)] | None = None
-    """Minimum number of unmarked nodes below the limit. With fewer, no node is removed."""
+    """Minimum number of unmarked nodes below the limit. With fewer, no node is removed. Raise
+    it if more of these nodes must remain for peaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +81,14 @@ class CountedPools:
     """Settings of policy UnderutilizedCount."""
 
     pool_label: Annotated[str, QUALIFIED_KEY] = GKE_POOL_LABEL
-    """Node label whose value is the pool's name; nodes without it are in pool ""."""
+    """Node label whose value is the pool's name; nodes without it are in pool "". Set it
+    where another label than that of GKE names the pool."""
     pools: Annotated[
         Mapping[str, Annotated[CountedPool, Needs("enabled", "limit", "required")]],
         Named(POOLS_MAX, LABEL_VALUE, "NAME", "{enabled, limit, required}"),
     ] = field(default_factory=dict, hash=False)
-    """Pools by name; nodes of other pools are never removed."""
+    """Pools by name; nodes of other pools are never removed. Set it to those that may
+    shrink."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +117,7 @@ class UnderutilizedCount(Policy):
     name: ClassVar[str] = "UnderutilizedCount"
     Settings: ClassVar[type[Any] | None] = CountedPools
     section: ClassVar[str] = "underutilized_count"
-    defaults: ClassVar[Mapping[str, Any]] = {"unneededTime": "5m"}
+    defaults: ClassVar[Mapping[str, Any]] = {"unneededTime": "5m", "maxJobAge": "never"}
     reorders: ClassVar[bool] = True
     reasons: ClassVar[Sequence[Reason]] = _REASONS
     gauges: ClassVar[Sequence[PolicyGauge]] = tuple(

@@ -13,13 +13,25 @@ from cli.input.cluster_input import ClusterInput
 from cli.page.hub import Hub
 from cli.page.server import PageServer
 from cli.page.worker import Worker
+from controller.day_report import StateSample
 from core.engine.zones import ZONE_LABEL
 from tests.support import builders
 from tests.support.browser import DESKTOP, PHONE, Tab, chromium, needs_chromium, tab
-from tests.support.page import HOSTILE, hostile_input, input_of, plan_of, showcase
+from tests.support.page import (
+    HOSTILE,
+    NOW,
+    hostile_input,
+    input_of,
+    plan_of,
+    saved,
+    showcase,
+    with_day,
+)
 
 pytestmark = [needs_chromium, pytest.mark.long]
 LONG = "ip-10-0-0-1.a-very-long-name-of-a-node.eu-central-1.compute.internal"
+
+TABS_MAX = 10
 
 
 def zoned(name: str, zone: str) -> Any:
@@ -54,12 +66,20 @@ def written(folder: Path, cluster_input: ClusterInput) -> str:
     return path.as_uri()
 
 
+async def tab_to(one: Tab, label: str) -> None:
+    """Press Tab, from the search field on, until an element with this label has the focus."""
+    await one.page.focus("#filter")
+    for _ in range(TABS_MAX):
+        await one.page.keyboard.press("Tab")
+        if (await one.focused()).startswith(label):
+            return
+    raise AssertionError(await one.focused())
+
+
 async def check_keyboard(one: Tab) -> None:
     """Open and close nodes without a pointer."""
     press = one.page.keyboard.press
-    await one.page.focus("#filter")
-    await press("Tab")
-    assert (await one.focused()).startswith("a01: ")
+    await tab_to(one, "a01: ")
     await press("ArrowRight")
     assert (await one.focused()).startswith("a02: ")
     await press("ArrowDown")
@@ -91,7 +111,7 @@ async def test_file_works_by_keyboard_and_loads_nothing(
         url = written(tmp_path, input_of(NODES, PODS))
         await one.opened(url)
         assert "nodes can be removed" in await one.page.inner_text("#headline")
-        assert "d/late" in await one.page.inner_text("#waiting")
+        assert "d/late" in await one.page.inner_text("#pending")
         await check_keyboard(one)
         assert await one.page.is_hidden("#what-if")
         assert (one.faults, one.requests) == ([], [url])
@@ -105,14 +125,21 @@ async def test_server_page_works_by_keyboard_and_answers_what_if(
         await hub.publish(await worker.state(input_of(NODES, PODS)))
         await one.opened(server.url)
         await check_keyboard(one)
-        await one.page.fill("#without", "a01")
-        await one.page.keyboard.press("Enter")
+        await one.page.get_by_role("button", name="a01: ").click()
+        await one.page.get_by_role("button", name="What if this node were gone?").click()
         await one.page.wait_for_selector("#what-if-answer p:nth-child(2)")
         answer = await one.page.inner_text("#what-if-answer")
         assert "Room on other nodes: for 1 of 1 pod of the node." in answer
-        await one.page.fill("#without", "nobody")
+        await one.page.click("#what-if summary")
+        await one.page.fill("#cpu", "3%")
         await one.page.keyboard.press("Enter")
-        await one.page.wait_for_selector("#what-if-answer p:has-text('No answer: without')")
+        await one.page.wait_for_selector("#what-if-answer p:has-text('CPU threshold 3%')")
+        assert await one.page.locator("#nodes .changed").count()
+        await one.page.get_by_role("button", name="Back to the plan of now").click()
+        assert not await one.page.locator("#nodes .changed").count()
+        await one.page.fill("#headroom", "many")
+        await one.page.keyboard.press("Enter")
+        await one.page.wait_for_selector("#what-if-answer p:has-text('No answer: headroom')")
         ours = server.url.partition("?")[0]
         assert all(url.startswith(ours) for url in one.requests)
         # Chromium logs the status 400 of the second what-if.
@@ -133,7 +160,14 @@ async def test_page_follows_states_warnings_and_end_of_server(
             assert (await one.focused()).startswith("a01: ")
             hub.warn(["This page may be out of date: the watch of pods was interrupted."])
             await one.page.wait_for_selector("#banners p:has-text('out of date')")
+            assert await one.page.query_selector(".stale") is None
+            hub.warn([], 1_700_000_000, stale=True)
+            await one.page.wait_for_selector(".stale #nodes")
+            await one.page.wait_for_selector("#updated:has-text(' ago')")
+            hub.warn([], 1_700_000_000)
+            await one.page.wait_for_selector("body:not(.stale)")
         await one.page.wait_for_selector("#banners p:has-text('is lost')")
+        await one.page.wait_for_selector(".stale #nodes")
 
 
 async def test_page_waits_for_first_state(browser: Browser, worker: Worker) -> None:
@@ -167,7 +201,7 @@ async def test_hostile_names_are_shown_as_text(
         await one.page.get_by_role("button", name=HOSTILE).first.click(force=True)
         await one.page.wait_for_selector("#detail-body dl")
         assert await one.page.inner_text("#detail-title") == HOSTILE
-        assert f"{HOSTILE}={HOSTILE}" in await one.page.inner_text("#detail-body")
+        assert f"{HOSTILE}={HOSTILE}" in (await one.page.text_content("#detail-body") or "")
         assert await one.page.title() == "Ebb"
         assert await one.page.locator("img").count() == 0
         assert one.faults == []
@@ -208,5 +242,74 @@ async def test_filter_hides_other_nodes_and_keeps_keyboard(
         await one.opened(written(tmp_path, input_of(NODES, PODS)))
         await one.page.fill("#filter", "B1")
         assert await one.page.locator("#nodes button:visible").count() == 1
-        await one.page.keyboard.press("Tab")
-        assert (await one.focused()).startswith("b1: ")
+        await tab_to(one, "b1: ")
+
+
+async def test_reasons_and_states_select_nodes(browser: Browser, tmp_path: Path) -> None:
+    async with tab(browser) as one:
+        await one.opened(written(tmp_path, showcase()))
+        shown = one.page.locator("#nodes button:visible")
+        reason = one.page.locator("#reasons button", has_text="cordoned")
+        await reason.click()
+        assert await shown.count() == 1
+        assert await one.page.inner_text("#count") == "1 of 60 nodes"
+        assert "kubectl uncordon" in await one.page.inner_text("#reason")
+        await one.page.locator("#legend button", has_text="leaving").click()
+        assert await one.page.inner_text("#count") == "No node matches."
+        await reason.click()
+        assert (await shown.get_attribute("aria-label") or "").startswith("general-a-33: leaving")
+        await one.page.click("#all")
+        assert await shown.count() == 60
+        await one.page.select_option("#namespace", label="ops")
+        await one.page.select_option("#pool", label="general")
+        assert (await shown.get_attribute("aria-label") or "").startswith("general-b-01: ")
+
+
+async def test_node_has_link(browser: Browser, tmp_path: Path) -> None:
+    url = written(tmp_path, input_of(NODES, PODS))
+    async with tab(browser) as one:
+        await one.opened(f"{url}#node=constructor")
+        assert "does not exist any more" in await one.page.inner_text("#detail-body")
+        await one.page.evaluate("location.hash = '#node=b1'")
+        await one.page.wait_for_selector("#detail-body dl")
+        assert await one.page.inner_text("#detail-title") == "b1"
+        await one.page.keyboard.press("Escape")
+        await one.page.wait_for_url(url)
+        link = one.page.locator("#plan a").first
+        name = await link.inner_text()
+        await link.click()
+        await one.page.wait_for_selector(f"#detail-title:text-is('{name}')")
+        assert one.page.url == f"{url}#node={name}"
+        assert await one.page.inner_text("#detail-body .verdict") == (
+            "Removable, number 1 of the plan. It is empty."
+        )
+
+
+async def test_chart_shows_samples_of_leader(browser: Browser, tmp_path: Path) -> None:
+    samples = [StateSample(NOW - 600 * n, 60 + n, n, 9 - n, 2) for n in reversed(range(10))]
+    async with tab(browser) as one:
+        for shown in (samples[-1:], samples):
+            await one.opened(
+                written(tmp_path, with_day(showcase(), shown, today=saved(14, 5), month=None))
+            )
+            assert await one.page.is_visible("#day-section") is (shown is samples)
+        captions = await one.page.locator("#day figcaption").all_inner_texts()
+        assert [caption.replace("\n", " ") for caption in captions] == [
+            "Nodes 60 60 to 69",
+            "Marked 0 0 to 9",
+            "Removed 9 0 to 9",
+            "Pods Pending 2 0 to 2",
+        ]
+
+
+async def test_area_of_box_is_size_of_node(browser: Browser, tmp_path: Path) -> None:
+    nodes = [builders.node(f"n{size}", size * 1000, size * 4000) for size in (4, 16)]
+    async with tab(browser) as one:
+        await one.opened(written(tmp_path, input_of(nodes, [])))
+        areas = []
+        for node in nodes:
+            box = await one.page.get_by_role("button", name=f"{node.name}: ").bounding_box()
+            assert box
+            areas.append(box["width"] * box["height"])
+            assert await one.page.locator(".name", has_text=node.name).is_visible()
+        assert 3.8 < areas[1] / areas[0] < 4.2

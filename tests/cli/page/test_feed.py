@@ -20,12 +20,13 @@ from cli.input.cluster_input import Installation
 from cli.page.feed import Feed, Intervals
 from cli.page.hub import Hub
 from cli.page.worker import Worker
-from controller.leader_report import Decision, LeaderFacts, Report, Savings
+from controller.leader_report import REPORT_PORT_NAME, Decision, LeaderFacts, Report, Savings
 from controller.names import LEASE
 from core.config.settings import API_VERSION, KIND, Config
 from core.config.surge import SurgeConfig, SurgeMode
+from kube.cluster_kinds import CLUSTER_KINDS, SURGE_KINDS
 from kube.credentials import RUN_AFTER_SECONDS_MIN
-from kube.decode.kinds import BUDGETS, CLUSTER_KINDS, NODES, SURGE_KINDS
+from kube.decode.kinds import BUDGETS, NODES
 from kube.target import NAMESPACE, Overrides
 from runtime.clock import SystemClock
 from tests.e2e.pki import Authority
@@ -55,10 +56,10 @@ class World:
     def kubeconfig(self) -> str:
         return self._connecting.kubeconfig or ""
 
-    async def start(self, config: Config | None = None) -> None:
+    async def start(self, config: Config | None = None, intervals: Intervals = FAST) -> None:
         installation = Installation(config=config)
         reading = await live.read_lists(self._connecting, installation, io.StringIO())
-        feed = Feed(reading, SystemClock(), FAST)
+        feed = Feed(reading, SystemClock(), intervals)
         self._task = asyncio.create_task(feed.run(self.hub, self.worker))
 
     async def stop(self) -> None:
@@ -77,12 +78,17 @@ class World:
 
     async def warned(self, reached: Callable[[list[str]], bool]) -> list[str]:
         """Return the first warnings about the connection that meet the condition."""
+        news = await self.connected(lambda news: reached(news["banners"]))
+        found: list[str] = news["banners"]
+        return found
+
+    async def connected(self, reached: Callable[[Any], bool]) -> Any:
+        """Return the first message about the connection that meets the condition."""
         with self.hub.following() as messages:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
-                while True:
-                    found: list[str] = orjson.loads(await messages.get() or b"")["banners"]
-                    if reached(found):
-                        return found
+                while not reached(news := orjson.loads(await messages.get() or b"")):
+                    pass
+        return news
 
     def leads(self, pod: str) -> None:
         """Let a replica lead, whose report has one decision."""
@@ -102,7 +108,8 @@ class World:
         configuration = {"apiVersion": API_VERSION, "kind": KIND}
         report = Report(identity=holder, leader=holder, leading=True, facts=facts,
                         configuration=configuration)  # fmt: skip
-        self.api.forwards[f"{NAMESPACE}/{pod}"] = reporting(msgspec.json.encode(report))
+        answer = reporting(msgspec.json.encode(report))
+        self.api.serve(f"{NAMESPACE}/{pod}", REPORT_PORT_NAME, 8082, answer)
 
 
 @pytest.fixture
@@ -162,6 +169,37 @@ async def test_banner_says_that_no_replica_leads_until_one_does(world: World) ->
     assert not any("No replica" in one for one in state["banners"])
     assert state["leader"]["decisions"][0]["action"] == "Decided by a"
     assert any("1.0 node-hours" in text for _, text in state["leader"]["savings"])
+
+
+async def test_banner_says_that_leader_is_unknown_when_lease_is_forbidden(world: World) -> None:
+    world.api.denied.add(LEASE_PATH)
+    await world.start()
+    state = await world.until(lambda state: bool(state["banners"]))
+    assert any("it is unknown whether a replica" in one for one in state["banners"])
+    assert not any("No replica" in one for one in state["banners"])
+
+
+async def test_page_keeps_report_and_names_last_answer_when_api_server_does_not_answer(
+    world: World,
+) -> None:
+    world.leads("a")
+    await world.start(intervals=FAST._replace(unheard=0.5))
+    await world.until(partial(has_decided, "a"))
+    await world.api.watched(NODES.resource)
+    known = await world.connected(lambda news: news["heard"] is not None and not news["stale"])
+    world.api.fail_next("get", 500, times=100_000)
+    news = await world.connected(lambda news: bool(news["stale"]))
+    assert news["heard"] >= known["heard"]
+    (warning,) = news["banners"]
+    assert warning.startswith(
+        "This page may be out of date: the API server has not answered since"
+    )
+    state = orjson.loads(world.hub.state)
+    assert has_decided("a", state)
+    assert not any("No replica" in one or "unknown whether" in one for one in state["banners"])
+    world.api.heal()
+    news = await world.connected(lambda news: not news["stale"])
+    assert news["banners"] == []
 
 
 async def test_page_follows_change_of_leader(world: World) -> None:

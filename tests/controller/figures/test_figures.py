@@ -11,7 +11,7 @@ from controller.figures.marks import AGAIN_SECONDS
 from controller.figures.pending import SHAPES_MAX, Cause, pending_pods
 from controller.figures.pools import PlannedNodeState, pool_figures
 from controller.figures.savings import CREDIT_SECONDS_MAX, HOUR_SECONDS
-from core.config.budgets import Budget, Pool
+from core.config.budgets import Budget, LabelSelector, Pool
 from core.config.prices import Price
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
@@ -236,7 +236,13 @@ def test_oldest_mark_is_that_of_a_node_whose_scale_down_is_not_allowed() -> None
 
 
 def test_every_node_is_in_one_state_of_its_pool() -> None:
-    pools = (Pool(name="green", node_selector=(("green", "true"),), budget=Budget()),)
+    pools = (
+        Pool(
+            name="green",
+            selector=LabelSelector(match_labels=(("green", "true"),)),
+            budget=Budget(),
+        ),
+    )
     green = node("g", labels={"green": "true"})
     nodes = of(
         "ab",
@@ -257,5 +263,5 @@ def test_every_node_is_in_one_state_of_its_pool() -> None:
     assert found["green"].requests == Amount(1000, 1000 * MB)
     assert found["green"].usable == Amount(4000, 8000 * MB), "all free capacity is usable here"
     assert found[""].states[PlannedNodeState.LEAVING] == 1
-    assert found[""].states[PlannedNodeState.RELEASED] >= 1
+    assert found[""].states[PlannedNodeState.SCALE_DOWN_ALLOWED] >= 1
     assert found[""].states[PlannedNodeState.UNSCHEDULABLE] == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import Budget, Budgets, Limit, Pool
+from core.config.budgets import Budget, Budgets, LabelSelector, Limit, Pool
 from core.config.document import built_in, parse
 from core.config.schema import restart_needed
 from core.config.settings import (
@@ -17,28 +17,26 @@ from core.config.settings import (
 from core.model.errors import ConfigError, InvalidInputError
 from core.placement.usable_capacity import Usability
 from core.policies.all import POLICIES
-from core.setting_types.value_types import read_share
 from runtime import files
 from runtime.yaml_text import as_yaml, parse_yaml
 from tests.support.configurations import BEYOND, FAULTY, HEAD
 
-EXAMPLE = Path(__file__).parents[3] / "docs" / "configuration-example.md"
+EXAMPLE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_config_has_defaults_when_file_has_only_head() -> None:
     assert parse(HEAD, "x") == Config()
     assert Config().mode is Mode.OBSERVE
-    assert Config().usability is UsabilityMode.AUTO
+    assert Config().usable_capacity is UsabilityMode.AUTO
 
 
 def test_policy_defaults_apply_when_file_sets_nothing() -> None:
     found = parse({**HEAD, "policy": "ExcessNodes", "budgets": {"maxMarked": 3}}, "x")
     assert (found.unneeded_time_seconds, found.controller.interval_seconds) == (0, 60)
-    assert found.budgets.cluster == replace(
-        Budgets().cluster, max_marked=Limit(3), min_nodes=2, min_untainted_nodes=2
-    )
+    assert found.budgets.cluster == replace(Budgets().cluster, max_marked=Limit(3), min_nodes=2)
+    assert found.budgets.min_untainted_nodes == 2
     assert found.budgets.cooldown.delay_after_add_seconds == 3600
-    assert found.budgets.cooldown.delay_after_pending_seconds == 600
+    assert found.budgets.cooldown.delay_after_pending_seconds == 180
     assert found.budgets.mark_interval_seconds == 600
     settings = {"unneededTime": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
     found = parse({**HEAD, "policy": "ExcessNodes", **settings}, "x")
@@ -61,16 +59,22 @@ def test_policy_defaults_are_valid(policy: str) -> None:
 
 def test_example_on_page_is_valid_config(tmp_path: Path) -> None:
     file = tmp_path / "ebb.yaml"
-    file.write_text(EXAMPLE.read_text().split("```yaml")[1].split("```")[0])
+    file.write_text(EXAMPLE.read_text().split("```yaml")[2].split("```")[0])
     config = files.read_config(str(file))
-    assert config.usability == Usability(
+    assert len(file.read_text().splitlines()) <= 30
+    assert config.thresholds_of({"pool": "batch"}).cpu == 1
+    assert config.price_of({"node.kubernetes.io/instance-type": "m5.large"}) == Fraction("0.096")
+    assert config.price_of({}) == 0
+
+
+def test_four_numbers_define_usable_capacity() -> None:
+    numbers = {"minCPU": "100m", "minMemory": "90M", "maxCPUPerGB": "3.6", "maxGBPerCPU": "20"}
+    assert parse({**HEAD, "usableCapacity": numbers}, "x").usable_capacity == Usability(
         min_cpu_millis=100,
         min_memory_bytes=90_000_000,
         max_cpu_per_gb=Fraction("3.6"),
         max_gb_per_cpu=Fraction(20),
     )
-    assert config.price_of({"node.kubernetes.io/instance-type": "m5.large"}) == Fraction("0.096")
-    assert config.price_of({}) == 0
 
 
 def document_with_price(written: str) -> Any:
@@ -105,7 +109,7 @@ def test_price_is_rejected_when_out_of_bounds(written: str) -> None:
 def test_percentage_is_exact() -> None:
     config = parse({**HEAD, "thresholds": {"cpu": "62.5%"}}, "x")
     assert config.thresholds.cpu == Fraction(5, 8)
-    assert config.thresholds.memory == Fraction(4, 5)
+    assert config.thresholds.memory == Fraction(19, 20)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +138,14 @@ def test_all_faults_are_reported_at_once() -> None:
     assert unknown.endswith("; did you mean mode?")
 
 
+def test_fault_of_former_minimum_savings_says_what_is_allowed() -> None:
+    with pytest.raises(ConfigError) as rejected:
+        parse({**HEAD, "minSavings": {"perMonth": 20}}, "x")
+    (fault,) = rejected.value.faults
+    allowed = "a price for an hour, a decimal number of at least 0"
+    assert fault == f"minSavings: {{'perMonth': 20}}; allowed: {allowed}"
+
+
 @pytest.mark.parametrize("written", ["20%", "62.5%", "33.333333333%", "0.00001%", "100%"])
 def test_percentage_limit_is_reported_as_written_in_file(written: str) -> None:
     found = parse({**HEAD, "budgets": {"maxMarked": written}}, "x").budgets.cluster
@@ -141,27 +153,29 @@ def test_percentage_limit_is_reported_as_written_in_file(written: str) -> None:
 
 
 def test_budgets_of_cluster_and_pools_are_numbers_or_percentages() -> None:
-    pool = {"name": "a", "nodeSelector": {"pool": "a"}, "maxMarked": "25%", "minNodes": 2}
+    pool = {
+        "name": "a",
+        "selector": {"matchLabels": {"pool": "a"}},
+        "maxMarked": "25%",
+        "minNodes": 2,
+    }
     found = parse({**HEAD, "budgets": {"maxMarked": 3}, "pools": [pool]}, "x").budgets
     assert found.cluster == replace(Budgets().cluster, max_marked=Limit(3))
     assert found.pool_of({"pool": "a"}) == Pool(
         name="a",
-        node_selector=(("pool", "a"),),
+        selector=LabelSelector(match_labels=(("pool", "a"),)),
         budget=Budget(max_marked=Limit(None, Fraction(1, 4)), min_nodes=2),
     )
     assert found.pool_of({"pool": "b"}) is None
 
 
 @pytest.mark.parametrize(
-    ("change", "leave"),
-    [
-        ({}, "85%"),
-        ({"thresholds": {"cpu": "98%"}}, "100%"),
-        ({"releaseThresholds": {"cpu": "80%"}}, "80%"),
-    ],
+    ("given", "hysteresis"),
+    [("0%", Fraction(0)), ("2.5%", Fraction(1, 40)), ("99.9%", Fraction(999, 1000))],
 )
-def test_release_thresholds_default_above_thresholds(change: dict[str, Any], leave: str) -> None:
-    assert parse({**HEAD, **change}, "x").leave().cpu == read_share(leave)
+def test_hysteresis_is_a_share_below_one(given: str, hysteresis: Fraction) -> None:
+    assert parse({**HEAD, "hysteresis": given}, "x").hysteresis == hysteresis
+    assert Config().hysteresis == Fraction(1, 20)
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("never", None), ("30m", 1800), ("0s", 0)])
@@ -171,25 +185,15 @@ def test_no_schedule_after_is_never_by_default(given: str, seconds: int | None) 
 
 
 def test_settings_that_need_restart_are_named() -> None:
-    other = {"metricsListen": "127.0.0.1:1", "interval": "1s"}
-    after = parse({**HEAD, "controller": other}, "x")
-    assert restart_needed(Config(), after) == ["controller.metricsListen"]
+    other = {"clusterAutoscaler": {"status": "ca/other"}, "controller": {"interval": "1s"}}
+    after = parse({**HEAD, **other}, "x")
+    changed = ["clusterAutoscaler", "clusterAutoscaler.status"]
+    assert restart_needed(Config(), after) == changed
     assert restart_needed(Config(), parse({**HEAD, "mode": "enforce"}, "x")) == []
 
 
-def test_default_listen_addresses_are_different() -> None:
-    found = Config()
-    listen = [
-        found.extender.listen,
-        found.webhook.listen,
-        found.webhook.metrics_listen,
-        found.controller.metrics_listen,
-    ]
-    assert len({*listen}) == len(listen)
-
-
 def test_no_restart_is_needed_when_only_other_programs_change() -> None:
-    theirs = {"webhook": {"listen": "[::1]:0"}, "extender": {"listen": "[::1]:0"}}
+    theirs = {"webhook": {"certDir": "/tls"}, "extender": {"certDir": "/tls"}}
     assert restart_needed(Config(), parse({**HEAD, **theirs}, "x")) == []
 
 
@@ -197,7 +201,7 @@ def test_node_labels_are_those_used_by_any_setting() -> None:
     assert Config().node_labels() == set()
     text = {
         "prices": [{"nodeSelector": {"type": "a", "spot": "b"}, "price": "1"}],
-        "pools": [{"name": "p", "nodeSelector": {"pool": "x"}}],
+        "pools": [{"name": "p", "selector": {"matchLabels": {"pool": "x"}}}],
         "underutilizedCount": {"poolLabel": "count", "pools": {"x": {}}},
     }
     assert parse({**HEAD, **text}, "x").node_labels() == {"type", "spot", "pool", "count"}
@@ -251,7 +255,7 @@ def test_dump_is_read_plain_or_gzipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("selector", "labels", "selected"),
     [
-        ({"nodeSelector": {"a": "b"}}, {"a": "b", "c": "d"}, True),
+        ({"matchLabels": {"a": "b"}}, {"a": "b", "c": "d"}, True),
         ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"a": ""}, True),
         ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {}, False),
         ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
@@ -262,17 +266,17 @@ def test_dump_is_read_plain_or_gzipped(tmp_path: Path) -> None:
         ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}, {}, True),
         ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]},
          {"a": "b"}, False),
-        ({"nodeSelector": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
+        ({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
          {"a": "b"}, False),
-        ({"nodeSelector": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
+        ({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
          {"a": "b", "c": "d"}, True),
     ],
 )  # fmt: skip
 def test_which_nodes_a_pool_selects(
     selector: dict[str, Any], labels: dict[str, str], selected: bool
 ) -> None:
-    config = parse({**HEAD, "pools": [{"name": "p", **selector}]}, "x")
+    config = parse({**HEAD, "pools": [{"name": "p", "selector": selector}]}, "x")
     budgets = config.budgets
     assert (budgets.pool_of(labels) is not None) is selected
     assert budgets.empty_pools([labels, {"other": "x"} | labels]) == ([] if selected else ["p"])
-    assert budgets.pools[0].label_keys <= config.node_labels()
+    assert budgets.pools[0].selector.label_keys <= config.node_labels()

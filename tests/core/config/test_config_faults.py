@@ -42,7 +42,6 @@ def read(tmp_path: Path, text: str) -> Config:
             "prices[0].price",
             id="number",
         ),
-        pytest.param({"extender": {"listen": "x:\u0661"}}, "extender.listen", id="port"),
     ],
 )
 def test_value_is_rejected_when_digits_are_not_ascii(change: dict[str, Any], path: str) -> None:
@@ -61,54 +60,12 @@ def test_valid_key_of_taint_is_accepted(key: str) -> None:
     assert parse({**HEAD, "leavingTaints": [key]}, "x").leaving_taints == (key,)
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:65536", "0.0.0.0:99999", ":80", "a b:80", "http://x"])
-def test_listen_address_is_rejected_when_host_or_port_is_invalid(listen: str) -> None:
-    (fault,) = faults_of({**HEAD, "webhook": {"metricsListen": listen}})
-    assert fault.startswith("webhook.metricsListen: ")
-
-
 @pytest.mark.parametrize(
-    ("webhook", "both"),
-    [
-        ({"listen": "[::]:8080"}, "[::]:8080"),
-        ({"metricsListen": "[::]:8443"}, "[::]:8443"),
-        ({"listen": "0.0.0.0:1", "metricsListen": "0.0.0.0:1"}, "0.0.0.0:1"),
-    ],
+    ("given", "shown"), [(False, "false"), (1, "1"), ([], "[]"), ("off", "'off'")]
 )
-def test_two_servers_on_one_address_are_rejected(webhook: dict[str, str], both: str) -> None:
-    (fault,) = faults_of({**HEAD, "webhook": webhook})
-    message = f"{both!r}; allowed: another host:port than webhook.listen"
-    assert fault == f"webhook.metricsListen: {message}"
-
-
-@pytest.mark.parametrize(
-    "backoff",
-    [{"first": "48h"}, {"first": "2h", "max": "90m"}, {"max": "1s"}],
-)
-def test_backoff_is_rejected_when_first_exceeds_max(backoff: dict[str, str]) -> None:
-    """The defaults are 1h and 24h."""
-    message = f"backoff: {backoff!r}; allowed: first at most max"
-    assert faults_of({**HEAD, "backoff": backoff}) == (message,)
-    fitting = {"first": "2h", "max": "2h"}
-    assert parse({**HEAD, "backoff": fitting}, "x").budgets.backoff.max_seconds == 7200
-
-
-def test_two_servers_on_port_0_are_accepted() -> None:
-    webhook = {"listen": "127.0.0.1:0", "metricsListen": "127.0.0.1:0"}
-    assert parse({**HEAD, "webhook": webhook}, "x").webhook.metrics_listen == "127.0.0.1:0"
-
-
-@pytest.mark.parametrize("listen", ["0.0.0.0:65535", "[::]:8443", "localhost:0", "127.0.0.1:8080"])
-def test_valid_listen_address_is_accepted(listen: str) -> None:
-    assert parse({**HEAD, "webhook": {"listen": listen}}, "x").webhook.listen == listen
-
-
-@pytest.mark.parametrize(
-    ("usability", "shown"), [(False, "false"), (1, "1"), ([], "[]"), ("off", "'off'")]
-)
-def test_usability_is_rejected_unless_keyword_or_mapping(usability: object, shown: str) -> None:
-    (fault,) = faults_of({**HEAD, "usability": usability})
-    assert fault == f"usability: {shown}; allowed: auto, none, or a mapping of four numbers"
+def test_usable_capacity_is_rejected_unless_keyword_or_mapping(given: object, shown: str) -> None:
+    (fault,) = faults_of({**HEAD, "usableCapacity": given})
+    assert fault == f"usableCapacity: {shown}; allowed: auto, all, or a mapping of four numbers"
 
 
 def test_missing_fields_are_not_reported_when_value_is_no_mapping() -> None:

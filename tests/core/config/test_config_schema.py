@@ -1,6 +1,7 @@
 """The JSON schema agrees with the reader, and the documentation agrees with the settings."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from jsonschema import Draft202012Validator
 
 from core.config import schema as config_schema
 from core.config.document import built_in, parse
-from core.config.page import page
+from core.config.page import first_page, reference, when
 from core.config.schema import Schema, changed, restart_needed, schema, written
-from core.config.settings import Config
+from core.config.settings import Config, Mode
+from core.config.surge import SurgeConfig, SurgeMode
 from core.model.errors import ConfigError
 from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
 from tests.manifests.kustomize import COMPONENTS, EXAMPLES, of_kind, render
@@ -32,8 +34,8 @@ NOT_IN_SCHEMA = (
     re.compile(r"allowed: the name of an IANA time zone"),  # the schema has no list of them
     re.compile(r"allowed: a time with its offset"),  # nor a calendar
     re.compile(r"allowed: disabled, unless "),  # so are settings of different sections
-    re.compile(r"allowed: weights of which one is above 0$"),  # two fields are summed up
-    re.compile(r": [\d.e+-]+; allowed: a decimal number"),  # an exponent, or too many digits
+    # An exponent, or too many digits.
+    re.compile(r": [\d.e+-]+; allowed: (a price for an hour, )?a decimal number"),
     re.compile(r": \d+\.0; allowed: a (whole )?number"),  # to a schema 3.0 is a whole number
 )
 """Faults that the reader reports although the schema accepts the document."""
@@ -44,8 +46,8 @@ def shipped() -> list[Any]:
     objects = [item for name in ("", *COMPONENTS, *EXAMPLES) for item in render(name)]
     data = [item.get("data") or {} for item in of_kind(objects, "ConfigMap")]
     manifests = [one["config.yaml"] for one in data if "config.yaml" in one]
-    page = (ROOT / "docs" / "configuration-example.md").read_text()
-    example = page.split("```yaml")[1].split("```")[0]
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    example = page.split("```yaml")[2].split("```")[0]
     return [yaml.safe_load(text) for text in dict.fromkeys((example, *manifests))]
 
 
@@ -79,7 +81,7 @@ def test_null_is_missing_for_reader_and_rejected_by_schema() -> None:
     assert parse(document, "x") == parse(HEAD, "x")
     paths = {".".join(map(str, one.path)) for one in VALIDATOR.iter_errors(document)}
     assert paths == {"unneededTime", "thresholds.cpu", "extender"}
-    assert "The schema rejects null" in page()
+    assert "The schema rejects null" in reference()
 
 
 def faults(document: object) -> tuple[str, ...]:
@@ -186,8 +188,46 @@ def test_every_setting_has_description_and_allowed_values() -> None:
         assert config_schema.allowed(one.schema), one.path
 
 
-def test_configuration_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "configuration.md").read_text() == page(), "make fix regenerates it"
+def test_every_setting_says_last_when_to_change_it() -> None:
+    """Sections have no value of their own, and a required setting has no default to change."""
+    for one in config_schema.settings():
+        if "properties" not in one.schema and not one.required:
+            assert re.fullmatch(r"(Raise|Lower|Set) it .*[^.]\.", when(one)), one.path
+
+
+@pytest.mark.parametrize(
+    ("name", "page"), [("configuration", first_page), ("settings", reference)]
+)
+def test_page_is_up_to_date(name: str, page: Callable[[], str]) -> None:
+    assert (ROOT / "docs" / f"{name}.md").read_text() == page(), "make fix regenerates it"
+
+
+def test_first_page_fits_on_screen() -> None:
+    lines = first_page().partition("\n## ")[0].splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 160
+    rows = [line.split(" | ")[0] for line in lines if line.startswith("| `")]
+    # A list of sections counts as the settings in it.
+    assert 0 < sum(max(1, row.count("`") // 2 - 1) for row in rows) <= 12
+
+
+def test_configuration_on_first_page_is_complete() -> None:
+    file = first_page().split("```yaml")[1].split("```")[0]
+    assert parse(yaml.safe_load(file), "x") == Config(mode=Mode.ENFORCE)
+    managed = parse(yaml.safe_load(file.replace("# surge", "surge")), "x")
+    assert managed == Config(mode=Mode.ENFORCE, surge=SurgeConfig(mode=SurgeMode.ENABLED))
+
+
+def test_reference_has_every_setting_in_one_part() -> None:
+    cluster, policies = reference().split("## Settings of policies")
+    names = [re.findall(r"^\| `([^`]+)` \|", part, re.MULTILINE) for part in (cluster, policies)]
+    beside = [one.path for one in config_schema.settings() if one.of_policy]
+    assert names[1] == beside
+    assert sorted(names[0] + beside) == sorted(one.path for one in config_schema.settings())
+    assert {path.split(".")[0] for path in beside} == {
+        *("excessNodes", "markInterval", "nodeUtilization", "underutilizedCount"),
+        "usableCapacity",
+    }
 
 
 def read_once(program: str) -> list[str]:
@@ -198,10 +238,7 @@ def read_once(program: str) -> list[str]:
 
 def test_restart_is_needed_only_for_settings_read_once() -> None:
     others = {
-        "clusterAutoscaler": {"statusNamespace": "autoscaler"},
-        "controller.leaseDuration": "20s",
-        "controller.metricsListen": "127.0.0.1:2",
-        "controller.reportPort": 8083,
+        "clusterAutoscaler": {"status": "autoscaler/cluster-autoscaler-status"},
     }
     assert list(others) == read_once(CONTROLLER)
     for path, value in others.items():
@@ -211,9 +248,9 @@ def test_restart_is_needed_only_for_settings_read_once() -> None:
 
 
 TEXTS = (
-    "docs/configuration-example.md",
+    "docs/configuration.md",
     "docs/how-it-works.md",
-    "docs/install.md",
+    "docs/install-reference.md",
     "manifests/base/configmap.yaml",
 )
 
@@ -225,8 +262,8 @@ def test_documentation_names_settings_that_need_restart(name: str) -> None:
     )
     assert len(webhook) == len(extender) == 1
     sentence = (
-        f"`{CONTROLLER}` reads {', '.join(controller[:-1])} and {controller[-1]} only when it "
-        f"starts, `{WEBHOOK}` reads {webhook[0]}, and `{EXTENDER}` reads {extender[0]}."
+        f"`{CONTROLLER}` reads {' and '.join(controller)} only when it starts, "
+        f"`{WEBHOOK}` reads {webhook[0]}, and `{EXTENDER}` reads {extender[0]}."
     )
     text = re.sub(r"\s+(# )?", " ", (ROOT / name).read_text())
     assert sentence in text, sentence

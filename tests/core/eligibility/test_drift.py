@@ -27,8 +27,13 @@ pytestmark = pytest.mark.mutate
 NOW = 1_767_225_600
 END = NOW + DRIFT_PROTECTION_SECONDS
 LABELS = {KARPENTER_LABEL: "general"}
-ALL = replace(Config().scale_down_protection, scope=Scope.ALL)
-CONFIG = Config(mode=Mode.ENFORCE, budgets=UNLIMITED, scale_down_protection=ALL)
+EMPTY = replace(Config().scale_down_protection, scope=Scope.EMPTY)
+CONFIG = Config(mode=Mode.ENFORCE, budgets=UNLIMITED, scale_down_protection=EMPTY)
+MARKING_NONE = replace(
+    CONFIG,
+    unneeded_time_seconds=10**6,
+    budgets=replace(UNLIMITED, cluster=replace(UNLIMITED.cluster, min_nodes=9)),
+)
 STAYS = pod("big", "n", 3000, 3000)
 
 
@@ -64,18 +69,10 @@ def test_drift_limit_ends_after_one_hour() -> None:
 
 
 @pytest.mark.parametrize(("now", "protected"), [(END - 1, True), (END, False)])
-@pytest.mark.parametrize("busy", [True, False])
-def test_unmarked_drifted_node_is_protected_for_one_hour(
-    now: int, protected: bool, busy: bool
-) -> None:
-    config = replace(CONFIG, unneeded_time_seconds=10**6)
-    config = replace(
-        config,
-        budgets=replace(UNLIMITED, cluster=replace(UNLIMITED.cluster, min_nodes=9)),
-    )
-    first = after(there(node("n", labels=LABELS), busy=busy), NOW, config)
+def test_unmarked_drifted_node_is_protected_for_one_hour(now: int, protected: bool) -> None:
+    first = after(there(node("n", labels=LABELS), busy=False), NOW, MARKING_NONE)
     assert is_protected(first)
-    again = after(there(first, busy=busy), now, config)
+    again = after(there(first, busy=False), now, MARKING_NONE)
     assert is_protected(again) is protected
     assert (PROTECTION_ANNOTATION in again.annotations) is protected
 
@@ -99,6 +96,7 @@ def test_marked_drifted_node_keeps_its_mark(now: int, protected: bool) -> None:
 
 
 def test_node_is_protected_again_when_drift_ends() -> None:
-    one = after(there(node("n", labels=LABELS)), END)
+    one = after(there(node("n", labels=LABELS), busy=False), END, MARKING_NONE)
     assert not is_protected(one)
-    assert is_protected(after(there(one, drifted=None), END + 1))
+    ended = there(one, drifted=None, busy=False)
+    assert is_protected(after(ended, END + 1, MARKING_NONE))

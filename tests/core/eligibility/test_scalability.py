@@ -12,6 +12,7 @@ from core.eligibility.scalability import (
     Autoscalers,
     NodeScalability,
     Scalability,
+    group_name,
 )
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
@@ -228,5 +229,24 @@ def test_status_is_read_from_configured_configmap() -> None:
     cluster = replace(
         Cluster.of([node("n", labels={EKS: "web"})], []), autoscaler_statuses=(other,)
     )
-    assert not Autoscalers.of(cluster, Config().cluster_autoscaler.status_key).found
+    assert not Autoscalers.of(cluster, Config().cluster_autoscaler.status).found
     assert Autoscalers.of(cluster, f"autoscaler/{NAME}").status == other
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "name"),
+    [
+        ({EKS: "web"}, {}, "web"),
+        ({GKE: "web", KARPENTER: "general"}, {}, "general"),
+        ({AKS: "web", "nodepool": "old"}, {}, "web"),
+        ({}, {"machine.openshift.io/machine": "machines/web-1a-x7k2p"}, "web-1a"),
+        ({EKS: ""}, {}, ""),
+        ({"pool": "web"}, {}, ""),
+    ],
+)
+def test_group_has_name_of_first_key(
+    labels: dict[str, str], annotations: dict[str, str], name: str
+) -> None:
+    one = node("n", labels=labels, annotations=annotations)
+    assert group_name(one, "") == name
+    assert group_name(one, "mine") == (name or "mine")

@@ -30,7 +30,6 @@ from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
 pytestmark = pytest.mark.mutate
 
 Json = dict[str, Any]
-CONFIG = Config(budgets=UNLIMITED, usability=Config().usability)
 READY = {"type": "ReadyForProvisioning", "status": "True", "reason": "Resolved"}
 TEMPLATE: Json = {
     "kind": "PodTemplate",
@@ -216,14 +215,11 @@ def cluster(
     return replace(Cluster.of(nodes, pods), buffers=tuple(sorted(buffers, key=lambda b: b.key)))
 
 
-def make_plan(asked: Cluster, share: str = "1/2") -> Plan:
-    return reconcile.plan(asked, config(share))
+CONFIG = Config(budgets=UNLIMITED)
 
 
-def config(share: str = "1/2") -> Config:
-    """Return a configuration with default thresholds that protects this share of buffers."""
-    reserve = replace(UNLIMITED.reserve, max_buffers=Fraction(share))
-    return Config(budgets=replace(UNLIMITED, reserve=reserve))
+def make_plan(asked: Cluster) -> Plan:
+    return reconcile.plan(asked, CONFIG)
 
 
 def removed_nodes(plan: Plan) -> set[str]:
@@ -259,14 +255,14 @@ class TestRoom:
 
     def test_blocker_names_pod_that_would_use_room_of_buffer(self) -> None:
         two = (pod("a", "n0", 2000, 100), pod("c", "n1", 2000, 100))
-        plan = make_plan(cluster(buffer(2, 2000), nodes=NODES[:2], pods=two), "1")
+        plan = make_plan(cluster(buffer(2, 2000), nodes=NODES[:2], pods=two))
         blockers = [(why.code, why.pod) for one in plan.kept for why in one.blockers]
         assert ("buffer", "d/a") in blockers or ("buffer", "d/c") in blockers
 
     def test_no_room_is_kept_when_buffer_pods_do_not_fit_now(self) -> None:
-        plan = make_plan(cluster(buffer(5, 5000)), "1")
+        plan = make_plan(cluster(buffer(5, 5000)))
         assert len(removed_nodes(plan)) == 3
-        assert plan.buffers == (BufferRoom("shop/b", 5, 3, 0, ""),)
+        assert plan.buffers == (BufferRoom("shop/b", 5, 1, 0, ""),)
 
     def test_buffer_does_not_count_as_load(self) -> None:
         assert make_plan(cluster(buffer(7))).before == make_plan(cluster()).before
@@ -283,7 +279,9 @@ class TestRoom:
 
     def test_pending_pods_are_placed_before_buffer_pods(self) -> None:
         waits = pod("w", None, 3000, 100)
-        plan = make_plan(cluster(buffer(2, 3000), nodes=NODES[:2], pods=(waits,)), "1")
+        full = pod("full", "n2", 4000, 100)
+        plan = make_plan(cluster(buffer(2, 3000), nodes=NODES[:3], pods=(waits, full)))
+        assert plan.buffers[0].allowed == 2
         assert [one.pod for one in plan.pending] == ["d/w"]
         assert plan.buffers[0].placed == 1
 
@@ -305,14 +303,13 @@ class TestRoom:
     def test_marked_node_is_infeasible_when_buffer_needs_it(self) -> None:
         nodes = (NODES[0], marked(NODES[1], "PreferNoSchedule", 1))
         assert make_plan(cluster(nodes=nodes)).marked_infeasible == ()
-        assert make_plan(cluster(buffer(3), nodes=nodes), "1").marked_infeasible == ("n1",)
+        assert make_plan(cluster(buffer(3), nodes=nodes)).marked_infeasible == ("n1",)
 
 
 class TestBounds:
-    @pytest.mark.parametrize(("share", "kept"), [("1/2", 8), ("1/4", 4), ("1", 14)])
-    def test_room_for_all_buffers_is_share_of_nodes(self, share: str, kept: int) -> None:
-        (found,) = make_plan(cluster(buffer(2**31 - 1)), share).buffers
-        assert (found.asked, found.placed) == (2**31 - 1, kept)
+    def test_room_for_all_buffers_is_half_of_nodes(self) -> None:
+        (found,) = make_plan(cluster(buffer(2**31 - 1))).buffers
+        assert (found.asked, found.placed) == (2**31 - 1, 8)
 
     @pytest.mark.parametrize(
         ("size", "kept"), [(Resources(1, 1, 6 * 10**9, 1), 3), (Resources(1, 1, 0, 1), 20)]
@@ -353,13 +350,13 @@ class TestBounds:
 
     def test_number_of_buffers_is_bounded_fairly_between_namespaces(self) -> None:
         many = [buffer(1, 0, key=f"a/{number}") for number in range(BUFFERS_MAX + 10)]
-        snapshot = ClusterSnapshot(cluster(*many, buffer(1, 0, key="z/b")), config())
+        snapshot = ClusterSnapshot(cluster(*many, buffer(1, 0, key="z/b")), CONFIG)
         assert len(snapshot.buffer_rooms) == BUFFERS_MAX
         assert "z/b" in {one.buffer.key for one in snapshot.buffer_rooms}
 
     def test_pods_without_requests_are_bounded(self) -> None:
         found = ClusterSnapshot(
-            cluster(buffer(2**31 - 1, 0), buffer(4, key="z/b")), config()
+            cluster(buffer(2**31 - 1, 0), buffer(4, key="z/b")), CONFIG
         ).buffer_rooms
         assert sum(one.kept for one in found) <= PODS_MAX
         assert found[1].kept == 4
@@ -412,26 +409,26 @@ class TestBounds:
 
 class TestReserve:
     def test_empty_node_is_reserved_for_buffer_with_its_name(self) -> None:
-        found = reconcile.reconcile(cluster(buffer(6)), config(), LeaderState(), 10**9)
+        found = reconcile.reconcile(cluster(buffer(6)), CONFIG, LeaderState(), 10**9)
         nodes = [(one.node, one.why.message) for one in found.plan.reserve]
         assert nodes == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
 
     def test_no_node_is_reserved_when_nothing_is_expected(self) -> None:
         waits = pod("w", None, 3000, 100)
-        found = reconcile.reconcile(cluster(pods=(BUSY, waits)), config(), LeaderState(), 10**9)
+        found = reconcile.reconcile(cluster(pods=(BUSY, waits)), CONFIG, LeaderState(), 10**9)
         assert found.plan.reserve == ()
 
     def test_buffer_reserves_no_second_node_when_one_is_kept(self) -> None:
         """A full node and two empty ones: one empty node is removable, and may be removed."""
         full = pod("full", "n0", 4000, 100)
         there = cluster(buffer(1, 3000), nodes=NODES[:3], pods=(full,))
-        (name,) = removed_nodes(reconcile.plan(there, config("1")))
+        (name,) = removed_nodes(reconcile.plan(there, CONFIG))
         nodes = [
             marked(one, "PreferNoSchedule", 10**9) if one.name == name else one
             for one in there.nodes
         ]
         found = reconcile.reconcile(
-            replace(there, nodes=tuple(nodes)), config("1"), LeaderState(), 10**9 + 60
+            replace(there, nodes=tuple(nodes)), CONFIG, LeaderState(), 10**9 + 60
         )
         (protected,) = found.plan.reserve
         assert protected.node != name

@@ -6,14 +6,13 @@ from fractions import Fraction
 
 import pytest
 
-from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.plan import Plan
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from tests.support.builders import config, node, pod
+from tests.support.builders import EIGHTY_PERCENT, config, node, pod
 
 GPU = "nvidia.com/gpu"
 TAINT = Taint(GPU, "present", "NoSchedule")
@@ -37,7 +36,7 @@ def removed(plan: Plan) -> set[str]:
 
 
 def plan_of(nodes: Sequence[Node], pods: Sequence[Pod], **thresholds: Fraction) -> Plan:
-    asked = replace(config(), thresholds=Thresholds(**thresholds))
+    asked = replace(config(), thresholds=replace(EIGHTY_PERCENT, **thresholds))
     return reconcile.plan(Cluster.of(nodes, pods), asked)
 
 
@@ -56,7 +55,7 @@ def test_gpu_node_stays_when_others_of_its_pool_would_be_too_full() -> None:
 @pytest.mark.parametrize(
     ("thresholds", "goes"),
     [
-        ({}, True),  # by default 80 % of CPU, and so of devices
+        ({}, True),  # 80 % of CPU, and so of devices
         ({"devices": Fraction(1)}, True),
         ({"devices": Fraction(74, 100)}, False),
         ({"devices": Fraction(75, 100)}, True),

@@ -10,8 +10,10 @@ from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.config.thresholds import Thresholds
 from core.engine.leader_state import LeaderState
 from core.engine.plan import ReserveCause
+from core.engine.planner_parts import headroom_pods
 from core.engine.protection import kept_empty_nodes
 from core.engine.reconcile import ReconcileResult, reconcile
+from core.marks.wellknown import KARPENTER_LABEL
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -21,6 +23,7 @@ NOW = 1_767_225_600
 GPUS = (("nvidia.com/gpu", 8),)
 TIGHT = Thresholds(cpu=Fraction(1, 100), memory=Fraction(1, 100))
 """Forbids every mark."""
+POOL = {KARPENTER_LABEL: "default"}
 
 
 def training(requested: int = 1) -> Pod:
@@ -64,11 +67,18 @@ def test_scope_empty_keeps_idle_nodes_and_says_so() -> None:
     assert kept_empty_nodes(found.snapshot, found.plan) == {"g1": scope, "g2": scope}
 
 
+def test_scope_all_protects_no_node_of_karpenter_that_nothing_needs() -> None:
+    nodes = [node("busy"), node("idle"), node("k-busy", labels=POOL), node("k-idle", labels=POOL)]
+    pods = pod("p", "busy", 1000, 100), pod("k", "k-busy", 1000, 100)
+    found = leader(config(Scope.ALL), *pods, nodes=nodes)
+    assert found.plan.protected == {"busy", "idle"}
+
+
 def test_headroom_neither_asks_for_devices_nor_keeps_an_empty_node() -> None:
     """A second training pod would fit on an empty node only."""
     found = leader(config(Scope.RESERVED, thresholds=Thresholds()), training(5))
-    assert [removal.node for removal in found.plan.removals] == ["g1", "g2"]
-    (headroom,) = found.snapshot.headroom(1)
+    assert [removal.node for removal in found.plan.removals] == ["g2", "g1"]
+    (headroom,) = headroom_pods(found.snapshot, 1)
     assert not headroom.requests.extended
     assert not headroom.node_constraints.extended
 

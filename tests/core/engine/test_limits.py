@@ -8,19 +8,38 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import BackoffConfig, Budget, Budgets, Cooldown, Limit, Pool
-from core.config.prices import MinSavings, Price
+from core.config.budgets import (
+    Budget,
+    Budgets,
+    Cooldown,
+    LabelSelector,
+    Limit,
+    NodeRequirement,
+    Operator,
+    Pool,
+)
+from core.config.prices import Price
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
-from core.engine.leader_state import LeaderState, RateLimits, observe
+from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits
 from core.engine.limits import RemovalLimits
 from core.engine.maintenance_gate import CLOSED, PAUSED, Refusal
+from core.engine.mark_limits import (
+    BACKOFF,
+    BUDGET_NEW_MARKS,
+    COOLDOWN,
+    OLD_JOB,
+    PODS_PENDING,
+    SPACING,
+    MarkRefused,
+)
 from core.engine.plan import Plan
-from core.engine.planner import HEADROOM, LIMIT, NO_ROOM, TIME_BOX
+from core.engine.planner import HEADROOM, LIMIT, NO_ROOM, TIME_BOX, PlanOptions
+from core.engine.planner_parts import headroom_pods
 from core.engine.snapshot import UNREACHED, ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
-from core.marks.mark import Mark
+from core.marks.mark import BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, Mark, backoff_seconds
 from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
@@ -48,13 +67,15 @@ from tests.support.builders import (
     node,
     pod,
 )
-from tests.support.restraints import paced, window
+from tests.support.restraints import end_of, ends_by_node, in_window, paced, window
 
 pytestmark = pytest.mark.mutate
 
 NOW = 1000
 FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
-A = Pool(name="a", node_selector=(("pool", "a"),), budget=Budget(min_nodes=2))
+A = Pool(
+    name="a", selector=LabelSelector(match_labels=(("pool", "a"),)), budget=Budget(min_nodes=2)
+)
 COOL = Cooldown(delay_after_add_seconds=600, delay_after_pending_seconds=300)
 
 
@@ -70,12 +91,13 @@ def removed_nodes(
     cluster: Cluster, settings: Config, rate_limits: RateLimits | None = None
 ) -> list[str]:
     return [
-        removal.node for removal in reconcile.plan(cluster, settings, limits=rate_limits).removals
+        removal.node
+        for removal in reconcile.plan(cluster, settings, PlanOptions(limits=rate_limits)).removals
     ]
 
 
 def codes(cluster: Cluster, settings: Config, rate_limits: RateLimits | None = None) -> set[str]:
-    plan = reconcile.plan(cluster, settings, limits=rate_limits)
+    plan = reconcile.plan(cluster, settings, PlanOptions(limits=rate_limits))
     return {blocker.code for kept in plan.kept for blocker in kept.blockers}
 
 
@@ -109,26 +131,26 @@ SOME_MARKED = Cluster.of(
         (SOME_MARKED, {"cluster": Budget(max_marked=Limit(3))}, paced(), 3, "budget-marked"),
         (SOME_MARKED, {"cluster": Budget(max_marked=Limit(1))}, paced(), 2, "budget-marked"),
         (SIX, {"cluster": Budget(max_marked=Limit(0))}, paced(), 0, "budget-marked"),
-        (SIX, {"cluster": Budget(max_in_window=Limit(3))}, paced(), 3, "budget-window"),
+        (SIX, {"cluster": Budget(max_new_marks=Limit(3))}, paced(), 3, "budget-new-marks"),
         (
             SIX,
-            {"cluster": Budget(max_in_window=Limit(3))},
+            {"cluster": Budget(max_new_marks=Limit(3))},
             paced(**window({"": 2})),
             1,
-            "budget-window",
+            "budget-new-marks",
         ),
         (
             SIX,
-            {"pools": (replace(A, budget=Budget(max_in_window=Limit(None, Fraction(1, 2)))),)},
+            {"pools": (replace(A, budget=Budget(max_new_marks=Limit(None, Fraction(1, 2)))),)},
             paced(**window({"": 2, "a": 2})),
             1,
-            "budget-window",
+            "budget-new-marks",
         ),
-        (SIX, {"cluster": Budget(min_untainted_nodes=4)}, None, 2, "min-untainted-nodes"),
-        (SOME_MARKED, {"cluster": Budget(min_untainted_nodes=5)}, None, 1, "min-untainted-nodes"),
+        (SIX, {"min_untainted_nodes": 4}, None, 2, "min-untainted-nodes"),
+        (SOME_MARKED, {"min_untainted_nodes": 5}, None, 1, "min-untainted-nodes"),
         (
             Cluster.of([*empty_nodes(4), *TAINTED], [TINY]),
-            {"cluster": Budget(min_untainted_nodes=2)},
+            {"min_untainted_nodes": 2},
             None,
             # The cordoned node is kept; removing nodes with foreign taints changes no count.
             2 + len(TAINTED) - 1,
@@ -184,18 +206,15 @@ COSTS = {"a": 3, "b": 2}
 @pytest.mark.parametrize(
     ("savings", "priced", "removed"),
     [
-        (MinSavings(), COSTS, ["n0", "n1", "n2"]),
-        (MinSavings(per_hour=Fraction(2)), COSTS, ["n0", "n1"]),
-        (MinSavings(per_hour=Fraction(201, 100)), COSTS, ["n0"]),
-        (MinSavings(per_month=Fraction(2 * 730)), COSTS, ["n0", "n1"]),
-        (MinSavings(per_month=Fraction(2 * 730 + 1)), COSTS, ["n0"]),
-        (MinSavings(per_hour=Fraction(3), per_month=Fraction(1)), COSTS, ["n0"]),
-        (MinSavings(per_hour=Fraction(1), per_month=Fraction(4 * 730)), COSTS, []),
-        (MinSavings(per_hour=Fraction(2)), {}, ["n0", "n1", "n2"]),
+        ("0", COSTS, ["n0", "n1", "n2"]),
+        ("2", COSTS, ["n0", "n1"]),
+        ("2.01", COSTS, ["n0"]),
+        ("4", COSTS, []),
+        ("2", {}, ["n0", "n1", "n2"]),
     ],
 )
 def test_node_is_marked_when_its_price_reaches_minimum_savings(
-    savings: MinSavings, priced: Mapping[str, int], removed: list[str]
+    savings: str, priced: Mapping[str, int], removed: list[str]
 ) -> None:
     """Nodes without a price save nothing; without any price there is no limit."""
     shapes = ["a", "b", "c", "d"]
@@ -205,7 +224,7 @@ def test_node_is_marked_when_its_price_reaches_minimum_savings(
         Price(node_selector=(("type", name),), price=Fraction(price))
         for name, price in priced.items()
     )
-    settings = replace(config(), prices=prices, min_savings=savings)
+    settings = replace(config(), prices=prices, min_savings=Fraction(savings))
     found = reconcile.plan(Cluster.of([*nodes[:3], kept], []), settings)
     assert sorted(one.node for one in found.removals) == removed
     for one in found.kept[:-1]:
@@ -217,13 +236,13 @@ def test_node_is_marked_when_its_price_reaches_minimum_savings(
 
 
 def test_limits_are_reported_in_fixed_order() -> None:
-    spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
-    settings = config(cluster=spent, pools=(replace(A, budget=spent),))
-    rate_limits = RateLimits(
-        beginning=Refusal(
+    spent = Budget(max_marked=Limit(0), max_new_marks=Limit(0), min_nodes=6)
+    settings = config(cluster=spent, pools=(replace(A, budget=spent),), min_untainted_nodes=7)
+    rate_limits = paced(
+        Refusal(
             (
-                Blocker(CLOSED, "nothing begins until 7", until=7),
                 Blocker(PAUSED, "nothing begins until 8", until=8),
+                Blocker(CLOSED, "nothing begins until 7", until=7),
             )
         ),
         cooling_until=90,
@@ -252,9 +271,9 @@ def test_limits_are_reported_in_fixed_order() -> None:
         ),
         ("backoff", "it did not empty in time: it is skipped until 1970-01-01 00:00:09 UTC"),
         ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
-        ("budget-window", "the cluster had 0 marks in the window, maxInWindow is 0"),
+        ("budget-new-marks", "the cluster had 0 marks in the period, maxNewMarks is 0"),
         ("budget-marked", "pool a has 0 marked nodes, maxMarked is 0"),
-        ("budget-window", "pool a had 0 marks in the window, maxInWindow is 0"),
+        ("budget-new-marks", "pool a had 0 marks in the period, maxNewMarks is 0"),
     ]
     nodes = [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *SIX.nodes[1:]]
     limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), settings), rate_limits)
@@ -277,12 +296,12 @@ def test_limits_are_reported_in_fixed_order() -> None:
 def test_marks_on_unreached_nodes_do_not_limit_other_nodes(
     rate_limits: RateLimits, reported: list[str]
 ) -> None:
-    settings = config(cluster=Budget(max_in_window=Limit(1)))
+    settings = config(cluster=Budget(max_new_marks=Limit(1)))
     nodes = [node("g0", labels={"green": "true"}), node("g1", labels={"green": "true"}), node("x")]
     found = Cluster.of(nodes, [pod("p", "g0", 100, 100, node_constraints=GREEN)])
     limits = RemovalLimits(ClusterSnapshot(found, settings), rate_limits)
     codes = {one.name: [why.code for why in limits.blockers(one)] for one in (nodes[0], nodes[2])}
-    assert [name for name, why in codes.items() if "budget-window" in why] == reported
+    assert [name for name, why in codes.items() if "budget-new-marks" in why] == reported
 
 
 def test_min_nodes_ignores_leaving_and_virtual_nodes() -> None:
@@ -303,7 +322,7 @@ def test_min_nodes_ignores_unschedulable_nodes_for_new_marks(
     broken = [replace(one, **unusable) for one in in_zones("xy")]  # type: ignore[arg-type]
     settings = config(cluster=Budget(min_nodes=3))
     cluster = Cluster.of([*empty_nodes(4), *broken], [TINY])
-    assert removed_nodes(cluster, settings) == ["n0"]
+    assert removed_nodes(cluster, settings) == ["n3"]
     reported = {
         kept.node: one.message
         for kept in reconcile.plan(cluster, settings).kept
@@ -315,12 +334,12 @@ def test_min_nodes_ignores_unschedulable_nodes_for_new_marks(
     assert not reported.keys() & {"x0", "y1"}, "removing them does not change the count"
 
 
-@pytest.mark.parametrize("least", [{"min_nodes": 3}, {"min_untainted_nodes": 3}])
+@pytest.mark.parametrize("least", [{"cluster": Budget(min_nodes=3)}, {"min_untainted_nodes": 3}])
 def test_mark_is_not_removed_when_another_node_is_not_ready(
-    least: dict[str, int],
+    least: dict[str, Any],
 ) -> None:
     """Minimums count all existing nodes for marked nodes, so the mark does not flap."""
-    settings = config(cluster=Budget(**least))  # type: ignore[arg-type]
+    settings = config(**least)
     nodes = [marked(node("n0"), Mark.PREFER_NO_SCHEDULE, 1), *empty_nodes(4)[1:]]
     assert removed_nodes(Cluster.of(nodes, [TINY]), settings) == ["n0"]
     nodes[3] = replace(nodes[3], ready=False)
@@ -334,9 +353,9 @@ def test_zones_shrink_in_step_when_balanced() -> None:
     stays = [replace(one, annotations=keep) for one in in_zones("bbb")]
     cluster = Cluster.of([*in_zones("aaa"), *stays], [TINY])
     settings = config(balance_zones=True)
-    assert removed_nodes(cluster, settings) == ["a0"]
+    assert removed_nodes(cluster, settings) == ["a2"]
     assert "zone-balance" in codes(cluster, settings)
-    assert removed_nodes(cluster, config(balance_zones=False)) == ["a0", "a1", "a2"]
+    assert removed_nodes(cluster, config(balance_zones=False)) == ["a2", "a1", "a0"]
 
 
 @pytest.mark.parametrize(("limit", "nodes", "number"), [
@@ -356,7 +375,7 @@ def at_fill(millis: int, *more: Node) -> Cluster:
     return Cluster.of([*empty_nodes(3), *more], pods)
 
 
-def test_marked_node_remains_removable_below_release_threshold() -> None:
+def test_marked_node_remains_removable_below_threshold_plus_hysteresis() -> None:
     shares = Thresholds(cpu=Fraction(4, 5), memory=Fraction(1))
     settings = replace(config(), thresholds=shares)
     full = at_fill(2200)  # 6600 of 8000 without one node: 82.5 %
@@ -365,7 +384,24 @@ def test_marked_node_remains_removable_below_release_threshold() -> None:
     already = Cluster.of(nodes, [replace(one, requests=pod("x", None, 1650, 0).requests)
                                  for one in full.pods] + [pod("y", "n1", 1650, 0)])  # fmt: skip
     assert removed_nodes(already, settings) == ["n0"]
-    assert removed_nodes(already, replace(settings, release_thresholds=shares)) == []
+    assert removed_nodes(already, replace(settings, hysteresis=Fraction(1, 40))) == ["n0"]
+    assert removed_nodes(already, replace(settings, hysteresis=Fraction(24, 1000))) == []
+
+
+def test_cluster_has_thresholds_outside_of_pools_when_pool_selects_nodes_without_labels() -> None:
+    no_gpu = NodeRequirement(key="gpu", operator=Operator.DOES_NOT_EXIST)
+    half = Thresholds(cpu=Fraction(1, 2), memory=Fraction(1))
+    pools = (
+        Pool(
+            name="plain",
+            selector=LabelSelector(match_expressions=(no_gpu,)),
+            budget=Budget(),
+            thresholds=half,
+        ),
+        Pool(name="gpu", selector=LabelSelector(match_labels=(("gpu", "a"),)), budget=Budget()),
+    )
+    cluster = Cluster.of(empty_nodes(3, gpu="a"), at_fill(2000).pods)
+    assert len(removed_nodes(cluster, config(pools=pools))) == 1  # 6 of 8 cores without it
 
 
 def test_peak_of_stabilization_window_blocks_new_marks() -> None:
@@ -399,7 +435,9 @@ def test_peak_does_not_release_marks() -> None:
 def test_headroom_is_kept_for_largest_pod() -> None:
     pods = [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)]
     cluster = Cluster.of(empty_nodes(2), pods)
-    assert [one.requests.cpu_millis for one in ClusterSnapshot(cluster, config()).headroom(2)] == [
+    assert [
+        one.requests.cpu_millis for one in headroom_pods(ClusterSnapshot(cluster, config()), 2)
+    ] == [
         3000,
         3000,
     ]
@@ -435,13 +473,13 @@ def test_placeholders_are_placed_before_equal_pods(
 def test_cooldown_starts_when_node_is_added() -> None:
     settings = config(cooldown=COOL)
     seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
-    assert seen.rate_limits.cooling_until is None
+    assert end_of(seen.rate_limits, COOLDOWN) is None
     more = Cluster.of([*SIX.nodes, node("new")], [])
     for seconds in (10, 20, 609):
         seen = reconcile.reconcile(more, settings, seen.state, NOW + seconds)
-        assert seen.rate_limits.cooling_until == NOW + 610
+        assert end_of(seen.rate_limits, COOLDOWN) == NOW + 610
     assert (
-        reconcile.reconcile(more, settings, seen.state, NOW + 610).rate_limits.cooling_until
+        end_of(reconcile.reconcile(more, settings, seen.state, NOW + 610).rate_limits, COOLDOWN)
         is None
     )
 
@@ -452,7 +490,7 @@ def test_cooldown_starts_when_first_real_node_is_added() -> None:
         Cluster.of([replace(node("v"), virtual=True)], []), settings, LeaderState(), NOW
     )
     assert (
-        reconcile.reconcile(SIX, settings, seen.state, NOW + 10).rate_limits.cooling_until
+        end_of(reconcile.reconcile(SIX, settings, seen.state, NOW + 10).rate_limits, COOLDOWN)
         == NOW + 610
     )
 
@@ -477,7 +515,7 @@ def test_recreated_node_counts_as_new_when_its_uid_changes(
             Cluster.of(nodes, full.pods), settings, memory, NOW + 10 * number
         )
         memory = seen.state
-        found.append((seen.state.candidates["n0"], seen.rate_limits.cooling_until))
+        found.append((seen.state.candidates["n0"], end_of(seen.rate_limits, COOLDOWN)))
     assert found[-1] == ((NOW + 20, NOW + 620) if recreated else (NOW, None))
     assert memory.candidates["n1"] == NOW
 
@@ -496,9 +534,9 @@ def test_new_leader_reads_cooldown_from_creation_times(created: int | None, left
     nodes = [replace(SIX.nodes[0], created_seconds=created), *SIX.nodes[1:]]
     settings, cluster = config(cooldown=COOL), Cluster.of(nodes, [])
     seen = reconcile.reconcile(cluster, settings, LeaderState(), NOW)
-    assert seen.rate_limits.cooling_until == (NOW + left if left else None)
+    assert end_of(seen.rate_limits, COOLDOWN) == (NOW + left if left else None)
     later = reconcile.reconcile(cluster, settings, seen.state, NOW + 600)
-    assert later.rate_limits.cooling_until is None
+    assert end_of(later.rate_limits, COOLDOWN) is None
 
 
 def test_virtual_node_starts_no_cooldown() -> None:
@@ -510,23 +548,22 @@ def test_virtual_node_starts_no_cooldown() -> None:
     seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     with_it = Cluster.of([*SIX.nodes, virtual], [])
     assert (
-        reconcile.reconcile(with_it, settings, seen.state, NOW + 10).rate_limits.cooling_until
+        end_of(reconcile.reconcile(with_it, settings, seen.state, NOW + 10).rate_limits, COOLDOWN)
         is None
     )
     assert (
-        reconcile.reconcile(with_it, settings, LeaderState(), NOW).rate_limits.cooling_until
+        end_of(reconcile.reconcile(with_it, settings, LeaderState(), NOW).rate_limits, COOLDOWN)
         is None
     )
 
 
 INTERVAL: dict[str, Any] = {
     "mark_interval_seconds": 600,
-    "backoff": BackoffConfig(first_seconds=1000, max_seconds=1000),
 }
 
 
 def backed_off(one: Node, since: int) -> Node:
-    return replace(one, annotations={BACKOFF_ANNOTATION: f"1 {since + 1000}"})
+    return replace(one, annotations={BACKOFF_ANNOTATION: f"1 {since + BACKOFF_SECONDS}"})
 
 
 @pytest.mark.parametrize(
@@ -547,25 +584,26 @@ def backed_off(one: Node, since: int) -> Node:
 def test_new_leader_reads_mark_interval_from_nodes(first: Node, left: int) -> None:
     cluster = Cluster.of([first, *SIX.nodes[1:]], [])
     seen = reconcile.reconcile(cluster, config(**INTERVAL), LeaderState(), NOW)
-    assert seen.rate_limits.mark_interval_until == (NOW + left if left else None)
+    assert end_of(seen.rate_limits, SPACING) == (NOW + left if left else None)
 
 
 def test_mark_interval_starts_with_mark_or_failed_drain() -> None:
     settings = replace(config(**INTERVAL), unneeded_time_seconds=0)
+    *others, last = SIX.nodes
     seen = reconcile.reconcile(
-        SIX, settings, LeaderState(candidates=dict.fromkeys(["n0", "n1", "n2"], 0)), NOW
+        SIX, settings, LeaderState(candidates=dict.fromkeys(["n3", "n4", "n5"], 0)), NOW
     )
-    assert [one.node for one in seen.plan.removals] == ["n0"]
-    some = Cluster.of([marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW), *SIX.nodes[1:]], [])
+    assert [one.node for one in seen.plan.removals] == ["n5"]
+    some = Cluster.of([*others, marked(last, Mark.PREFER_NO_SCHEDULE, NOW)], [])
     for seconds in (1, 599):
         seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds, last=seen)
-        assert (seen.rate_limits.mark_interval_until, seen.skipped) == (NOW + 600, seconds > 1)
-        assert [one.node for one in seen.plan.removals] == ["n0"]
+        assert (end_of(seen.rate_limits, SPACING), seen.skipped) == (NOW + 600, seconds > 1)
+        assert [one.node for one in seen.plan.removals] == ["n5"]
     seen = reconcile.reconcile(some, settings, seen.state, NOW + 600, last=seen)
     assert len(seen.plan.removals) == 2
-    failed = Cluster.of([backed_off(SIX.nodes[0], NOW + 700), *SIX.nodes[1:]], [])
+    failed = Cluster.of([*others, backed_off(last, NOW + 700)], [])
     seen = reconcile.reconcile(failed, settings, seen.state, NOW + 705, last=seen)
-    assert seen.rate_limits.mark_interval_until == NOW + 1300
+    assert end_of(seen.rate_limits, SPACING) == NOW + 1300
 
 
 def test_mark_interval_applies_after_new_mark_in_same_pass() -> None:
@@ -576,6 +614,14 @@ def test_mark_interval_applies_after_new_mark_in_same_pass() -> None:
     assert [why.code for why in limits.blockers(other)] == ["mark-interval"]
 
 
+def test_mark_interval_applies_after_mark_of_unreached_node() -> None:
+    nodes = [node("g", labels={"green": "true"}), node("x")]
+    cluster = Cluster.of(nodes, [pod("p", "g", 100, 100, node_constraints=GREEN)])
+    limits = RemovalLimits(ClusterSnapshot(cluster, config(**INTERVAL)), paced())
+    limits.count_removal(nodes[1])
+    assert [why.code for why in limits.blockers(nodes[0])] == ["mark-interval"]
+
+
 def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
     """A kubelet can write annotations of its own node, including times, but not the mark."""
     settings = config(**INTERVAL)
@@ -583,18 +629,18 @@ def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
     for late in (700, 1400):  # a node that was never marked cannot have failed
         liar = Cluster.of([backed_off(SIX.nodes[0], NOW + late), *SIX.nodes[1:]], [])
         seen = reconcile.reconcile(liar, settings, seen.state, NOW + late)
-        assert seen.rate_limits.mark_interval_until is None
+        assert end_of(seen.rate_limits, SPACING) is None
     early = Cluster.of([marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *SIX.nodes[1:]], [])
     seen = reconcile.reconcile(early, settings, seen.state, NOW + 1410)
     # The mark did not exist at NOW + 1400.
-    assert seen.rate_limits.mark_interval_until == NOW + 2000
+    assert end_of(seen.rate_limits, SPACING) == NOW + 2000
     recreated = Cluster.of(
         [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW + 2000), *SIX.nodes[1:]], []
     )
     assert (
-        reconcile.reconcile(
-            recreated, settings, seen.state, NOW + 2000
-        ).rate_limits.mark_interval_until
+        end_of(
+            reconcile.reconcile(recreated, settings, seen.state, NOW + 2000).rate_limits, SPACING
+        )
         is None
     )
 
@@ -613,10 +659,12 @@ def test_pending_pod_stops_marking_for_delay(waits: Pod, seconds: int) -> None:
     cluster = Cluster.of(no_schedule_nodes, [replace(waits, unschedulable=waits.node is None)])
     seen = reconcile.reconcile(cluster, settings, LeaderState(), NOW)
     seen = reconcile.reconcile(cluster, settings, seen.state, NOW + 299)
-    assert seen.rate_limits.pending_until == (NOW + 300 if seconds else None)
+    assert end_of(seen.rate_limits, PODS_PENDING) == (NOW + 300 if seconds else None)
     # The pod does not wait for a mark.
     assert (
-        reconcile.reconcile(cluster, settings, seen.state, NOW + 300).rate_limits.pending_until
+        end_of(
+            reconcile.reconcile(cluster, settings, seen.state, NOW + 300).rate_limits, PODS_PENDING
+        )
         is None
     )
 
@@ -633,22 +681,24 @@ def test_pending_delay_does_not_restart_when_node_flaps() -> None:
     seen = reconcile.reconcile(there, settings, LeaderState(), NOW)
     for seconds, cluster in ((100, away), (200, there), (299, away), (300, there)):
         seen = reconcile.reconcile(cluster, settings, seen.state, NOW + seconds)
-        assert seen.rate_limits.pending_until == (NOW + 300 if seconds < 300 else None)
+        assert end_of(seen.rate_limits, PODS_PENDING) == (NOW + 300 if seconds < 300 else None)
     seen = reconcile.reconcile(Cluster.of(there.nodes, []), settings, seen.state, NOW + 310)
     assert (
-        reconcile.reconcile(there, settings, seen.state, NOW + 320).rate_limits.pending_until
+        end_of(
+            reconcile.reconcile(there, settings, seen.state, NOW + 320).rate_limits, PODS_PENDING
+        )
         == NOW + 620
     )
 
 
 def test_marks_count_in_window_after_their_nodes_are_removed() -> None:
-    settings = config(window_seconds=60, pools=(A,))
+    settings = config(period_seconds=60, pools=(A,))
     nodes = [marked(one, Mark.PREFER_NO_SCHEDULE, NOW - 10) for one in SIX.nodes]
     seen = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW)
     left = Cluster.of(nodes[4:], [])
     seen = reconcile.reconcile(left, settings, seen.state, NOW + 49)
-    assert seen.rate_limits.in_window == {"": 6, "a": 6}
-    assert reconcile.reconcile(left, settings, seen.state, NOW + 50).rate_limits.in_window == {
+    assert in_window(seen.rate_limits) == {"": 6, "a": 6}
+    assert in_window(reconcile.reconcile(left, settings, seen.state, NOW + 50).rate_limits) == {
         "": 0
     }
 
@@ -656,7 +706,7 @@ def test_marks_count_in_window_after_their_nodes_are_removed() -> None:
 @pytest.mark.parametrize("shift", [-(9**9), -5, 0, 3 * 3600, 9**9])
 def test_mark_counts_once_in_window_when_its_time_is_rewritten(shift: int) -> None:
     """A mark counts from its first observation; a kubelet or wrong clock may rewrite its time."""
-    settings = config(window_seconds=60)
+    settings = config(period_seconds=60)
     seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     some = SIX
     for seconds, counted in ((10, 1), (30, 1), (59, 1), (70, 0), (130, 0)):
@@ -665,14 +715,14 @@ def test_mark_counts_once_in_window_when_its_time_is_rewritten(shift: int) -> No
             [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, since), *SIX.nodes[1:]], []
         )
         seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds)
-        assert seen.rate_limits.in_window == {"": counted}, seconds
-    longer = replace(settings, budgets=replace(settings.budgets, window_seconds=600))
+        assert in_window(seen.rate_limits) == {"": counted}, seconds
+    longer = replace(settings, budgets=replace(settings.budgets, period_seconds=600))
     seen = reconcile.reconcile(some, longer, seen.state, NOW + 140)
-    assert seen.rate_limits.in_window == {"": 1}, "the age of an existing mark is known"
+    assert in_window(seen.rate_limits) == {"": 1}, "the age of an existing mark is known"
 
 
 def test_mark_counts_from_its_return_when_it_was_removed() -> None:
-    settings = config(window_seconds=60)
+    settings = config(period_seconds=60)
     seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     moments = (10, 10, 1), (20, None, 1), (40, 40, 1), (99, 40, 1), (100, 40, 0)
     for seconds, since, counted in moments:
@@ -683,17 +733,17 @@ def test_mark_counts_from_its_return_when_it_was_removed() -> None:
         )
         some = Cluster.of([first, *SIX.nodes[1:]], [])
         seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds)
-        assert seen.rate_limits.in_window == {"": counted}, seconds
+        assert in_window(seen.rate_limits) == {"": counted}, seconds
 
 
 def test_new_leader_counts_future_mark_from_now() -> None:
     some = Cluster.of(
         [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, NOW + 9000), *SIX.nodes[1:]], []
     )
-    seen = reconcile.reconcile(some, config(window_seconds=60), LeaderState(), NOW)
+    seen = reconcile.reconcile(some, config(period_seconds=60), LeaderState(), NOW)
     for seconds, counted in ((59, 1), (60, 0)):
-        seen = reconcile.reconcile(some, config(window_seconds=60), seen.state, NOW + seconds)
-        assert seen.rate_limits.in_window == {"": counted}
+        seen = reconcile.reconcile(some, config(period_seconds=60), seen.state, NOW + seconds)
+        assert in_window(seen.rate_limits) == {"": counted}
 
 
 def test_node_that_alternates_virtual_starts_no_cooldown() -> None:
@@ -703,40 +753,43 @@ def test_node_that_alternates_virtual_starts_no_cooldown() -> None:
     for seconds, virtual in ((700, True), (800, False), (900, True), (1000, False)):
         nodes = [replace(known[0], virtual=virtual), *known[1:]]
         seen = reconcile.reconcile(Cluster.of(nodes, []), settings, seen.state, NOW + seconds)
-        assert seen.rate_limits.cooling_until is None
+        assert end_of(seen.rate_limits, COOLDOWN) is None
 
 
 def test_backoff_doubles_each_time_mark_fails() -> None:
     """Also for empty nodes: they are due at once and would be tried first in every pass."""
     settings = replace(config(), unneeded_time_seconds=100)
-    memory, n0 = LeaderState(), frozenset({"n0"})
+    *others, last = SIX.nodes
+    memory, failed = LeaderState(), frozenset({last.name})
     now = NOW
     for wait in (100, 200, 400, 500, 500):
         memory = memory.with_failed_writes(
-            n0, Now(now), unneeded_time_seconds=100, max_seconds=500
+            failed, Now(now), unneeded_time_seconds=100, max_seconds=500
         )
         for seconds, removed in ((0, False), (wait - 1, False), (wait, True)):
             seen = reconcile.reconcile(SIX, settings, memory, now + seconds)
             memory = seen.state
-            assert ("n0" in {one.node for one in seen.plan.removals}) == removed
+            assert (last.name in {one.node for one in seen.plan.removals}) == removed
         now += wait
     assert (
-        memory.with_failed_writes(n0, Now(now), unneeded_time_seconds=0, max_seconds=50)
-        .failed_writes["n0"]
+        memory.with_failed_writes(failed, Now(now), unneeded_time_seconds=0, max_seconds=50)
+        .limit(MarkRefused)
+        .failures[last.name]
         .until
         == now + 50
     )
     assert (
         LeaderState()
-        .with_failed_writes(n0, Now(NOW), unneeded_time_seconds=0, max_seconds=500)
-        .failed_writes["n0"]
+        .with_failed_writes(failed, Now(NOW), unneeded_time_seconds=0, max_seconds=500)
+        .limit(MarkRefused)
+        .failures[last.name]
         .until
         == NOW + 60
     )
-    standing = Cluster.of([marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, now), *SIX.nodes[1:]], [])
-    assert not reconcile.reconcile(standing, settings, memory, now).state.failed_writes, (
-        "the mark was written"
-    )
+    standing = Cluster.of([*others, marked(last, Mark.PREFER_NO_SCHEDULE, now)], [])
+    assert (
+        not reconcile.reconcile(standing, settings, memory, now).state.limit(MarkRefused).failures
+    ), "the mark was written"
 
 
 def test_pods_get_room_of_no_schedule_mark_a_minute_after_its_removal_failed() -> None:
@@ -777,26 +830,31 @@ def test_marks_are_read_once_for_all_failed_writes() -> None:
             refused, Now(NOW), unneeded_time_seconds=100, max_seconds=500
         )
         settings.clear()
-        assert observe(memory, snapshot, Now(NOW + 1)).failed_writes.keys() == refused
+        assert (
+            observe(memory, snapshot, Now(NOW + 1)).limit(MarkRefused).failures.keys() == refused
+        )
         found.append(settings["marks"])
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("uid", ["n0", "another"])
 def test_failed_write_is_forgotten_when_old_or_node_is_replaced(uid: str) -> None:
-    settings = config(backoff=BackoffConfig(first_seconds=10, max_seconds=500))
+    settings = config()
     nodes = [replace(one, uid=one.name) for one in SIX.nodes]
     memory = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW).state
-    memory = memory.with_failed_writes(
-        frozenset({"n0"}), Now(NOW), unneeded_time_seconds=100, max_seconds=500
-    )
+    memory = memory.with_failed_writes(frozenset({"n0"}), Now(NOW), unneeded_time_seconds=100)
     there = Cluster.of([replace(nodes[0], uid=uid), *nodes[1:]], [])
-    seen = reconcile.reconcile(there, settings, memory, NOW + 599)
-    assert bool(seen.state.failed_writes) == (uid == "n0")
-    assert not reconcile.reconcile(there, settings, seen.state, NOW + 600).state.failed_writes
-    assert not reconcile.reconcile(
-        Cluster.of(nodes[1:], []), settings, memory, NOW + 1
-    ).state.failed_writes
+    seen = reconcile.reconcile(there, settings, memory, NOW + 99 + BACKOFF_SECONDS_MAX)
+    assert bool(seen.state.limit(MarkRefused).failures) == (uid == "n0")
+    end = NOW + 100 + BACKOFF_SECONDS_MAX
+    assert (
+        not reconcile.reconcile(there, settings, seen.state, end).state.limit(MarkRefused).failures
+    )
+    assert (
+        not reconcile.reconcile(Cluster.of(nodes[1:], []), settings, memory, NOW + 1)
+        .state.limit(MarkRefused)
+        .failures
+    )
 
 
 def test_backoff_is_read_from_node_annotation() -> None:
@@ -804,19 +862,26 @@ def test_backoff_is_read_from_node_annotation() -> None:
     cluster = Cluster.of([one, node("n1")], [])
     for now, backing_off in ((1999, {"n0": 2000}), (2000, {})):
         assert (
-            reconcile.reconcile(cluster, config(), LeaderState(), now).rate_limits.backing_off
+            ends_by_node(
+                reconcile.reconcile(cluster, config(), LeaderState(), now).rate_limits, BACKOFF
+            )
             == backing_off
         )
 
 
 @pytest.mark.parametrize(
     ("written", "why"),
-    [("1 2000", "it did not empty in time"), ("1 2000 bare", "its eviction failed (bare)")],
+    [
+        ("1 2000", "it did not empty in time"),
+        ("1 2000 bare", "its eviction failed (bare)"),
+        ("1 2000 unmarked", "`ebb unmark` removed its mark"),
+    ],
 )
 def test_backoff_message_gives_reason(written: str, why: str) -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: written})
     snapshot = ClusterSnapshot(Cluster.of([one, node("n1")], []), config())
-    (found,) = RemovalLimits(snapshot, paced(backing_off={"n0": 2000})).blockers(one)
+    limits = rate_limits(LeaderState(), snapshot, Now(NOW))
+    (found,) = RemovalLimits(snapshot, limits).blockers(one)
     assert found.message == f"{why}: it is skipped until 1970-01-01 00:33:20 UTC"
 
 
@@ -849,7 +914,7 @@ def test_min_nodes_counts_all_existing_nodes_for_marked_node() -> None:
 
 def test_not_ready_node_counts_as_untainted_only_for_its_own_mark() -> None:
     unusable = replace(node("n0"), ready=False)
-    settings = config(cluster=Budget(min_untainted_nodes=2))
+    settings = config(min_untainted_nodes=2)
     reported = "the cluster would have 1 node without a taint, fewer than minUntaintedNodes: 2"
     for one, others, why in (
         (marked(unusable, Mark.PREFER_NO_SCHEDULE, 1), 1, [reported]),
@@ -861,8 +926,8 @@ def test_not_ready_node_counts_as_untainted_only_for_its_own_mark() -> None:
 
 
 def test_backoff_doubles_up_to_maximum() -> None:
-    backoff = BackoffConfig(first_seconds=10, max_seconds=60)
-    assert [backoff.seconds(times) for times in (1, 2, 3, 4, 1000)] == [10, 20, 40, 60, 60]
+    hours = [backoff_seconds(times) / 3600 for times in (1, 2, 3, 5, 6, 1000)]
+    assert hours == [1, 2, 4, 16, 24, 24]
 
 
 def test_no_schedule_marks_are_removed_for_pending_pods() -> None:
@@ -877,7 +942,7 @@ def test_no_schedule_marks_are_removed_for_pending_pods() -> None:
 def test_demand_ignores_daemon_and_filler_pods() -> None:
     pods = [pod("p", "n0", 100, 1), pod("w", None, 10, 1), pod("d", "n0", 1, 1, daemon=True)]
     pods += [replace(pod(f"x{n}", None, 10, 1), priority=-11) for n in range(5)]
-    found = ClusterSnapshot(Cluster.of(empty_nodes(2), pods), config()).demand()
+    found = ClusterSnapshot(Cluster.of(empty_nodes(2), pods), config()).utilization.demand()
     assert found == {"": Amount(110, 2 * MB), "general": Amount(110, 2 * MB)}
 
 
@@ -903,7 +968,7 @@ def test_zone_balance_counts_removals_of_same_plan() -> None:
     keep = {"kube-ebb.io/keep": "true"}
     stays = [replace(one, annotations=keep) for one in in_zones("bb")]
     cluster, settings = Cluster.of([*in_zones("aaa"), *stays], [TINY]), config(balance_zones=True)
-    assert removed_nodes(cluster, settings) == ["a0", "a1"]
+    assert removed_nodes(cluster, settings) == ["a2", "a1"]
     assert zone_messages(cluster, settings) == {
         "zone a would have 0 schedulable nodes and another zone 2"
     }
@@ -927,14 +992,15 @@ def test_zone_without_schedulable_nodes_does_not_block_others() -> None:
     """The reach still spans both zones, although no node of zone b is Ready."""
     down = [replace(one, ready=False) for one in in_zones("bbb")]
     cluster, settings = Cluster.of([*in_zones("aaa"), *down], [TINY]), config(balance_zones=True)
-    assert removed_nodes(cluster, settings) == ["a0", "a1"]
+    assert removed_nodes(cluster, settings) == ["a2", "a1"]
     assert zone_messages(cluster, settings) == set()
 
 
 def test_zones_are_balanced_within_each_pool() -> None:
     """Nodes without a pool are balanced among themselves."""
     pools = tuple(
-        Pool(name=name, node_selector=(("pool", name),), budget=Budget()) for name in "ab"
+        Pool(name=name, selector=LabelSelector(match_labels=(("pool", name),)), budget=Budget())
+        for name in "ab"
     )
     nodes = [
         replace(one, labels={**one.labels, "pool": pool})
@@ -942,13 +1008,13 @@ def test_zones_are_balanced_within_each_pool() -> None:
     ]
     cluster = Cluster.of(nodes, [TINY])
     assert removed_nodes(cluster, config(balance_zones=True, pools=pools)) == [
-        "x0",
-        "x1",
-        "x2",
-        "y3",
+        "y5",
         "y4",
+        "y3",
+        "x2",
+        "x1",
     ]
-    assert removed_nodes(cluster, config(balance_zones=True)) == ["x0", "y3", "y4", "x1", "x2"]
+    assert removed_nodes(cluster, config(balance_zones=True)) == ["y5", "x2", "x1", "y4", "y3"]
 
 
 def test_zones_are_balanced_in_narrowest_reach_that_spans_zones() -> None:
@@ -959,11 +1025,11 @@ def test_zones_are_balanced_in_narrowest_reach_that_spans_zones() -> None:
     only = pod("only", None, 0, 0, node_constraints=GREEN)
     settings = config(balance_zones=True)
     assert removed_nodes(Cluster.of([*some, *others], [TINY, only]), settings) == [
-        "x0",
-        "y2",
         "y3",
+        "x1",
+        "x0",
     ]
-    assert removed_nodes(Cluster.of([*some, *others], [TINY]), settings) == ["x0", "x1"]
+    assert removed_nodes(Cluster.of([*some, *others], [TINY]), settings) == ["x1", "x0"]
 
 
 def one_of(key: str, *values: str, **labels: str) -> NodeConstraints:
@@ -1000,7 +1066,7 @@ def test_selectors_by_node_or_zone_do_not_decide_zone_balance(
         pod("alone", None, 0, 0, node_constraints=node_constraints),
         config(balance_zones=True),
     )
-    assert removed_nodes(Cluster.of(nodes, [TINY, alone]), settings) == ["a0"]
+    assert removed_nodes(Cluster.of(nodes, [TINY, alone]), settings) == ["a2"]
 
 
 def test_unreached_zones_do_not_block_pods_that_name_zones() -> None:
@@ -1008,7 +1074,7 @@ def test_unreached_zones_do_not_block_pods_that_name_zones() -> None:
     stays = [replace(one, annotations=keep) for one in in_zones("bccc")]
     only = pod("only", None, 0, 0, node_constraints=one_of(ZONE_LABEL, "a", "b"))
     cluster = Cluster.of([*in_zones("aaa"), *stays], [only])
-    assert removed_nodes(cluster, config(balance_zones=True)) == ["a0", "a1", "a2"]
+    assert removed_nodes(cluster, config(balance_zones=True)) == ["a2", "a1", "a0"]
 
 
 def test_other_labels_count_when_selector_names_zones() -> None:
@@ -1019,12 +1085,12 @@ def test_other_labels_count_when_selector_names_zones() -> None:
     others = [replace(one, annotations=keep) for one in others]
     named = pod("named", None, 0, 0, node_constraints=one_of(ZONE_LABEL, "x", "y", green="true"))
     cluster = Cluster.of([*some, *others], [TINY, named])
-    assert removed_nodes(cluster, config(balance_zones=True)) == ["y1", "y2", "y3"]
+    assert removed_nodes(cluster, config(balance_zones=True)) == ["y3", "y2", "y1"]
 
 
 def test_marks_in_window_are_counted_by_pool_and_reached_nodes() -> None:
     """The time of a mark is read from the taint."""
-    settings = config(window_seconds=60, pools=(A,))
+    settings = config(period_seconds=60, pools=(A,))
     only = pod(
         "only", None, 0, 0, node_constraints=NodeConstraints(node_selector=(("pool", "a"),))
     )
@@ -1038,8 +1104,12 @@ def test_marks_in_window_are_counted_by_pool_and_reached_nodes() -> None:
     rate_limits = reconcile.reconcile(
         Cluster.of(nodes, [only]), settings, LeaderState(), NOW
     ).rate_limits
-    assert rate_limits.in_window == {"": 2, "a": 1}
-    assert rate_limits.reached_ends == {"": (NOW + 1,), "a": (NOW + 1,)}
+    assert in_window(rate_limits) == {"": 2, "a": 1}
+    reached = {
+        pool: [end.until for end in ends if end.reached]
+        for pool, ends in rate_limits.of(BUDGET_NEW_MARKS).items()
+    }
+    assert reached == {"": [NOW + 1], "a": [NOW + 1]}
 
 
 def test_peak_excess_is_peak_minus_current_requests_per_resource() -> None:
@@ -1082,13 +1152,13 @@ def test_blockers_describe_state_after_last_removal() -> None:
     green = {0: {"green": "true"}, 3: {"green": "true"}}
     nodes = [node(f"n{n}", cpu=cpu, labels=green.get(n)) for n, cpu in enumerate(sizes)]
     pods = [pod("p1", "n2", 1500, 100), pod("p3", "n2", 300, 100), pod("p4", "n5", 900, 100)]
-    in_green = (("p0", "n3", 1500), ("p2", "n0", 900), ("p5", "n3", 900))
+    in_green = (("p0", "n3", 1500), ("p2", "n0", 890), ("p5", "n3", 900))
     pods += [pod(name, on, cpu, 100, node_constraints=GREEN) for name, on, cpu in in_green]
     settings = Config(
         budgets=UNLIMITED, thresholds=Thresholds(cpu=Fraction(4, 5), memory=Fraction(1))
     )
-    plan = reconcile.plan(Cluster.of(nodes, pods), settings, removals_max=3)
-    assert [one.node for one in plan.removals] == ["n1", "n4", "n5"]
+    plan = reconcile.plan(Cluster.of(nodes, pods), settings, PlanOptions(removals_max=3))
+    assert [one.node for one in plan.removals] == ["n4", "n1", "n5"]
     assert [(one.code, one.pod) for one in blockers_of(plan, "n0")] == [("no-room", "d/p2")]
 
 
@@ -1163,7 +1233,7 @@ def test_blockers_name_headroom_room_time_and_limit() -> None:
         TIME_BOX, "the reconciliation ended before the node was checked"
     ) in blockers_of(late.plan, "n0")
     assert not late.plan.complete
-    assert blockers_of(reconcile.plan(SIX, config(), removals_max=2), "n5") == [
+    assert blockers_of(reconcile.plan(SIX, config(), PlanOptions(removals_max=2)), "n0") == [
         Blocker(LIMIT, "the plan already removes as many nodes as allowed")
     ]
 
@@ -1172,14 +1242,14 @@ def test_blockers_name_headroom_room_time_and_limit() -> None:
     ("settings", "used", "derived"),
     [
         (UsabilityMode.AUTO, None, True),
-        (UsabilityMode.NONE, None, False),
+        (UsabilityMode.ALL, None, False),
         (THESIS_USABILITY, THESIS_USABILITY, False),
     ],
 )
 def test_plan_reports_usability_and_whether_it_was_derived(
     settings: UsabilityMode | Usability, used: Usability | None, derived: bool
 ) -> None:
-    plan = reconcile.plan(at_fill(1000), replace(config(), usability=settings))
+    plan = reconcile.plan(at_fill(1000), replace(config(), usable_capacity=settings))
     assert (plan.usability, plan.usability_derived, plan.complete) == (used, derived, True)
 
 
@@ -1246,9 +1316,9 @@ def test_node_is_not_marked_when_its_job_is_too_old(
     settings = replace(config(), max_job_age_seconds=age)
     cluster = Cluster.of(empty_nodes(3), [replace(pod("job", "n0", 1, 1), **{**JOB, **changes})])
     young = reconcile.reconcile(cluster, settings, LeaderState(), NOW + 1799)
-    assert not young.rate_limits.old_jobs
+    assert not ends_by_node(young.rate_limits, OLD_JOB)
     old = reconcile.reconcile(cluster, settings, young.state, NOW + 1800)
-    assert old.rate_limits.old_jobs == ({"n0": "d/job"} if blocks else {})
+    assert ends_by_node(old.rate_limits, OLD_JOB) == ({"n0": "d/job"} if blocks else {})
     found = {why.code for one in old.plan.kept if one.node == "n0" for why in one.blockers}
     assert ("old-job" in found) is blocks
     assert not blocks or (young.requeue_at is not None and young.requeue_at <= NOW + 1800)

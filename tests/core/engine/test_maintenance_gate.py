@@ -4,7 +4,14 @@ import pytest
 
 from core.config.schedule import Window
 from core.config.settings import Config
-from core.engine.maintenance_gate import ALWAYS, MERGED_MAX, MayBegin, Refusal, may_begin
+from core.engine.maintenance_gate import (
+    ALWAYS,
+    MERGED_MAX,
+    MayBegin,
+    Refusal,
+    RefusedWrite,
+    may_begin,
+)
 from core.model.humanize import timestamp
 from core.model.now import Now
 
@@ -89,3 +96,15 @@ def test_refusal_has_no_end_when_no_window_opens_again() -> None:
         ("no window opens again", None)
     ]
     assert now.next_change is None
+
+
+def test_nothing_begins_until_refused_write_may_be_tried_again() -> None:
+    refused, now = RefusedWrite("a-policy", "metadata.labels: a", MONDAY + 60), Now(MONDAY)
+    found = may_begin(config(), now, refused)
+    assert isinstance(found, Refusal)
+    assert now.next_change == found.until == MONDAY + 60
+    (why,) = found.blockers
+    end = timestamp(MONDAY + 60)
+    message = f"a-policy refuses writes (metadata.labels: a): nothing begins until {end}"
+    assert (why.code, why.message) == ("writes-refused", message)
+    assert may_begin(config(), Now(MONDAY + 60), refused) == ALWAYS

@@ -14,7 +14,9 @@ import pytest
 from core.config.settings import Config
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState, RateLimits
+from core.engine.mark_limits import MARK_REFUSED
 from core.engine.plan import Plan, ReachSums
+from core.engine.planner import PlanOptions
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
@@ -52,7 +54,7 @@ def case(seed: int) -> Case:
 
 def plan_of(made: Case) -> Plan:
     return reconcile.plan(
-        made.cluster, made.config, limits=made.rate_limits, now_seconds=mixed.NOW
+        made.cluster, made.config, PlanOptions(limits=made.rate_limits), now_seconds=mixed.NOW
     )
 
 
@@ -83,9 +85,12 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
         "unschedulable nodes count",
         "devices have no threshold",
         "everything is scalable",
+        "fewest pods first",
+        "equal nodes in first-fit order",
         "groups have no minimum",
         "old Jobs do not matter",
         "headroom is load",
+        "lowest dominant share first",
         "headroom of one reach",
         "headroom on empty nodes",
         "headroom asks for devices",
@@ -96,7 +101,7 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
         "no devices",
         "no features",
         "nodes without devices are in reach",
-        "no release thresholds",
+        "no hysteresis",
         "no memory",
         "no node affinity",
         "no peak",
@@ -228,8 +233,10 @@ def test_unreached_node_changes_no_verdict(seeds: range) -> None:
         state = Reference(cluster, config)
         if any(pod.node and pod.node not in state.reached for pod in state.movable):
             continue  # a pod runs where it could not be scheduled any more, so its move adds load
-        alone = reconcile.plan(cluster, config, limits=rate_limits)
-        together = reconcile.plan(with_more(cluster, strangers, pods), config, limits=rate_limits)
+        alone = reconcile.plan(cluster, config, PlanOptions(limits=rate_limits))
+        together = reconcile.plan(
+            with_more(cluster, strangers, pods), config, PlanOptions(limits=rate_limits)
+        )
         assert verdicts(together, state.reached) == verdicts(alone, state.reached), seed
         assert (together.before, together.after) == (alone.before, alone.after), seed
         assert figures(together) == figures(alone), seed
@@ -240,13 +247,18 @@ def test_unreached_node_changes_no_verdict(seeds: range) -> None:
 
 
 def verdicts(plan: Plan, names: frozenset[str]) -> list[object]:
-    """Return the verdicts of the plan on these nodes, in order."""
+    """Return the verdicts of the plan on these nodes, in order.
+
+    Headroom counts as a reason only if it is the only one. The reasons of a node that stays are
+    completed after all removals, and added nodes are among them.
+    """
     goes = [(one.node, one.placements) for one in plan.removals if one.node in names]
-    stays = [
-        (one.node, sorted((why.code, why.pod or "") for why in one.blockers))
-        for one in plan.kept
-        if one.node in names
-    ]
+    stays = []
+    for one in plan.kept:
+        if one.node in names:
+            reasons = {(why.code, why.pod or "") for why in one.blockers}
+            decisive = {reason for reason in reasons if reason[0] != "headroom"}
+            stays.append((one.node, sorted(decisive or reasons)))
     return [goes, stays, plan.pending]
 
 
@@ -282,7 +294,8 @@ def test_plan_does_not_depend_on_mark_value(seeds: range) -> None:
     for seed in seeds:
         made = case(seed)
         if made.rate_limits:
-            made = made._replace(rate_limits=replace(made.rate_limits, failed_writes={}))
+            ends = {**made.rate_limits.ends, MARK_REFUSED.code: {}}
+            made = made._replace(rate_limits=replace(made.rate_limits, ends=ends))
         marks = [one for one in made.cluster.nodes if is_marked(one)]
         if not marks:
             continue

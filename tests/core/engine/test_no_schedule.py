@@ -17,13 +17,13 @@ from core.engine.no_schedule import (
     NO_SCHEDULE_SPREAD,
     NO_SCHEDULE_WAITING,
     PAUSE_SECONDS,
-    PREEMPTION_CHECKS_MAX,
+    PREEMPTING_SHAPES_MAX,
     SHAPES_MAX,
     RecentReasons,
     blockers_by_node,
-    wanted_mark,
 )
 from core.engine.snapshot import ClusterSnapshot
+from core.engine.unschedulable import WAIT_SECONDS
 from core.marks.mark import Mark
 from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster, DaemonSet
@@ -282,7 +282,7 @@ def test_pass_considers_its_own_new_marks() -> None:
     full = Thresholds(cpu=Fraction(1), memory=Fraction(1))
     settings = Config(
         thresholds=full,
-        usability=UsabilityMode.NONE,
+        usable_capacity=UsabilityMode.ALL,
         budgets=UNLIMITED,
         no_schedule_after_seconds=0,
     )
@@ -346,19 +346,22 @@ def test_toleration_must_match_taint_value() -> None:
         assert bool(found["n0"]) is speaks
 
 
-@pytest.mark.parametrize(
-    ("after", "age", "mark"),
-    [
-        (None, 10**6, Mark.PREFER_NO_SCHEDULE),
-        (60, 59, Mark.PREFER_NO_SCHEDULE),
-        (60, 60, Mark.NO_SCHEDULE),
-        (0, 0, Mark.NO_SCHEDULE),
-    ],
-)
-def test_no_schedule_needs_configuration_and_age(after: int | None, age: int, mark: Mark) -> None:
-    assert wanted_mark((), after, age) is mark
-    against = blockers_by_node(ClusterSnapshot(Cluster.of(nodes(), [DAEMON]), Config()))["n0"]
-    assert wanted_mark(against, after, age) is Mark.PREFER_NO_SCHEDULE
+def test_plan_alone_keeps_mark_that_separates_pod_from_its_affinity() -> None:
+    """The plan moves both pods together. So without foresight the new pod would wait for 5 s."""
+    client = replace(near("zone"), node=None, unschedulable=True)
+    made = nodes()
+    made[2] = marked(node("n2", labels={"zone": "b"}), Mark.NO_SCHEDULE, 1)
+    cluster = Cluster.of(made, [replace(CACHE, node="n2"), client])
+    config = Config(budgets=UNLIMITED, unneeded_time_seconds=0, no_schedule_after_seconds=0)
+    last: reconcile.ReconcileResult | None = None
+    for now in (1000, 1000 + WAIT_SECONDS):
+        state = last.state if last else LeaderState()
+        last = reconcile.reconcile(cluster, config, state, now, last=last)
+        reasons = [one.reason for one in last.no_schedule_blockers["n2"]]
+        assert (NO_SCHEDULE_WAITING in reasons) is (now > 1000)
+        assert NO_SCHEDULE_AFFINITY in reasons
+        assert dict(last.plan.pending) == {client.key: "n2"}
+        assert "n2" in {removal.node for removal in last.plan.removals}
 
 
 def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
@@ -430,7 +433,6 @@ def test_preemption_blocks_no_schedule_when_pod_fits_only_marked_nodes(
 
 
 def test_preemption_is_checked_for_pods_of_each_device_count() -> None:
-    """Both request the same CPU, so the later name is first; a node with a device remains."""
     nodes = [
         marked(node(name, extended=(("gpu", many),)), Mark.PREFER_NO_SCHEDULE, 1)
         for name, many in (("two", 2), ("one", 1))
@@ -447,8 +449,7 @@ def test_preemption_is_checked_for_pods_of_each_device_count() -> None:
     assert reported == {"two": [NO_SCHEDULE_PREEMPTION], "one": [NO_SCHEDULE_PREEMPTION]}
 
 
-def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
-    """For each marked node the largest pod that fits it decides."""
+def test_preemption_is_checked_with_pods_that_fit_each_node() -> None:
     large = [ranked("a", 60_000, node="big"), ranked("b", 20_000, node="middle")]
     more = [node("big", 64_000), marked(node("middle", 32_000), Mark.PREFER_NO_SCHEDULE, 1)]
     found = small(*large, ranked("web", 600), used=3400)
@@ -469,29 +470,28 @@ def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
     }
 
 
-def test_remaining_marks_remain_prefer_no_schedule_when_there_are_too_many_pod_sizes() -> None:
-    """Each pod requests more memory than one node has, and more CPU than the other."""
-    nodes = [node("a", 10_000, 10), node("b", 10, 10_000)]
-    nodes = [
-        *(marked(one, Mark.PREFER_NO_SCHEDULE, 1) for one in nodes),
-        node("open", 20_000, 20_000),
-    ]
+def test_all_marks_remain_prefer_no_schedule_when_there_are_too_many_preempting_shapes() -> None:
+    nodes = [marked(node("a", 10), Mark.PREFER_NO_SCHEDULE, 1), node("open", 10)]
     sizes = [
-        replace(pod(f"p{n}", None, 20 + n, 20), priority=1) for n in range(PREEMPTION_CHECKS_MAX)
+        replace(pod(f"p{n}", None, 20 + n, 1), priority=1)
+        for n in range(PREEMPTING_SHAPES_MAX + 1)
     ]
-    for many, against in ((PREEMPTION_CHECKS_MAX // 3, []), (PREEMPTION_CHECKS_MAX, ["a", "b"])):
+    for many, against in ((PREEMPTING_SHAPES_MAX, []), (PREEMPTING_SHAPES_MAX + 1, ["a"])):
         pods = [pod("low", None, 1, 1), *sizes[:many]]
         found = blockers_by_node(ClusterSnapshot(Cluster.of(nodes, pods), Config()))
         assert [name for name, why in found.items() if why] == against
 
 
-def test_largest_pod_of_each_resource_is_checked() -> None:
-    """The pod with the most memory counts as well as the pod with the most CPU."""
-    pods = [ranked("cpu", 400, node=None), replace(pod("memory", None, 1, 7950), priority=1)]
-    found = blockers_by_node(ClusterSnapshot(small(*pods, used=0), Config()))
+def test_preemption_is_checked_for_pod_that_is_largest_in_no_resource() -> None:
+    """Pods with more CPU, or as much memory, find room, but no node has enough of both."""
+    shapes = (("cpu", 3900, 100), ("memory", 1, 7900), ("both", 800, 7900))
+    pods = [replace(pod(name, None, cpu, memory), priority=1) for name, cpu, memory in shapes]
+    nodes = [node("memory", 100, 8000), *small().nodes]
+    cluster = Cluster.of(nodes, [pod("busy", "open", 100, 200), *pods])
+    found = blockers_by_node(ClusterSnapshot(cluster, Config()))
     assert {name: [one.pod for one in why] for name, why in found.items()} == {
-        "green": ["d/memory"],
-        "small": ["d/memory"],
+        "green": ["d/both"],
+        "small": ["d/both"],
     }
 
 
@@ -583,7 +583,7 @@ def test_blocker_names_pod_and_reason() -> None:
     ]
     assert blockers_by_node(ClusterSnapshot(small(*pods), Config())) == {
         "green": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/p {would}", "d/p"),),
-        "small": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/r {would}", "d/r"),),
+        "small": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/q {would}", "d/q"),),
     }
 
 

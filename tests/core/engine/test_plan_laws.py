@@ -12,6 +12,7 @@ from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState, RateLimits
+from core.engine.planner import Planner, PlanOptions
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.law
 
 SHARES = st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1)])
 USABILITY: st.SearchStrategy[Usability | UsabilityMode] = st.sampled_from(
-    [UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY]
+    [UsabilityMode.AUTO, UsabilityMode.ALL, THESIS_USABILITY]
 )
 
 
@@ -53,7 +54,7 @@ def configs(draw: st.DrawFn) -> Config:
     share = draw(SHARES)
     return Config(
         thresholds=Thresholds(cpu=share, memory=share),
-        usability=draw(USABILITY),
+        usable_capacity=draw(USABILITY),
         budgets=draw(BUDGETS),
     )
 
@@ -66,7 +67,7 @@ def test_plan_agrees_with_plain_plan(
     cluster: Cluster, config: Config, rate_limits: RateLimits | None
 ) -> None:
     plain = Reference(cluster, config, rate_limits=rate_limits, key=keys(cluster, config)).run()
-    plan = reconcile.plan(cluster, config, limits=rate_limits)
+    plan = reconcile.plan(cluster, config, PlanOptions(limits=rate_limits))
     assert by_the_engine(plan) == plainly(cluster, plain)
 
 
@@ -159,7 +160,9 @@ def test_plan_moves_every_pod_to_admitting_node_with_room(
     removed = [one.node for one in plan.removals if snapshot.reaches_node(one.node)]
     if removed:
         last = nodes[removed[-1]]
-        share = (config.leave() if mark_of(last.labels) else config.thresholds).cpu
+        share = config.thresholds.cpu
+        if mark_of(last.labels):
+            share = min(share + config.hysteresis, Fraction(1))
         for asked, whole in zip(plan.after.requests, plan.after.usable, strict=True):
             assert asked * share.denominator <= share.numerator * whole
 
@@ -186,7 +189,7 @@ def test_requests_fit_usable_capacity_and_that_fits_capacity(
 def test_removal_limit_truncates_plan(cluster: Cluster, config: Config, limit: int) -> None:
     every, some = (
         reconcile.plan(cluster, config),
-        reconcile.plan(cluster, config, removals_max=limit),
+        reconcile.plan(cluster, config, PlanOptions(removals_max=limit)),
     )
     assert some.removals == every.removals[:limit]
     assert all(kept.blockers for kept in some.kept)
@@ -200,7 +203,7 @@ def test_removable_node_is_always_candidate(cluster: Cluster, config: Config) ->
     cluster = replace(cluster, nodes=tuple(replace(one, labels={}) for one in cluster.nodes))
     nominees = set(reconcile.reconcile(cluster, config, LeaderState(), 0).state.candidates)
     for node in cluster.nodes:
-        plan = reconcile.plan(cluster, config, due=frozenset({node.name}))
+        plan = reconcile.plan(cluster, config, PlanOptions(due=frozenset({node.name})))
         assert {removal.node for removal in plan.removals} <= nominees & {node.name}
 
 
@@ -239,7 +242,7 @@ def test_no_removal_exceeds_a_threshold_when_all_are_surely_within(seeds: range)
             for number in range(chance.randrange(3))
         )
         cluster = Cluster.of(map(builders.node, names), pods)
-        planner, _ = reconcile.prepare(ClusterSnapshot(cluster, config))
+        planner = Planner(ClusterSnapshot(cluster, config))
         packer, ledger = planner.packer, planner.ledger
         if not packer.nodes or not ledger.surely_within(max(map(len, packer.on))):
             continue

@@ -26,7 +26,7 @@ LABELS = {"team": "shop", "pool": "a"}
 SHOP = NodeConstraints(node_selector=(("team", "shop"),))
 OTHER = NodeConstraints(node_selector=(("pool", "a"),))
 """Selects the same nodes; its key sorts first."""
-RESERVE = Reserve(window_seconds=300, lookback_seconds=3600)
+RESERVE = Reserve(window_seconds=300)
 ASKED = Config(budgets=replace(UNLIMITED, reserve=RESERVE, stabilization_window_seconds=3600))
 GENERAL = [node("g0"), node("g1")]
 
@@ -91,11 +91,13 @@ def test_arrivals_are_retained_when_reach_is_renamed(
 ) -> None:
     one = _pod("p", "a1")
     found = _run_passes((0, POOL, []), (10, POOL, [one]), (20, POOL, []), *later)
-    expected = found.state.expected_pods(found.snapshot.reachable_allocatable, Now(START + 50))
+    expected = found.state.expected_pods(
+        found.snapshot.reachable_allocatable, Now(START + 50), RESERVE.percentile
+    )
     own = {kind.reach: many for kind, many in expected.items() if kind.node_constraints == SHOP}
     assert own == {key: 1}
-    days = {kind.reach for counts in found.state.arrivals.daily.values() for kind in counts}
-    assert days == {key}
+    counted = {kind.reach for counts in found.state.arrivals.recent.values() for kind in counts}
+    assert counted == {key}
 
 
 @pytest.mark.parametrize(("later", "key"), LATER)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.mutate
 NOW = 1000
 WINDOW = 60
 ASKED = Config(
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=replace(UNLIMITED, stabilization_window_seconds=WINDOW),
     unneeded_time_seconds=0,
 )

@@ -9,6 +9,7 @@ import pytest
 from core.config.prices import Price
 from core.config.settings import Config
 from core.engine import reconcile
+from core.engine.planner import PlanOptions
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
 from core.marks.wellknown import KEEP_ANNOTATION
@@ -116,7 +117,7 @@ def test_refused_node_is_tried_again_when_load_leaves_its_reach() -> None:
     assert removed_beside_wide_node(make_node("X", 8000, dear=True), 3000) == ["Y", "X"]
 
 
-def test_refused_marked_node_is_tried_again_with_release_thresholds() -> None:
+def test_refused_marked_node_is_tried_again_with_hysteresis() -> None:
     """Without X the reach is at 61 %, and at 51 % without Y too: below 55 %, not below 50 %."""
     x = marked(make_node("X", 8000), Mark.PREFER_NO_SCHEDULE, 1)
     assert removed_beside_wide_node(x, 3100) == ["Y", "X"]
@@ -194,7 +195,7 @@ def test_refused_node_is_not_tried_again_for_unrelated_removals(
             calls.append(None)
             return True
 
-        plan = reconcile.make_plan(ClusterSnapshot(*make(size)), in_time=in_time)
+        plan = reconcile.make_plan(ClusterSnapshot(*make(size)), PlanOptions(in_time=in_time))
         assert len(plan.removals) > size // 2
         return len(calls)
 

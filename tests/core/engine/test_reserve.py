@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import Budget, CapacityBuffers, Pool, Reserve
+from core.config.budgets import Budget, LabelSelector, Pool, Reserve
 from core.config.prices import Price
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.arrivals import (
     BUCKETS_MAX,
+    LOOKBACK_SECONDS,
     SHAPES_MAX,
     TEMPLATE_CHARACTERS_MAX,
     WORKLOADS_MAX,
@@ -63,9 +64,9 @@ pytestmark = pytest.mark.mutate
 START = 1_000_000 * 300
 HOUR = 3600
 WHOLE = Resources(40_000, 80_000 * 10**6)
-ASKED = Config(
-    budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=HOUR))
-)
+BUSIEST = Reserve(window_seconds=300, percentile=Fraction(1))
+"""Most of these tests have one busy window, and only some are about the percentile."""
+ASKED = Config(budgets=replace(UNLIMITED, reserve=BUSIEST))
 
 
 BUDGETS_WITH_HEADROOM = replace(ASKED.budgets, headroom=1)
@@ -84,7 +85,7 @@ def run_passes(
     last: ReconcileResult | None = None
     made = list(nodes)
     for seconds, pods in moments:
-        memory = last.state if last else LeaderState()
+        memory = last.state if last else LeaderState(may_publish=True)
         last = reconcile(Cluster.of(made, pods), config, memory, START + seconds, last=last)
     assert last is not None
     return last
@@ -92,7 +93,8 @@ def run_passes(
 
 def arrived(found: ReconcileResult, now: int | None = None) -> dict[int, int]:
     """Return the number of expected pods by millicores."""
-    counts = found.state.expected_pods(WHOLE, Now(found.at if now is None else START + now))
+    then = Now(found.at if now is None else START + now)
+    counts = found.state.expected_pods(WHOLE, then, BUSIEST.percentile)
     return {kind.requests.cpu_millis: many for kind, many in counts.items()}
 
 
@@ -152,7 +154,7 @@ class TestArrivals:
         waits = job("a", None, unsupported=(CLAIMS_FIELD,), node_constraints=db)
         for more in ([], [job("e", "d0", 200, node_constraints=db)]):
             found = run_passes(nodes, (0, [*there, *more]), (10, [*there, *more, waits]))
-            (kind,) = found.state.expected_pods(WHOLE, Now(found.at))
+            (kind,) = found.state.expected_pods(WHOLE, Now(found.at), BUSIEST.percentile)
             assert kind.reach == "pool=db"
 
     def test_changed_pod_is_no_arrival_unless_its_uid_changes(self) -> None:
@@ -245,7 +247,7 @@ class TestArrivals:
     def test_last_window_counts_when_windows_are_equal(self) -> None:
         first, second = job("a", "n0"), replace(job("b", "n0"), requests=Resources(1000, 7, 0, 1))
         found = run_passes(self.NODES, (0, []), (10, [first]), (1000, [second]))
-        counts = found.state.expected_pods(WHOLE, Now(found.at))
+        counts = found.state.expected_pods(WHOLE, Now(found.at), BUSIEST.percentile)
         assert [kind.requests.memory_bytes for kind in counts] == [7]
 
     def test_busiest_window_counts(self) -> None:
@@ -285,9 +287,8 @@ class TestArrivals:
             pytest.param("false", ("", "a", ""), id="unusable nodes are added"),
         ],
     )
-    @pytest.mark.parametrize("between", [1000, 86_400 - 300])
     def test_arrivals_are_not_added_when_reach_is_renamed(
-        self, green: str, pools: Sequence[str], between: int
+        self, green: str, pools: Sequence[str]
     ) -> None:
         """Otherwise a pool with changing nodes would get its reserve several times."""
         node_constraints = NodeConstraints(node_selector=(("green", green),))
@@ -299,9 +300,10 @@ class TestArrivals:
                 job(f"j{number}-{n}", None, node_constraints=node_constraints) for n in range(2)
             ]
             for seconds, pods in ((0, []), (400, new)):
-                second = START + number * between + seconds
+                second = START + number * 1000 + seconds
                 memory = reconcile(Cluster.of(nodes, [stays, *pods]), ASKED, memory, second).state
-        assert list(memory.expected_pods(WHOLE, Now(second)).values()) == [2]
+        expected = memory.expected_pods(WHOLE, Now(second), BUSIEST.percentile)
+        assert list(expected.values()) == [2]
 
     @pytest.mark.parametrize("pool", ["x", "g"])
     def test_pod_with_unbound_claims_is_not_counted_in_another_reach(self, pool: str) -> None:
@@ -316,27 +318,11 @@ class TestArrivals:
         for there in (stays, job("j", "n3", 1, node_constraints=node_constraints)):
             assert arrived(run_passes(nodes, (0, [there]), (10, [there, waits]))) == {1000: 1}
 
-    def test_arrivals_count_at_same_time_on_next_days(self) -> None:
-        day = 86_400
-        pods = [job("a", "n0")]
-        found = run_passes(self.NODES, (0, []), (7200, pods), (12_000, []))
-        assert arrived(found) == {}
-        assert arrived(found, day + 7200 - HOUR - 300) == {}
-        assert arrived(found, day + 7200 - HOUR + 300) == {1000: 1}
-        assert arrived(found, day + 7200 + 299) == {1000: 1}
-        assert arrived(found, day + 7200 + 300) == {}
-        assert arrived(found, 7 * day + 7200) == {1000: 1}
-        assert arrived(found, 8 * day + 7200) == {}
-
-    def test_arrivals_count_for_current_lookback(self) -> None:
+    def test_arrivals_count_for_an_hour(self) -> None:
         found = run_passes(self.NODES, (0, []), (10, [job("a", "n0")]))
-        longer = Reserve(window_seconds=300, lookback_seconds=2 * HOUR)
-        settings = replace(ASKED, budgets=replace(ASKED.budgets, reserve=longer))
-        then = START + HOUR + 60
-        assert arrived(reconcile(Cluster.of(self.NODES, []), settings, found.state, then)) == {
-            1000: 1
-        }
-        assert arrived(reconcile(Cluster.of(self.NODES, []), ASKED, found.state, then)) == {}
+        for then, counts in ((START + HOUR + 59, {1000: 1}), (START + HOUR + 60, {})):
+            later = reconcile(Cluster.of(self.NODES, []), ASKED, found.state, then)
+            assert arrived(later) == counts
 
     def test_arrivals_restart_when_window_changes(self) -> None:
         found = run_passes(self.NODES, (0, []), (10, [job("a", "n0")]))
@@ -352,52 +338,98 @@ class TestArrivals:
 
 
 class TestBuckets:
-    """A bucket is 60 s, a window has five of them; a bucket of previous days is 300 s."""
+    """A bucket is 60 s, and a window has five of them."""
 
-    BUCKETS = TimeBuckets.of(ASKED.budgets.reserve)
+    BUCKETS = TimeBuckets.of(300)
     ONE, OTHER = (
         PodShape("general", Resources(1000, 100), NodeConstraints(node_selector=((name, ""),)))
         for name in ("a", "b")
     )
     NOW = START + 150
 
-    def expected(self, slots: Buckets | None = None, days: Buckets | None = None) -> Counts:
-        seen = Arrivals(buckets=self.BUCKETS, recent=slots or {}, daily=days or {})
-        return expected_pods(seen, WHOLE, Now(self.NOW), {})
+    def expected(self, slots: Buckets, percentile: Fraction = BUSIEST.percentile) -> Counts:
+        seen = Arrivals(buckets=self.BUCKETS, recent=slots)
+        return expected_pods(seen, WHOLE, Now(self.NOW), percentile=percentile, at_least={})
 
     def test_expired_buckets_are_removed(self) -> None:
-        oldest, today = (START - 7 * 86_400) // 300, START // 300
-        days = {n: {self.ONE: 1} for n in (oldest - 1, oldest, today, today + 1)}
+        last = self.NOW // 60
+        slots = {n: {self.ONE: 1} for n in (last - 61, last - 60, last, last + 1)}
         remaining = without_expired(
-            Arrivals(buckets=self.BUCKETS, daily=days), Now(self.NOW)
-        ).daily
-        assert remaining.keys() == {oldest, today}
+            Arrivals(buckets=self.BUCKETS, recent=slots), Now(self.NOW)
+        ).recent
+        assert remaining.keys() == {last - 60, last}
+        assert self.expected(slots) == {self.ONE: 1}
 
     def test_window_has_five_buckets(self) -> None:
         last = self.NOW // 60
-        assert self.expected(slots={n: {self.ONE: 1} for n in (last - 5, last - 1, last)}) == {
+        assert self.expected({n: {self.ONE: 1} for n in (last - 5, last - 1, last)}) == {
             self.ONE: 2
         }
 
-    def test_window_on_previous_day_has_one_bucket(self) -> None:
-        first = (self.NOW - 86_400) // 300
-        assert self.expected(days={n: {self.ONE: 1} for n in (first, first + 1)}) == {self.ONE: 1}
+    @pytest.mark.parametrize(
+        ("pods", "percentile", "chosen"),
+        [
+            *(([3], percentile, 0) for percentile in ("0", "1/100", "1/2", "1")),
+            ([4, 3, 2, 1], "0", 3),
+            ([4, 3, 2, 1], "1/4", 3),
+            ([4, 3, 2, 1], "26/100", 2),
+            ([4, 3, 2, 1], "1/2", 2),
+            ([4, 3, 2, 1], "3/4", 1),
+            ([4, 3, 2, 1], "76/100", 0),
+            ([4, 3, 2, 1], "1", 0),
+            ([9, 1, 2], "1/2", 2),
+            pytest.param([2, 2, 2], "1/3", 0, id="the first of equal windows"),
+            pytest.param([2, 2, 2], "1/2", 1, id="the second of equal windows"),
+            pytest.param([2, 2, 2], "1", 2, id="the last of equal windows"),
+            pytest.param([1, 9, 1, 1], "1/2", 2, id="equal windows around a large one"),
+        ],
+    )
+    def test_window_at_percentile_counts(
+        self, pods: Sequence[int], percentile: str, chosen: int
+    ) -> None:
+        """*pods*: number of pods in each window, in the order of time."""
+        shapes = [
+            self.ONE._replace(node_constraints=NodeConstraints(node_selector=((str(n), ""),)))
+            for n in range(len(pods))
+        ]
+        slots = {
+            self.NOW // 60 + 5 * (n + 1 - len(pods)): {shape: pods[n]}
+            for n, shape in enumerate(shapes)
+        }
+        assert self.expected(slots, Fraction(percentile)) == {shapes[chosen]: pods[chosen]}
 
-    @pytest.mark.parametrize("ago", [0, 300, 3600, 5000, 86_400 - 3900, 86_400 + 300])
-    def test_next_change_is_announced(self, ago: int) -> None:
-        then = self.NOW - ago
+    def test_windows_are_compared_by_requests_before_number_of_pods(self) -> None:
+        large = self.ONE._replace(requests=Resources(3000, 100))
+        last = self.NOW // 60
+        slots = {last - 5: {large: 1}, last: {self.ONE: 2}}
+        assert self.expected(slots, Fraction(1, 2)) == {self.ONE: 2}
+        assert self.expected(slots) == {large: 1}
+
+    def test_percentile_is_applied_to_each_reach(self) -> None:
+        """The windows of one do not change the rank of those of the other."""
+        apart = self.OTHER._replace(reach="apart")
+        last = self.NOW // 60
+        slots = {last - 15: {self.ONE: 1, apart: 4}, last - 10: {self.ONE: 2}, last: {self.ONE: 3}}
+        assert self.expected(slots, Fraction(1, 2)) == {self.ONE: 2, apart: 4}
+
+    @pytest.mark.parametrize("percentile", [Fraction(1, 10), Fraction(1)])
+    @pytest.mark.parametrize("ago", [0, 300, 3600, 5000])
+    def test_next_change_is_announced(self, ago: int, percentile: Fraction) -> None:
+        last = (self.NOW - ago) // 60
         seen = Arrivals(
-            buckets=self.BUCKETS,
-            recent={then // 60: {self.ONE: 1}},
-            daily={then // 300: {self.ONE: 1}, then // 300 + 9: {self.OTHER: 2}},
+            buckets=self.BUCKETS, recent={last - 9: {self.OTHER: 2}, last: {self.ONE: 1}}
         )
+
+        def found(now: Now) -> Counts:
+            return expected_pods(seen, WHOLE, now, percentile=percentile, at_least={})
+
         now = Now(self.NOW)
-        before = expected_pods(seen, WHOLE, now, {})
-        for second in range(self.NOW - self.NOW % 60, self.NOW + 86_400, 60):
-            if second > self.NOW and expected_pods(seen, WHOLE, Now(second), {}) != before:
+        before = found(now)
+        for second in range(self.NOW - self.NOW % 60, self.NOW + 2 * HOUR, 60):
+            if second > self.NOW and found(Now(second)) != before:
                 while now.next_change is not None and now.next_change < second:
                     now = Now(now.next_change)
-                    assert expected_pods(seen, WHOLE, now, {}) == before
+                    assert found(now) == before
                 assert now.next_change == second
                 return
         assert before == {}
@@ -405,9 +437,9 @@ class TestBuckets:
     def test_last_window_counts_in_any_order_of_buckets(self) -> None:
         last = self.NOW // 60
         slots = {last: {self.OTHER: 1}, last - 9: {self.ONE: 1}}
-        assert self.expected(slots=slots) == {self.OTHER: 1}
+        assert self.expected(slots) == {self.OTHER: 1}
 
-    def test_busiest_window_agrees_with_plain_sums(self) -> None:
+    def test_window_at_percentile_agrees_with_plain_sums(self) -> None:
         """Also if later windows have fewer or other pods; shares are eighths, never rounded."""
         sizes = {
             PodShape("general", Resources(n * 5000, 100), NO_NODE_CONSTRAINTS): n
@@ -416,7 +448,7 @@ class TestBuckets:
         last = self.NOW // 60
         for seed in range(200):
             chance = random.Random(seed)
-            many = chance.choice((5, 7, 20))
+            many, percentile = chance.choice((5, 7, 20)), Fraction(chance.randrange(1, 11), 10)
             slots = {
                 n: {kind: chance.randrange(1, 4) for kind in sizes if chance.random() < 0.5}
                 for n in range(last - 50, last + 1)
@@ -425,43 +457,39 @@ class TestBuckets:
             sums = [
                 sum((Counter(slots.get(n, {})) for n in range(end - many + 1, end + 1)), Counter())
                 for end in slots
+                if slots[end]
             ]
-            most = max(
-                reversed(sums),
-                key=lambda one: (sum(sizes[kind] * one[kind] for kind in one), one.total()),
-            )
-            seen = Arrivals(buckets=self.BUCKETS, recent=slots)
-            assert expected_pods(seen, WHOLE, Now(self.NOW), {"general": many * 60}) == most, seed
+            sums.sort(key=lambda one: (sum(sizes[kind] * one[kind] for kind in one), one.total()))
+            usual = next(one for rank, one in enumerate(sums, 1) if rank >= percentile * len(sums))
+            seen, now = Arrivals(buckets=self.BUCKETS, recent=slots), Now(self.NOW)
+            least = {"general": many * 60}
+            found = expected_pods(seen, WHOLE, now, percentile=percentile, at_least=least)
+            assert found == usual, seed
 
-    @pytest.mark.parametrize("when", ["slots", "days"])
-    def test_arrivals_of_one_template_count_in_its_later_reach(self, when: str) -> None:
-        one = self.NOW // 60 if when == "slots" else (self.NOW - 86_400) // 300
-        before = self.ONE._replace(reach="before")
-        assert self.expected(**{when: {one: {before: 2, self.ONE: 3}}}) == {self.ONE: 5}
-        assert self.expected(**{when: {one: {self.ONE: 3, before: 2}}}) == {before: 5}
+    def test_arrivals_of_one_template_count_in_its_later_reach(self) -> None:
+        last, before = self.NOW // 60, self.ONE._replace(reach="before")
+        assert self.expected({last: {before: 2, self.ONE: 3}}) == {self.ONE: 5}
+        assert self.expected({last: {self.ONE: 3, before: 2}}) == {before: 5}
 
 
 def test_arrivals_are_added_when_reaches_are_renamed_to_one_key() -> None:
-    """In all four fields that have reaches as keys."""
+    """In both fields that have reaches as keys."""
     old, new, other = (
         PodShape(reach, WHOLE, NO_NODE_CONSTRAINTS) for reach in ("old", "new", "other")
     )
     counts = {old: 2, new: 3, other: 5}
     latest = LastBucket(7, {old: "a", other: "b"})
-    before = Arrivals(recent={7: counts}, last_recent=latest, daily={1: counts}, last_daily=latest)
-    found = before.renamed({"old": "new"})
+    found = Arrivals(recent={7: counts}, last_bucket=latest).renamed({"old": "new"})
     assert found.recent == {7: {new: 5, other: 5}}
-    assert found.daily == {1: {new: 5, other: 5}}
-    assert found.last_recent == found.last_daily == LastBucket(7, {new: "a", other: "b"})
+    assert found.last_bucket == LastBucket(7, {new: "a", other: "b"})
 
 
 class TestBounds:
     @pytest.mark.parametrize(
-        ("length", "over", "slot"),
-        [(300, 3600, 60), (1, 0, 1), (7, 50, 1), (300, 2_592_000, 2532), (2_592_000, 1, 518_400)],
+        ("length", "slot"), [(300, 60), (60, 12), (1, 4), (7, 4), (2_592_000, 518_400)]
     )
-    def test_number_of_buckets_is_bounded(self, length: int, over: int, slot: int) -> None:
-        grain = TimeBuckets.of(Reserve(window_seconds=length, lookback_seconds=over))
+    def test_number_of_buckets_is_bounded(self, length: int, slot: int) -> None:
+        grain, over = TimeBuckets.of(length), LOOKBACK_SECONDS
         assert grain.bucket_seconds == slot
         assert (grain.window_buckets - 1) * slot < length <= grain.window_buckets * slot
         remembered = [n for n in range(over // slot + 9) if grain.is_within(n, over + 3)]
@@ -517,20 +545,13 @@ class TestBounds:
         assert arrived(run_passes(nodes, *moments, (90, [*many, *others, *late]))) == arrived(
             found
         )
-        for slot in (*found.state.arrivals.recent.values(), *found.state.arrivals.daily.values()):
+        for slot in found.state.arrivals.recent.values():
             assert len(slot) == SHAPES_MAX
         one = [*many, *others, *late, job("one", "n0", 995)]
         assert arrived(run_passes(nodes, *moments, (130, one))) == {
             **arrived(found),
             995: 1,
         }, "the next bucket"
-
-    def test_daily_bucket_is_shared_fairly_between_namespaces(self) -> None:
-        """The namespaces of shapes in a full bucket are still known in the next pass."""
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
-        one = job("z", "n0", 900, namespace="other")
-        found = run_passes([node("n0"), node("n1")], (0, []), (60, many), (130, [*many, one]))
-        assert 900 in arrived(found, 86_400 + 60)
 
     def test_namespace_keeps_its_most_frequent_shapes_in_full_bucket(
         self,
@@ -708,28 +729,29 @@ class TestReservedNodes:
         assert (found.node, found.cause) == ("e0", ReserveCause.PENDING)
 
     @pytest.mark.parametrize(
-        ("reserve", "names", "later"),
+        ("window_seconds", "names", "later"),
         [
-            (Reserve(window_seconds=300, lookback_seconds=2 * HOUR), ["e0"], ["e0"]),
-            (Reserve(window_seconds=300, lookback_seconds=100), [], []),
-            (Reserve(window_seconds=600, lookback_seconds=HOUR), ["p0", "p1"], []),
-            (Reserve(window_seconds=300, lookback_seconds=1024 * 61), ["p0", "p1"], []),
+            (300, ["e0"], ["e0"]),
+            (600, ["p0", "p1"], []),
         ],
     )
-    def test_changed_reserve_settings_release_no_node_early(
-        self, reserve: Reserve, names: list[str], later: list[str]
+    def test_changed_window_releases_no_node_early(
+        self, window_seconds: int, names: list[str], later: list[str]
     ) -> None:
         """Counts remain valid if the bucket length is the same; otherwise observation restarts."""
         before = self.found(job("a", None), job("b", None), nodes=[node("e0"), *self.PROTECTED])
+        reserve = Reserve(window_seconds=window_seconds)
         other = replace(ASKED, budgets=replace(ASKED.budgets, reserve=reserve))
         cluster = before.snapshot.cluster
         found = reconcile(cluster, other, before.state, START + 700, last=before)
         assert reserved(found) == names
-        seen = reconcile(cluster, other, found.state, START + 700 + reserve.window_seconds)
+        seen = reconcile(cluster, other, found.state, START + 700 + window_seconds)
         assert reserved(seen) == later
 
     def test_enabled_reserve_starts_with_observation(self) -> None:
-        never = replace(ASKED, budgets=replace(ASKED.budgets, reserve=Reserve(lookback_seconds=0)))
+        never = replace(
+            ASKED, budgets=replace(ASKED.budgets, reserve=Reserve(window_seconds=None))
+        )
         before = self.found(config=never, nodes=[node("e0"), *self.PROTECTED])
         assert reserved(before) == []
         found = reconcile(before.snapshot.cluster, ASKED, before.state, START + 700, last=before)
@@ -748,6 +770,21 @@ class TestReservedNodes:
             "",
             None,
         )
+
+    @pytest.mark.parametrize(("percentile", "names"), [("1/2", ["e0"]), ("1", ["e0", "e1"])])
+    def test_setting_selects_window_that_nodes_are_reserved_for(
+        self, percentile: str, names: list[str]
+    ) -> None:
+        """Windows with one pod, three pods and one pod."""
+        busy, standing = self.BUSY
+        moments = [(0, standing)]
+        for second, pods in ((10, 1), (410, 3), (810, 1)):
+            new = [job(f"a{n}", None, 2000, uid=f"{second}-{n}") for n in range(pods)]
+            moments += (second, [*standing, *new]), (second + 10, standing)
+        reserve = replace(BUSIEST, percentile=Fraction(percentile))
+        config = replace(ASKED, budgets=replace(ASKED.budgets, reserve=reserve))
+        found = run_passes([busy, *self.EMPTY], *moments, (1210, standing), config=config)
+        assert reserved(found) == names
 
     def test_only_needed_nodes_are_reserved(self) -> None:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
@@ -786,7 +823,9 @@ class TestReservedNodes:
     def test_unprotected_node_is_reserved_last(self) -> None:
         """Its autoscaler may remove it at any time."""
         prefer_no_schedule = marked(node("m", labels={"pool": "a"}), "PreferNoSchedule", START)
-        pools = (Pool(name="a", node_selector=(("pool", "a"),), budget=Budget()),)
+        pools = (
+            Pool(name="a", selector=LabelSelector(match_labels=(("pool", "a"),)), budget=Budget()),
+        )
         apart = replace(ASKED, budgets=replace(ASKED.budgets, pools=pools))
         by_hand = replace(ASKED, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
         for config in (apart, by_hand):
@@ -955,21 +994,7 @@ class TestReservedNodes:
             found = reconcile(cluster, ASKED, found.state, START + seconds, last=found)
             assert (found.skipped, reserved(found)) == (skipped, names)
 
-    def test_reservation_starts_again_when_previous_day_begins_to_count(
-        self,
-    ) -> None:
-        found = self.found(job("a", None, 2000))
-        cluster, begins = found.snapshot.cluster, 86_400 - HOUR + 300
-        unreserved = reconcile(cluster, ASKED, found.state, START + begins - 1, last=found)
-        assert reserved(unreserved) == []
-        assert unreserved.requeue_at == START + begins
-        again = reconcile(cluster, ASKED, unreserved.state, START + begins, last=unreserved)
-        assert reserved(again) == ["e0"]
-        assert again.requeue_at == START + 86_400 + 300
-        late = reconcile(cluster, ASKED, again.state, START + 86_400 + 300, last=again)
-        assert reserved(late) == []
-
-    def test_no_node_is_reserved_when_lookback_is_zero(self) -> None:
+    def test_no_node_is_reserved_when_window_is_never(self) -> None:
         assert reserved(self.found(job("a", None, 2000), config=Config(budgets=UNLIMITED))) == []
 
     def test_expected_pods_do_not_count_as_load(self) -> None:
@@ -996,14 +1021,7 @@ class TestReservedNodes:
 class TestStartingNodes:
     """Room for expected pods on new nodes that are not Ready yet."""
 
-    ENABLED = replace(
-        ASKED,
-        mode=Mode.ENFORCE,
-        budgets=replace(
-            UNLIMITED,
-            reserve=replace(ASKED.budgets.reserve, capacity_buffers=CapacityBuffers.ENABLED),
-        ),
-    )
+    ENABLED = replace(ASKED, mode=Mode.ENFORCE)
     FULL = (pod("full-0", "n0", 4000, 100), pod("full-1", "n1", 4000, 100))
     HERE = (node("n0"), node("n1"))
     NEW = replace(node("new"), created_seconds=START + 10, ready=False)
@@ -1012,7 +1030,8 @@ class TestStartingNodes:
     def found(self, *nodes: Node, pods: Iterable[Pod] = (), at: int = 20) -> ReconcileResult:
         """Let pods with 4,000m arrive while all nodes are full; run a pass with more nodes."""
         here, arriving = [*self.FULL, *pods], [job(f"a{n}", None, 2000) for n in range(2)]
-        first = reconcile(Cluster.of(self.HERE, self.FULL), self.ENABLED, LeaderState(), START)
+        state = LeaderState(may_publish=True)
+        first = reconcile(Cluster.of(self.HERE, self.FULL), self.ENABLED, state, START)
         then = reconcile(
             Cluster.of([*self.HERE, *nodes], here), self.ENABLED, first.state, START + 1
         )
@@ -1035,6 +1054,13 @@ class TestStartingNodes:
         assert run_passes(nodes, *moments, config=self.ENABLED).short_reaches == {"general"}
         observed = replace(self.ENABLED, mode=Mode.OBSERVE)
         assert run_passes(nodes, *moments, config=observed).short_reaches == frozenset()
+
+    def test_no_reach_is_short_when_buffers_may_not_be_written(self) -> None:
+        known = self.found()
+        assert known.short_reaches == {"general"}
+        state = replace(known.state, may_publish=False)
+        later = reconcile(known.snapshot.cluster, self.ENABLED, state, START + 21, last=known)
+        assert later.short_reaches == frozenset()
 
     def test_reach_is_not_short_when_all_but_smallest_pod_find_room(self) -> None:
         """All but the smallest find room on the node that is there."""

@@ -16,6 +16,7 @@ from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.plan import Plan
+from core.engine.planner_parts import new_packer
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
@@ -40,7 +41,7 @@ pytestmark = [pytest.mark.law, pytest.mark.mutate]
 
 CONFIG: Final = Config(
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
     surge=SurgeConfig(mode=SurgeMode.ENABLED),
 )
@@ -177,7 +178,7 @@ def test_crowded_pods_of_plan_are_those_for_which_no_node_that_stays_has_a_place
 def test_pods_without_crowded_ones_have_a_place_on_other_unmarked_nodes(seeds: range) -> None:
     counts = Counter[bool]()
     for cluster, _ in clusters(seeds):
-        packer = ClusterSnapshot(cluster, CONFIG).packer()
+        packer = new_packer(ClusterSnapshot(cluster, CONFIG))
         leaving = [number for number, one in enumerate(packer.nodes) if is_marked(one)]
         crowded = {packer.pods[one].key for one in packer.second_pods(leaving).crowded}
         for asked in cluster.pods:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from core.config.settings import Config
 from core.engine import reconcile
+from core.engine.planner import PlanOptions
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
 from core.marks.wellknown import KEEP_ANNOTATION
@@ -30,7 +31,7 @@ def test_plan_is_first_part_of_whole_plan_when_time_runs_out(calls: int) -> None
     cluster = Cluster.of([node(f"n{n}") for n in range(6)], [pod("p", "n0", 500, 500)])
     config = Config(budgets=UNLIMITED)
     whole = reconcile.plan(cluster, config)
-    part = reconcile.make_plan(ClusterSnapshot(cluster, config), in_time=times(calls))
+    part = reconcile.make_plan(ClusterSnapshot(cluster, config), PlanOptions(in_time=times(calls)))
     assert len(whole.removals) == 5
     assert len(part.removals) == min(calls, 5)
     assert part.removals == whole.removals[: len(part.removals)]
@@ -47,7 +48,7 @@ def test_marked_nodes_are_evaluated_when_there_is_no_time() -> None:
     full = [pod(name, name, 4000, 100) for name in ("stays", "opted", "other")]
     cluster = Cluster.of([goes, stays, kept, node("other")], full)
     plan = reconcile.make_plan(
-        ClusterSnapshot(cluster, thesis_config("1", "1")), in_time=lambda: False
+        ClusterSnapshot(cluster, thesis_config("1", "1")), PlanOptions(in_time=lambda: False)
     )
     assert [removal.node for removal in plan.removals] == ["goes"]
     codes = {one.node: [why.code for why in one.blockers] for one in plan.kept}
@@ -59,7 +60,7 @@ def test_marked_nodes_are_evaluated_when_there_is_no_time() -> None:
 def test_every_node_has_verdict_when_time_runs_out(cluster: Cluster, calls: int) -> None:
     bare = replace(cluster, nodes=tuple(unmarked(one) for one in cluster.nodes))
     plan = reconcile.make_plan(
-        ClusterSnapshot(bare, Config(budgets=UNLIMITED)), in_time=times(calls)
+        ClusterSnapshot(bare, Config(budgets=UNLIMITED)), PlanOptions(in_time=times(calls))
     )
     reported = [removal.node for removal in plan.removals]
     reported += [kept.node for kept in plan.kept if kept.blockers]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from core.config.budgets import Reserve
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
+from core.engine.mark_limits import DelayAfterPending
 from core.engine.plan import Plan
 from core.engine.reconcile import reconcile
 from core.engine.unschedulable import (
@@ -87,7 +88,7 @@ def test_pod_delays_marks_only_when_some_node_could_hold_it(
     )
     assert cannot_wait(found, [one], TAINT_KEY) is urgent
     memory = reconcile(found, Config(budgets=UNLIMITED), LeaderState(), NOW).state
-    assert (memory.pod_pending_at is not None) is counts
+    assert (memory.limit(DelayAfterPending).pending_at is not None) is counts
 
 
 def test_daemon_pods_reduce_room_for_unschedulable_pod() -> None:

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.law, pytest.mark.mutate]
 CLUSTERS = range(500)
 CONFIG = Config(
     thresholds=Thresholds(cpu=Fraction(1), memory=Fraction(1)),
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=replace(UNLIMITED, balance_zones=True),
 )
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.budgets import BackoffConfig
-from core.config.drain import DrainConfig, Eviction
+from core.config.eviction import EvictionConfig, EvictionMode
 from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -22,12 +21,19 @@ from core.eligibility.drainability import (
     SAFE_TO_EVICT,
 )
 from core.engine import reconcile
+from core.engine.maintenance_gate import RefusedWrite
 from core.engine.node_share import Placement
 from core.eviction import planner
-from core.eviction.context import Allowances, EvictionContext, EvictionInput
+from core.eviction.context import (
+    TIMEOUT_SECONDS,
+    Allowances,
+    EvictionContext,
+    EvictionInput,
+)
 from core.eviction.planner import EvictionDecision, plan_evictions
 from core.eviction.pods import Owner, why_never
 from core.eviction.state import OBSERVE_SECONDS, EvictionState
+from core.marks.mark import BACKOFF_SECONDS_MAX
 from core.marks.wellknown import KARPENTER_LABEL, TAINT_KEY
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import DisruptionFacts, NodeConstraints, Toleration
@@ -44,17 +50,10 @@ NOW = 1_767_225_600
 OWN = "ebb-system"
 CONFIG = Config(
     mode=Mode.ENFORCE,
-    eviction=Eviction.ENABLED,
+    eviction=EvictionConfig(mode=EvictionMode.ENABLED, after_seconds=60),
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
-    drain=DrainConfig(
-        after_seconds=60,
-        timeout_seconds=100,
-        max_on_node=5,
-        max_in_namespace=3,
-        max_in_cluster=10,
-    ),
 )
 BEGAN = EvictionState(
     node="m", evicted_owners=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW
@@ -109,8 +108,14 @@ def eviction_input(
         watched_seconds=OBSERVE_SECONDS,
         now_seconds=NOW,
         own_namespace=OWN,
+        timeout_seconds=100,
     )
     return replace(made, **changes)
+
+
+def at_once(pods: int, **changes: Any) -> Config:
+    """Return the configuration with another *maxAtOnce*."""
+    return replace(CONFIG, eviction=replace(CONFIG.eviction, max_at_once=pods, **changes))
 
 
 def evicted_pods(found: EvictionDecision) -> list[str]:
@@ -412,7 +417,7 @@ def test_pod_is_not_evicted_when_plan_has_no_place() -> None:
 def test_node_with_evictions_keeps_its_turn() -> None:
     young = eviction_input(make_pod("a"), nodes=(marked_node("m", age=0), OPEN))
     assert evicted_pods(plan_evictions(young, BEGAN)) == ["a"], (
-        "although `drain.after` is longer now"
+        "although `eviction.after` is longer now"
     )
     nodes = (M, marked_node("n", order=2), OPEN)
     found = plan_evictions(
@@ -487,7 +492,7 @@ def test_emptied_node_remains_no_schedule_until_deleted() -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        replace(CONFIG, eviction=Eviction.DISABLED),
+        replace(CONFIG, eviction=EvictionConfig()),
         replace(CONFIG, mode=Mode.OBSERVE),
         Config(),
     ],
@@ -550,24 +555,23 @@ def test_only_budgets_of_own_namespace_are_checked() -> None:
     ("changes", "names", "evicted_now"),
     [
         ({}, {"d": 7}, 3),
-        ({"max_in_namespace": 9}, {"d": 7}, 5),
-        ({"max_in_namespace": 9, "max_on_node": 9}, {"d": 12}, 9),
-        ({"max_in_namespace": 9, "max_on_node": 9, "max_in_cluster": 2}, {"d": 7}, 2),
+        ({"in_namespace_max": 9}, {"d": 7}, 5),
+        ({"in_namespace_max": 9, "on_node_max": 9}, {"d": 12}, 9),
+        ({"in_namespace_max": 9, "on_node_max": 9, "config": at_once(2)}, {"d": 7}, 2),
         ({}, {"d": 7, "e": 1, "f": 7}, 5),
-        ({"max_in_namespace": 1}, {"d": 7, "e": 1, "f": 7}, 3),
+        ({"in_namespace_max": 1}, {"d": 7, "e": 1, "f": 7}, 3),
     ],
 )
 def test_concurrent_evictions_are_limited(
-    changes: dict[str, int], names: dict[str, int], evicted_now: int
+    changes: dict[str, Any], names: dict[str, int], evicted_now: int
 ) -> None:
-    config = replace(CONFIG, drain=replace(CONFIG.drain, **changes))
     pods = [
         make_pod(f"p{number}", namespace=space)
         for space, n in names.items()
         for number in range(n)
     ]
     pods = [replace(one, uid=one.key) for one in pods]
-    found = plan_evictions(eviction_input(*pods, config=config), EvictionState())
+    found = plan_evictions(eviction_input(*pods, **changes), EvictionState())
     assert len(found.evict) == evicted_now
     assert codes(found) == {"evict-turn"}
 
@@ -582,10 +586,10 @@ def gone_to(on: str, many: int, **changes: Any) -> list[Pod]:
 
 
 def test_node_gets_its_share_of_evicted_pods_whatever_it_claims() -> None:
-    limits = replace(CONFIG.drain, max_on_node=9, max_in_namespace=9)
     inputs: dict[str, Any] = {
         "nodes": (M, LIAR, node("full", 100, 100)),
-        "config": replace(CONFIG, drain=limits),
+        "on_node_max": 9,
+        "in_namespace_max": 9,
     }
     pods = [make_pod(f"p{number}") for number in range(9)]
     first = plan_evictions(eviction_input(*pods, **inputs), EvictionState())
@@ -624,12 +628,10 @@ def test_pods_that_ebb_did_not_evict_do_not_count() -> None:
 
 
 def test_node_of_20_pods_is_emptied_to_the_only_other_node_without_a_pause() -> None:
-    limits = replace(CONFIG.drain, max_on_node=4, max_in_namespace=10)
-    config = replace(CONFIG, drain=limits)
     left, new = [make_pod(f"p{number:02}") for number in range(20)], list[Pod]()
     memory, now = EvictionState(), NOW
     while left:
-        inputs = eviction_input(*left, *new, config=config, now_seconds=now)
+        inputs = eviction_input(*left, *new, now_seconds=now, on_node_max=4, in_namespace_max=10)
         found = plan_evictions(inputs, memory)
         assert len(found.evict) == 4
         memory = found.state
@@ -641,14 +643,13 @@ def test_node_of_20_pods_is_emptied_to_the_only_other_node_without_a_pause() -> 
     assert len(new) == 20
 
 
-@pytest.mark.parametrize("limit", ["max_on_node", "max_in_namespace", "max_in_cluster"])
-def test_terminating_pods_count_in_limits_whoever_evicted_them(limit: str) -> None:
-    limits = {"max_on_node": 9, "max_in_namespace": 9, "max_in_cluster": 9, limit: 3}
-    config = replace(CONFIG, drain=replace(CONFIG.drain, **limits))
+@pytest.mark.parametrize(
+    "limit", [{"on_node_max": 3}, {"in_namespace_max": 3}, {"config": at_once(3)}]
+)
+def test_terminating_pods_count_in_limits_whoever_evicted_them(limit: dict[str, Any]) -> None:
+    limits = {"on_node_max": 9, "in_namespace_max": 9} | limit
     leaving = [make_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
-    inputs = eviction_input(
-        *leaving, *(make_pod(f"p{number}") for number in range(5)), config=config
-    )
+    inputs = eviction_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), **limits)
     assert len(plan_evictions(inputs, EvictionState()).evict) == 1
 
 
@@ -725,8 +726,9 @@ def test_evictions_fail_after_timeout_when_no_replacement_appears(
     after: int, failure: bool
 ) -> None:
     """For example the pods are gated, or a quota or webhook prevents them."""
-    config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
-    inputs = eviction_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
+    inputs = eviction_input(
+        B, make_pod("rest", "open"), now_seconds=NOW + after, timeout_seconds=TIMEOUT_SECONDS
+    )
     found = plan_evictions(inputs, evicted(A))
     assert evicted_pods(found) == []
     assert failed(found) == ({"m": "evict-not-replaced"} if failure else {})
@@ -734,33 +736,28 @@ def test_evictions_fail_after_timeout_when_no_replacement_appears(
 
 def test_controller_without_replacement_loses_no_pods_on_other_nodes() -> None:
     """Otherwise each drain would evict some of the remaining pods."""
-    config = replace(CONFIG, budgets=replace(UNLIMITED, backoff=BackoffConfig(max_seconds=5000)))
     on_n, rest, again = make_pod("b", "n"), make_pod("rest", "open"), make_pod("again", "open")
     first = plan_evictions(
-        eviction_input(A, on_n, rest, nodes=(M, node("n"), OPEN), config=config), EvictionState()
+        eviction_input(A, on_n, rest, nodes=(M, node("n"), OPEN)), EvictionState()
     )
     (one,) = first.evict
-    gated = eviction_input(
-        B, on_n, rest, nodes=(M, node("n"), OPEN), config=config, now_seconds=NOW + 100
-    )
+    gated = eviction_input(B, on_n, rest, nodes=(M, node("n"), OPEN), now_seconds=NOW + 100)
     late = plan_evictions(gated, first.state.after(one, NOW))
     assert failed(late) == {"m": "evict-not-replaced"}
     other = make_pod("c", "n", of="other")
     for pods, after, evictable in (
         ((on_n, other, rest), 200, []),
-        ((on_n, other, rest), 5099, []),
+        ((on_n, other, rest), BACKOFF_SECONDS_MAX + 99, []),
         ((on_n, other, rest, again), 200, ["b", "c"]),
-        ((on_n, other, rest), 5100, ["b", "c"]),
+        ((on_n, other, rest), BACKOFF_SECONDS_MAX + 100, ["b", "c"]),
     ):
         nodes = (marked_node("n"), OPEN)
         found = plan_evictions(
-            eviction_input(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.state
+            eviction_input(*pods, nodes=nodes, now_seconds=NOW + after), late.state
         )
         assert sorted(evicted_pods(found)) == evictable
         assert failed(found) == ({} if evictable else {"n": "evict-not-replaced"})
-    nobody = eviction_input(
-        on_n, rest, nodes=(node("n"), OPEN), config=config, now_seconds=NOW + 200
-    )
+    nobody = eviction_input(on_n, rest, nodes=(node("n"), OPEN), now_seconds=NOW + 200)
     assert plan_evictions(nobody, late.state).state.missed, "the node may be marked again"
 
 
@@ -823,12 +820,11 @@ def test_evictions_fail_when_evicted_pods_return(back: Pod, code: str) -> None:
 
 def test_pods_that_existed_before_do_not_count_as_returned() -> None:
     beside = make_pod("beside")
-    config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
-    first = plan_evictions(eviction_input(A, beside, config=config), EvictionState())
+    first = plan_evictions(eviction_input(A, beside, on_node_max=1), EvictionState())
     (one,) = first.evict
     left = beside if one.pod is A else A
     found = plan_evictions(
-        eviction_input(left, make_pod("new", "open"), config=config), first.state.after(one, NOW)
+        eviction_input(left, make_pod("new", "open"), on_node_max=1), first.state.after(one, NOW)
     )
     assert (evicted_pods(found), failed(found)) == ([left.name], {})
 
@@ -862,8 +858,7 @@ def test_refused_eviction_is_retried_until_timeout() -> None:
 
 
 def test_evictable_pod_is_evicted_even_after_timeout() -> None:
-    config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
-    inputs = eviction_input(A, B, config=config)
+    inputs = eviction_input(A, B, on_node_max=1)
     first = plan_evictions(inputs, LONG_AGO)
     assert (evicted_pods(first), failed(first)) == (["a"], {})
     memory = first.state.refusing(A, "429", until=NOW)
@@ -1063,26 +1058,28 @@ BUDGETS = st.lists(
     unique_by=lambda one: one.name,
 )
 MEMORIES = st.sampled_from([EvictionState(), BEGAN, EvictionState(node="n", progress=NOW)])
-LIMITS = st.builds(
-    DrainConfig,
-    after_seconds=st.just(0),
-    timeout_seconds=st.just(100),
-    max_on_node=st.integers(1, 6),
-    max_in_namespace=st.integers(1, 6),
-    max_in_cluster=st.integers(1, 6),
-)
+LIMITS = st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6))
 
 
 @given(pods_(), BUDGETS, MEMORIES, LIMITS)
 def test_evictions_respect_budgets_blockers_and_limits(
-    pods: list[Pod], budgets: list[DisruptionBudget], memory: EvictionState, limits: DrainConfig
+    pods: list[Pod],
+    budgets: list[DisruptionBudget],
+    memory: EvictionState,
+    limits: tuple[int, int, int],
 ) -> None:
     """Pods of one node at a time, no blocked pod, and no more than budgets and limits allow."""
     nodes = (M, marked_node("n", order=2), OPEN)
-    config = replace(CONFIG, drain=limits)
-    found = plan_evictions(
-        eviction_input(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory
+    on_node_max, in_namespace_max, in_cluster_max = limits
+    inputs = eviction_input(
+        *pods,
+        nodes=nodes,
+        budgets=tuple(budgets),
+        config=at_once(in_cluster_max, after_seconds=0),
+        on_node_max=on_node_max,
+        in_namespace_max=in_namespace_max,
     )
+    found = plan_evictions(inputs, memory)
     evicted_now = [one.pod for one in found.evict]
     assert {one.node for one in evicted_now} <= {found.state.node}
     assert len({one.uid for one in evicted_now}) == len(evicted_now)
@@ -1105,11 +1102,11 @@ def test_evictions_respect_budgets_blockers_and_limits(
     together = [*evicted_now, *leaving]
     if evicted_now:
         on_node = sum(one.node == found.state.node for one in together)
-        assert on_node <= max(limits.max_on_node, len(leaving))
-        assert len(together) <= max(limits.max_in_cluster, len(leaving))
+        assert on_node <= max(on_node_max, len(leaving))
+        assert len(together) <= max(in_cluster_max, len(leaving))
         spaces, before = (Counter(one.namespace for one in many) for many in (together, leaving))
         for space in {one.namespace for one in evicted_now}:
-            assert spaces[space] <= max(limits.max_in_namespace, before[space])
+            assert spaces[space] <= max(in_namespace_max, before[space])
     assert found.state.node not in found.state.failed
 
 
@@ -1124,13 +1121,16 @@ def test_evictions_empty_node_when_nothing_blocks_them(
 ) -> None:
     """Evicted pods end in each round and others become Ready, some later. No round evicts more
     than allowed, and a leader that takes over half-way has the same result."""
-    config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=batch, max_in_namespace=9))
     pods = {f"p{number}": make_pod(f"p{number}") for number in range(count)}
     memory, watched, now, made = EvictionState(), OBSERVE_SECONDS, NOW, 0
     for number in range(400):
         found = plan_evictions(
             eviction_input(
-                *pods.values(), config=config, now_seconds=now, watched_seconds=watched
+                *pods.values(),
+                now_seconds=now,
+                watched_seconds=watched,
+                on_node_max=batch,
+                in_namespace_max=9,
             ),
             memory,
         )
@@ -1185,6 +1185,14 @@ def test_no_pod_is_evicted_while_nothing_may_begin() -> None:
     found = plan_evictions(replace(inputs, now_seconds=NOW + 1000), memory)
     assert evicted_pods(found) == ["a", "b"]
     assert all(one.permit.is_valid(Now(NOW + 1000)) for one in found.evict)
+
+
+def test_no_pod_is_evicted_until_refused_write_may_be_tried_again() -> None:
+    refused = RefusedWrite("a-policy", "metadata.labels: a", NOW + 60)
+    found = plan_evictions(eviction_input(A, B, refused_write=refused), BEGAN)
+    assert (evicted_pods(found), codes(found)) == ([], {"writes-refused"})
+    after = eviction_input(A, B, refused_write=refused, now_seconds=NOW + 60)
+    assert evicted_pods(plan_evictions(after, BEGAN)) == ["a", "b"]
 
 
 def test_evictions_fail_while_nothing_may_begin_when_evicted_pod_is_not_replaced() -> None:

@@ -18,7 +18,8 @@ from core.model.cluster import Cluster
 from core.model.cluster_pods import ClusterPods, SortedPods, is_special
 from core.model.node import Node
 from core.model.pod import Pod
-from kube.decode.kinds import CLAIMS, CSI_NODES, NAMESPACES, NODES, PODS, VOLUMES
+from kube.cluster_kinds import Lists, cluster_objects
+from kube.decode.kinds import NODES, PODS
 from tests.support.builders import node
 from tests.support.cluster_pods import cluster_pods
 from tests.support.inventory_steps import OBJECTS
@@ -55,11 +56,8 @@ def test_updated_pods_equal_listed_pods(changes: list[Pod], first: int) -> None:
 def cluster_of(pods: ClusterPods, nodes: list[Node], schedulers: Collection[str]) -> Cluster:
     pods, _ = judged_by(schedulers, pods, {})
     pods, _ = assume(nodes, pods, {})
-    others = {
-        kind.field: [one for of, one in OBJECTS if of is kind]
-        for kind in (CLAIMS, VOLUMES, CSI_NODES, NAMESPACES)
-    }
-    return build_cluster(nodes, pods, **others)
+    objects = cluster_objects(Lists(lambda kind: [one for of, one in OBJECTS if of is kind]))
+    return build_cluster(replace(objects, nodes=nodes, pods=pods))
 
 
 @pytest.mark.parametrize(

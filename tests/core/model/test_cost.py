@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from core.model.cost import cost, gpus, taken
+from core.model.cost import cost, cost_share, gpus, taken
 from core.model.resources import Resources
 
 GIB = 2**30
@@ -74,3 +74,35 @@ def test_pod_takes_its_largest_share_of_node_cost(
 def test_pod_takes_nothing_when_node_has_no_resources() -> None:
     assert taken(Resources(), Resources()) == 0
     assert taken(Resources(1), Resources()) is None
+
+
+@pytest.mark.parametrize(
+    ("requests", "whole", "expected"),
+    [
+        pytest.param(Resources(), NODE, Fraction(), id="no requests"),
+        pytest.param(NODE, NODE, Fraction(1), id="all"),
+        pytest.param(Resources(48_000), NODE, Fraction(48_000, WORTH), id="CPU"),
+        pytest.param(Resources(0, GIB // 2), NODE, Fraction(65, WORTH), id="memory"),
+        pytest.param(Resources(extended=((GPU, 3),)), NODE, Fraction(33_000, WORTH), id="GPUs"),
+        pytest.param(
+            Resources(1000, 100 * GIB, 0, 1, (("fpga", 7), (GPU, 1))),
+            NODE,
+            Fraction(1000 + 13_000 + 11_000, WORTH),
+            id="sum of CPU, memory and GPUs",
+        ),
+        pytest.param(
+            Resources(extended=(("nvidia.com/mig-1g.5gb", 1),)),
+            Resources(extended=(("nvidia.com/mig-1g.5gb", 7),)),
+            Fraction(1, 7),
+            id="slice of a GPU",
+        ),
+        pytest.param(Resources(2000), Resources(1000), Fraction(2), id="more than the node"),
+        pytest.param(Resources(1000), Resources(), Fraction(), id="node without resources"),
+        pytest.param(Resources(), Resources(pods=110), Fraction(), id="node for pods only"),
+    ],
+)
+def test_cost_share_is_requested_cost_over_cost_of_node(
+    requests: Resources, whole: Resources, expected: Fraction
+) -> None:
+    assert cost_share(requests, whole, 2**40) == int(expected * 2**40)
+    assert cost_share(requests, whole, 1) == int(expected)

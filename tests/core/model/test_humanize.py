@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.model.humanize import DAY, HOUR, age, duration, plural, timestamp
+from core.model.humanize import DAY, HOUR, age, duration, left, plural, timestamp
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,14 @@ def test_timestamp_is_unix_seconds_when_no_calendar_has_it(
 )  # fmt: skip
 def test_age_is_formatted_as_by_kubectl(seconds: int, text: str) -> None:
     assert age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"), (0, "0s"), (599, "9m59s"), (601, "11m"), (3 * HOUR - 1, "3h"),
+        (8 * HOUR - 1, "8h"), (DAY - 2, "24h"), (3 * DAY + 1, "3d1h"), (9 * DAY - 1, "9d"),
+    ],
+)  # fmt: skip
+def test_time_left_is_rounded_up(seconds: int, text: str) -> None:
+    assert left(seconds) == text

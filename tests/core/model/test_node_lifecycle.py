@@ -42,7 +42,7 @@ STATES = (
     "s3.csi.aws.com/agent-not-ready",
     "disk.csi.azure.com/agent-not-ready",
 )
-CONFIG = Config(usability=UsabilityMode.NONE, budgets=UNLIMITED)
+CONFIG = Config(usable_capacity=UsabilityMode.ALL, budgets=UNLIMITED)
 
 
 def decoded(

@@ -15,6 +15,7 @@ from core.config.thresholds import Thresholds
 from core.eligibility.surge import VOLUME, why_not_replaced
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
+from core.engine.mark_limits import DelayAfterPending
 from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
@@ -33,7 +34,7 @@ from core.model.now import Now
 from core.model.pod import CLAIMS_FIELD, DETACHED_LABEL, Pod, workload_of
 from core.model.resources import Resources
 from core.moves.facts import with_moves
-from core.moves.objects import SurgeObjects
+from core.moves.objects import CONTROLLER, SurgeObjects
 from core.writes.costs import COST_MIN, MOVE_COST, UNDO_COST, cost_of, cost_write, decide_costs
 from tests.support.builders import UNLIMITED, marked, node, select
 from tests.support.cluster_pods import build_cluster
@@ -42,7 +43,7 @@ from tests.support.surge import NOTE, NOW, cost, deployment, detached, make_pod
 
 OFF = Config(
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
 )
 ON = replace(OFF, surge=SurgeConfig(mode=SurgeMode.ENABLED))
@@ -68,7 +69,7 @@ def test_nodes_whose_pods_can_all_be_moved_come_first_when_surge_is_enabled() ->
 
 
 def test_nodes_whose_pods_cannot_be_moved_beside_old_ones_come_later() -> None:
-    """Node a has a pod whose zone is full of its kind; b has a free pod with higher requests."""
+    """Node c has a pod whose zone is full of its kind; b has free pods with higher requests."""
     zone = "topology.kubernetes.io/zone"
     nodes = [node(name, labels={zone: z}) for name, z in zip("abcd", "xxyy", strict=True)]
     apart = PodConstraints(apart=(PodAffinityTerm(select("web"), zone),))
@@ -80,7 +81,7 @@ def test_nodes_whose_pods_cannot_be_moved_beside_old_ones_come_later() -> None:
     pods += [make_pod(f"x{n}", "d") for n in range(9)]
     cluster = replace(Cluster.of(nodes, pods), surge=WEB)
     plans = {one: reconcile.plan(cluster, one) for one in (OFF, ON)}
-    assert next(one.node for one in plans[OFF].removals) == "a"
+    assert next(one.node for one in plans[OFF].removals) == "c"
     assert next(one.node for one in plans[ON].removals) == "b"
 
 
@@ -97,15 +98,15 @@ def facts(objects: SurgeObjects, *pods: Pod, **given: Any) -> SurgeFacts:
     ("changes", "allowed"),
     [({}, True), ({"strategy": "Recreate"}, False), ({"max_surge": 0}, False),
      ({"paused": True}, False), ({"keep": True}, False), ({"available": 0}, True),
-     ({"namespace": "ours"}, False), ({"min_ready_seconds": 600}, False),
-     ({"min_ready_seconds": 599}, True)],
+     ({"namespace": "ours"}, True), ({"namespace": "ours", "name": CONTROLLER}, False),
+     ({"min_ready_seconds": 600}, False), ({"min_ready_seconds": 599}, True)],
 )  # fmt: skip
 def test_replica_set_allows_moves_when_its_deployment_consents(
     changes: dict[str, Any], *, allowed: bool
 ) -> None:
-    objects = SurgeObjects(deployments={"d/web": deployment(**changes)})
-    found = facts(objects)
-    assert found.allowed == ({("d", "web-1")} if allowed else set())
+    one = deployment(**changes)
+    found = facts(SurgeObjects(deployments={one.key: one}))
+    assert found.allowed == ({(one.namespace, one.replica_set)} if allowed else set())
 
 
 def test_replica_set_allows_no_moves_when_its_pods_cannot_be_detached() -> None:
@@ -191,7 +192,7 @@ def test_new_pod_that_is_unschedulable_starts_no_cooldown() -> None:
     for before, pending_at in ((OLD, None), (old, NOW + 10)):
         cluster = with_moves(Cluster.of(nodes, [before, new]), OBJECTS, "ours")
         second = reconcile.reconcile(cluster, ON, first.state, NOW + 10, last=first)
-        assert second.state.pod_pending_at == pending_at
+        assert second.state.limit(DelayAfterPending).pending_at == pending_at
 
 
 def test_replaced_pod_needs_no_room_when_its_new_pod_exists() -> None:
@@ -275,13 +276,14 @@ def test_detached_pod_is_one_of_its_workload() -> None:
     ("moving", "expected"), [(frozenset({("d", "web-1")}), 0), (frozenset(), 1)]
 )
 def test_pod_of_a_move_is_no_arrival(moving: frozenset[tuple[str, str]], expected: int) -> None:
-    budgets = replace(UNLIMITED, reserve=Reserve(lookback_seconds=3600))
+    budgets = replace(UNLIMITED, reserve=Reserve())
     config, nodes = replace(ON, budgets=budgets), [node("n")]
     old, new = make_pod("old", "n"), make_pod("new", "n")
     first = reconcile.reconcile(Cluster.of(nodes, [old]), config, LeaderState(), NOW)
     cluster = replace(Cluster.of(nodes, [old, new]), surge=SurgeFacts(moving=moving))
     second = reconcile.reconcile(cluster, config, first.state, NOW + 10, last=first)
-    pods = second.state.expected_pods(Resources(4000, 8000), Now(NOW + 10))
+    percentile = budgets.reserve.percentile
+    pods = second.state.expected_pods(Resources(4000, 8000), Now(NOW + 10), percentile)
     assert sum(pods.values()) == expected
 
 

@@ -12,7 +12,7 @@ from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
 from core.eligibility.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from core.engine import reconcile
-from core.engine.maintenance_gate import ALWAYS
+from core.engine.maintenance_gate import ALWAYS, RefusedWrite
 from core.engine.plan import Plan
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.cluster import Cluster
@@ -27,10 +27,11 @@ from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
-from core.moves.objects import HorizontalAutoscaler, SurgeObjects, resolved_surge
+from core.moves.objects import CONTROLLER, HorizontalAutoscaler, SurgeObjects, resolved_surge
 from core.moves.outcomes import MoveOutcome, note_after
 from core.moves.planner import (
     FAILURES_IN_NAMESPACE_MAX,
+    MOVES_IN_NAMESPACE_MAX,
     NO_MEMORY,
     MoveMemory,
     MovePlan,
@@ -48,7 +49,7 @@ from tests.support.surge import NOTE, NOW, deployment, detached, make_move, make
 CONFIG = Config(
     mode=Mode.ENFORCE,
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
-    usability=UsabilityMode.NONE,
+    usable_capacity=UsabilityMode.ALL,
     budgets=UNLIMITED,
     surge=SurgeConfig(mode=SurgeMode.ENABLED),
 )
@@ -99,13 +100,27 @@ def chosen(
     return plan_moves(SurgeContext(surge_input))
 
 
-def test_own_pod_is_not_moved() -> None:
+@pytest.mark.parametrize(
+    ("name", "leader_pod", "why"),
+    [
+        ("ebb-webhook", "", None),
+        ("ebb-webhook", f"{OURS}/leader", None),
+        (CONTROLLER, f"{OURS}/a", None),
+        (CONTROLLER, f"{OURS}/old", "is the leader of ebb-controller"),
+        (CONTROLLER, "", "may be the leader of ebb-controller"),
+    ],
+)
+def test_own_pods_are_moved_except_for_leader(name: str, leader_pod: str, why: str | None) -> None:
     pods = [replace(pod, namespace=OURS) for pod in (POD, *OTHERS)]
     of = SurgeObjects(
-        deployments={f"{OURS}/web": deployment(namespace=OURS)},
-        owners={(OURS, "web-1"): f"{OURS}/web"},
+        deployments={f"{OURS}/{name}": deployment(name, namespace=OURS, replica_set="web-1")},
+        owners={(OURS, "web-1"): f"{OURS}/{name}"},
     )
-    assert codes(chosen(pods, of)) == {"surge-own"}
+    found = chosen(pods, of, leader_pod=leader_pod)
+    assert len(found.begin) == (why is None)
+    assert [(wait.code, wait.message) for wait in found.waits] == (
+        [("surge-own", why)] if why else []
+    )
 
 
 @pytest.mark.parametrize("leaving", [{"deleting": True}, {"unschedulable": True}], ids=str)
@@ -266,7 +281,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 @pytest.mark.parametrize(
     ("zones", "on", "code"),
-    [("aab", ("m", "o"), {"surge-beside"}), ("aabc", ("m", "o"), set())],
+    [("aab", ("m", "o"), {"surge-beside"}), ("acba", ("m", "o"), set())],
     ids=["a pod in each zone", "a free zone"],
 )
 def test_pod_stays_when_new_pod_has_no_place_beside_it(
@@ -383,11 +398,8 @@ def own_moves(count: int, namespace: str = "d") -> dict[str, Any]:
     ("limits", "memory", "moves"),
     [
         ({}, NO_MEMORY, 4),
-        ({"max_in_cluster": 3}, NO_MEMORY, 3),
-        ({"max_in_cluster": 3}, MoveMemory(own=own_moves(1, "e")), 2),
-        ({"max_in_namespace": 2}, NO_MEMORY, 2),
-        ({"max_in_namespace": 2}, MoveMemory(own=own_moves(1)), 1),
-        ({"max_in_namespace": 2}, MoveMemory(own=own_moves(1, "e")), 2),
+        ({"max_at_once": 3}, NO_MEMORY, 3),
+        ({"max_at_once": 3}, MoveMemory(own=own_moves(1, "e")), 2),
         ({"max_per_hour": 3}, MoveMemory(begun_within_hour=2), 1),
         ({"max_per_hour": 3}, MoveMemory(begun_within_hour=9), 0),
     ],
@@ -401,6 +413,17 @@ def test_moves_keep_limits(limits: Any, memory: MoveMemory, moves: int) -> None:
     assert [blocker.code for blocker in found.waits] == ["surge-turn"] * (4 - moves)
 
 
+@pytest.mark.parametrize(
+    ("memory", "moves"),
+    [(NO_MEMORY, 2), (MoveMemory(own=own_moves(1)), 1), (MoveMemory(own=own_moves(1, "e")), 2)],
+)
+def test_moves_of_a_namespace_are_limited(memory: MoveMemory, moves: int) -> None:
+    found = chosen(
+        of_each("m", "m", "m", "m"), objects(*DEPLOYMENTS), memory=memory, in_namespace_max=2
+    )
+    assert len(found.begin) == moves
+
+
 def forged(namespace: str, count: int, note: Any = NOTE) -> list[Pod]:
     """Return detached pods that nobody's leader has detached."""
     pods = [make_pod(f"forged-{number}", "n", of="forged-1") for number in range(count)]
@@ -410,7 +433,7 @@ def forged(namespace: str, count: int, note: Any = NOTE) -> list[Pod]:
 @pytest.mark.parametrize(
     ("pods", "moves"),
     [
-        pytest.param(forged("evil", 20), 2, id="as many as maxInCluster elsewhere"),
+        pytest.param(forged("evil", 20), 2, id="as many as maxAtOnce elsewhere"),
         pytest.param(forged("d", 9), 1, id="plausible in its namespace"),
         pytest.param(forged("d", 20), 0, id="plausible in its namespace, more than allowed"),
         pytest.param(forged("d", 20, None), 2, id="no note"),
@@ -450,7 +473,7 @@ def test_namespaces_take_turns() -> None:
     of = objects(
         *DEPLOYMENTS, deployment(namespace="z", replicas=1, pods=1, updated=1, available=1)
     )
-    config = replace(CONFIG, surge=replace(CONFIG.surge, max_in_cluster=2))
+    config = replace(CONFIG, surge=replace(CONFIG.surge, max_at_once=2))
     found = chosen([*many, other], of, config=config)
     assert [begun.move.key for begun in found.begin] == ["d/p0", "z/q"]
 
@@ -481,7 +504,7 @@ def test_tenant_whose_moves_all_fail_takes_few_moves_of_an_hour() -> None:
         )
         own |= {one.move.uid: one.move for one in found.begin}
         begun += len(found.begin)
-    assert 0 < begun <= CONFIG.surge.max_in_namespace + FAILURES_IN_NAMESPACE_MAX
+    assert 0 < begun <= MOVES_IN_NAMESPACE_MAX + FAILURES_IN_NAMESPACE_MAX
 
 
 @pytest.mark.parametrize(
@@ -500,6 +523,14 @@ def test_no_move_begins_while_nothing_may_begin() -> None:
     found = chosen(config=replace(CONFIG, pause_until_seconds=NOW + 1))
     assert [(one.code, one.until) for one in found.waits] == [("paused", NOW + 1)]
     assert chosen(config=replace(CONFIG, pause_until_seconds=NOW)).begin
+
+
+def test_no_move_begins_until_refused_write_may_be_tried_again() -> None:
+    refused = RefusedWrite("a-policy", "metadata.labels: a", NOW + 60)
+    found = chosen(refused_write=refused)
+    assert not found.begin
+    assert [(one.code, one.until) for one in found.waits] == [("writes-refused", NOW + 60)]
+    assert chosen(refused_write=refused, now_seconds=NOW + 60).begin
 
 
 def test_permit_of_move_ends_with_its_window() -> None:

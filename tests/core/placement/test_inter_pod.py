@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from core.config.settings import Config
+from core.engine.planner_parts import new_packer
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -33,7 +34,7 @@ def hosts(size: int) -> list[Node]:
 
 
 def try_removal(cluster: Cluster, leaving: str) -> tuple[Packer, Attempt]:
-    packer = ClusterSnapshot(cluster, Config()).packer()
+    packer = new_packer(ClusterSnapshot(cluster, Config()))
     number = packer.node_ids[leaving]
     return packer, packer.try_place(packer.on[number], number)
 
@@ -151,7 +152,8 @@ def test_cost_is_linear_when_host_port_has_many_addresses() -> None:
             for number, ip in enumerate(ips)
             for more in [HostPort(1000 + number)]
         ]
-        counts.append(count_calls(ClusterSnapshot(Cluster.of(hosts(2), pods), Config()).packer))
+        snapshot = ClusterSnapshot(Cluster.of(hosts(2), pods), Config())
+        counts.append(count_calls(partial(new_packer, snapshot)))
     assert counts[1] < 2.5 * counts[0]
 
 
@@ -174,7 +176,8 @@ def test_cost_is_linear_when_many_sets_of_terms_repel_pods() -> None:
             )
             for number in range(2**many)
         ]
-        counts.append(count_calls(ClusterSnapshot(Cluster.of(hosts(2), pods), Config()).packer))
+        snapshot = ClusterSnapshot(Cluster.of(hosts(2), pods), Config())
+        counts.append(count_calls(partial(new_packer, snapshot)))
     assert counts[1] < 7 * counts[0]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.config.settings import Config
+from core.engine.planner_parts import headroom_pods, new_packer
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -50,7 +51,7 @@ def some(chance: random.Random) -> list[int]:
 
 def packer_of(cluster: Cluster, headroom: int = 0) -> Packer:
     snapshot = ClusterSnapshot(cluster, Config())
-    return snapshot.packer(snapshot.headroom(headroom))
+    return new_packer(snapshot, headroom_pods(snapshot, headroom))
 
 
 def sizes(many: int, least: int) -> list[Pod]:

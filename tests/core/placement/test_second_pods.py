@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from core.config.settings import Config
+from core.engine.planner_parts import new_packer
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -54,7 +55,7 @@ def filling(*on: int) -> list[Pod]:
 
 
 def crowded(nodes: Sequence[Node], pods: Sequence[Pod], kinds_max: int = 1000) -> set[str]:
-    packer = ClusterSnapshot(Cluster.of(nodes, pods), Config()).packer()
+    packer = new_packer(ClusterSnapshot(Cluster.of(nodes, pods), Config()))
     return {packer.pods[number].name for number in packer.second_pods((), kinds_max).crowded}
 
 

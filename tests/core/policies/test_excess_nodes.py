@@ -14,6 +14,7 @@ from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config, Mode, PolicySettings
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState, RateLimits
+from core.engine.planner import PlanOptions
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import DETAILS_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL, TAINT_KEY
@@ -21,7 +22,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.now import Now
 from core.model.pod import Pod
-from core.policies.ported.excess_nodes import Settings, Weights
+from core.policies.ported.excess_nodes import Settings
 from core.writes.nodes import decide
 from core.writes.write import WriteKind
 from tests.support import builders, mixed, mixed_config
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.mutate
 NOW = 1_000_000
 HEAD = {"apiVersion": API_VERSION, "kind": KIND, "policy": "ExcessNodes"}
 FREELY = {
-    "budgets": {"minNodes": 0, "minUntaintedNodes": 0, "maxMarked": "100%", "maxInWindow": "100%"},
+    "budgets": {"minNodes": 0, "minUntaintedNodes": 0, "maxMarked": "100%", "maxNewMarks": "100%"},
     "headroom": 0,
     "balanceZones": False,
 }
@@ -109,12 +110,8 @@ def test_least_utilized_node_is_removed_first_by_weighted_shares() -> None:
     cluster = Cluster.of(nodes, [pod("c", "c", 100, 2000), pod("m", "b", 500, 0)])
     assert removed_nodes(cluster, config(excessNodes={"threshold": "4"})) == ["a", "d"]
     light = Cluster.of(nodes[1:3], [pod("c", "c", 400, 0), pod("m", "b", 0, 2400)])
-    # 0.8 * 10 % is more than 0.2 * 30 %, and with equal weights it is less.
-    some = {"threshold": "1"}
-    assert removed_nodes(light, config(excessNodes=some)) == ["b"]
-    assert removed_nodes(
-        light, config(excessNodes={**some, "weights": {"cpu": 1, "memory": 1}})
-    ) == ["c"]
+    # 0.8 * 10 % is more than 0.2 * 30 %, although 10 % is less.
+    assert removed_nodes(light, config(excessNodes={"threshold": "1"})) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +214,7 @@ def test_node_is_removed_when_unneeded_time_ends() -> None:
         unneededTime="60s",
         cooldown={"delayAfterAdd": "0s"},
         markInterval="0s",
-        reserve={"lookback": "0s"},
+        reserve={"window": "never"},
     )
     last = reconcile.reconcile(even(5, 55), settings, LeaderState(), NOW)
     assert last.requeue_at == NOW + 60
@@ -290,12 +287,11 @@ class Case(NamedTuple):
 def case(seed: int) -> Case:
     chance = random.Random(seed)
     cluster = mixed.cluster(chance)
-    weights = chance.choice((Weights(), Weights(cpu=Fraction(0)), Weights(memory=Fraction(3))))
     threshold = Fraction(chance.choice((0, 1, 2, 3, 5)), chance.choice((1, 2)))
     drawn = replace(
         mixed_config.config(chance),
         policy="ExcessNodes",
-        policies=PolicySettings(excess_nodes=Settings(threshold=threshold, weights=weights)),
+        policies=PolicySettings(excess_nodes=Settings(threshold=threshold)),
     )
     return Case(cluster, drawn, mixed_config.rate_limits(chance))
 
@@ -305,7 +301,7 @@ def plainly(made: Case, mutant: str = "") -> Excess:
 
 
 def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
-    plan = reconcile.plan(made.cluster, made.config, limits=made.rate_limits)
+    plan = reconcile.plan(made.cluster, made.config, PlanOptions(limits=made.rate_limits))
     return [(one.node, [(p.pod, p.node) for p in one.placements]) for one in plan.removals]
 
 
@@ -347,7 +343,7 @@ def test_plan_is_unchanged_when_its_marks_are_written(seeds: range) -> None:
 def test_reported_excess_agrees_with_plain_plan() -> None:
     for seed in SEEDS[:100]:
         made = case(seed)
-        plan = reconcile.plan(made.cluster, made.config, limits=made.rate_limits)
+        plan = reconcile.plan(made.cluster, made.config, PlanOptions(limits=made.rate_limits))
         reported = [one.value for one in plan.figures]
         worth = plainly(made).told()
         assert reported == ([] if worth is None else [worth]), seed

@@ -12,7 +12,7 @@ from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.placement_hints import PLACES_MAX, Hints, UnneededNodes
 from core.engine.plan import Placement
-from core.engine.planner import PLACE_TAKEN
+from core.engine.planner import PLACE_TAKEN, Planner, PlanOptions
 from core.engine.reconcile import ReconcileResult
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
@@ -144,7 +144,6 @@ STORED = replace(PLAIN, disruption_facts=LOCAL)
         (replace(PLAIN, owner_kind="Job"), {}, False),
         (replace(PLAIN, owner_kind="SomebodysOwn"), {}, False),
         (BARE, {}, True),
-        (BARE, {"keepStandalone": False}, False),
         (BARE, {"keepSystem": False, "keepLocalStorage": False}, True),
         (SYSTEM, {}, True),
         (SYSTEM, {"keepSystem": False}, False),
@@ -187,10 +186,8 @@ def test_all_reasons_are_reported() -> None:
 
 
 def test_explanation_reports_utilization() -> None:
-    work, _ = reconcile.prepare(
-        ClusterSnapshot(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings())
-    )
-    assert work.describe("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
+    snapshot = ClusterSnapshot(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings())
+    assert Planner(snapshot).describe("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
 
 
 def test_pending_pod_keeps_no_node() -> None:
@@ -208,32 +205,16 @@ def test_defaults_equal_those_of_cluster_autoscaler() -> None:
     found = parse({"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration",
                    "policy": "NodeUtilization"}, "test")  # fmt: skip
     own = found.policies.node_utilization
-    assert (own.limit(marked=False), own.limit(marked=True)) == (Fraction(1, 2), Fraction(11, 20))
-    assert (own.keep_standalone, own.keep_system, own.keep_local_storage) == (True, True, True)
+    assert (own.utilization, found.hysteresis) == (Fraction(1, 2), Fraction(1, 20))
+    assert (own.keep_system, own.keep_local_storage) == (True, True)
     assert found.unneeded_time_seconds == DELAY
     assert found.budgets.cooldown.delay_after_add_seconds == DELAY
     assert found.controller.interval_seconds == 10
 
 
 @pytest.mark.parametrize(
-    ("given", "limits"),
-    [
-        ({"utilization": "70%"}, (70, 75)),
-        ({"utilization": "98%"}, (98, 100)),
-        ({"leave": "50%"}, (50, 50)),
-        ({"utilization": "30%", "leave": "90%"}, (30, 90)),
-    ],
-)
-def test_limit_is_higher_for_marked_nodes(given: dict[str, str], limits: tuple[int, int]) -> None:
-    own = settings(**given).policies.node_utilization
-    assert tuple(100 * own.limit(marked=was) for was in (False, True)) == limits
-
-
-@pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"leave": "49%"}, "nodeUtilization.leave"),
-        ({"utilization": "80%", "leave": "79.9%"}, "nodeUtilization.leave"),
         ({"utilization": "0%"}, "nodeUtilization.utilization"),
         ({"utilization": "101%"}, "nodeUtilization.utilization"),
         ({"utilization": 0.5}, "nodeUtilization.utilization"),
@@ -250,11 +231,27 @@ def test_invalid_setting_is_rejected_by_name(given: dict[str, Any], fault: str) 
 # Marked nodes.
 
 
-@pytest.mark.parametrize(("cpu", "removed"), [(2000, False), (2199, False), (2200, True)])
-def test_mark_is_removed_when_node_exceeds_release_limit(cpu: int, removed: bool) -> None:
-    nodes = [marked(node("a"), Mark.PREFER_NO_SCHEDULE, since=1), node("z")]
-    cluster = Cluster.of(nodes, [pod("p", "a", cpu, 0), pod("q", "z", 1800, 0)])
-    assert bool(reconcile.plan(cluster, settings()).marked_infeasible) is removed
+@pytest.mark.parametrize(
+    ("utilization", "hysteresis", "cpu", "removed"),
+    [
+        ("50%", 5, 2000, False),
+        ("50%", 5, 2199, False),
+        ("50%", 5, 2200, True),
+        ("50%", 0, 1999, False),
+        ("50%", 0, 2000, True),
+        ("50%", 40, 3599, False),
+        ("50%", 40, 3600, True),
+        ("98%", 5, 3999, False),
+        ("98%", 5, 4000, True),
+    ],
+)
+def test_mark_is_removed_when_node_exceeds_limit_plus_hysteresis(
+    utilization: str, hysteresis: int, cpu: int, removed: bool
+) -> None:
+    nodes = [marked(node("a"), Mark.PREFER_NO_SCHEDULE, since=1), node("z", cpu=8000)]
+    cluster = Cluster.of(nodes, [pod("p", "a", cpu, 0), pod("q", "z", 4000, 0)])
+    config = replace(settings(utilization=utilization), hysteresis=Fraction(hysteresis) / 100)
+    assert bool(reconcile.plan(cluster, config).marked_infeasible) is removed
 
 
 def test_mark_is_removed_when_pod_keeps_node() -> None:
@@ -357,7 +354,7 @@ def test_removal_limit_applies_to_marked_nodes() -> None:
         marked(node(name), Mark.PREFER_NO_SCHEDULE, number) for number, name in enumerate("abc")
     ]
     cluster = Cluster.of([*nodes, node("z")], [pod("q", "z", 2000, 0)])
-    assert len(reconcile.plan(cluster, settings(), removals_max=2).removals) == 2
+    assert len(reconcile.plan(cluster, settings(), PlanOptions(removals_max=2)).removals) == 2
 
 
 def test_another_policy_forgets_placement_hints() -> None:

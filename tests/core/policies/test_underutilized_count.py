@@ -506,7 +506,7 @@ def test_settings_are_read_with_defaults() -> None:
     assert config.policies.underutilized_count.pool_label == "cloud.google.com/gke-nodepool"
     assert parse(written(config), "x") == config
     assert parse({**document, "unneededTime": "7m"}, "x").unneeded_time_seconds == 420
-    assert parse({**document, "policy": "ClusterThreshold"}, "x").unneeded_time_seconds == 600
+    assert parse({**document, "policy": "ClusterThreshold"}, "x").unneeded_time_seconds == 120
     assert [one.path for one in all_settings() if one.path.startswith("underutilizedCount")] == [
         "underutilizedCount",
         "underutilizedCount.poolLabel",

@@ -14,6 +14,7 @@ from core.config.settings import Config
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState, RateLimits
 from core.engine.plan import Plan
+from core.engine.planner import PlanOptions
 from core.marks.mark import Mark
 from core.model.cluster import Cluster
 from core.model.node import Node
@@ -80,7 +81,7 @@ def test_plan_agrees_with_plain_plan_on_mixed_clusters(seeds: range) -> None:
     removed = 0
     for seed in seeds:
         cluster, config, rate_limits = mixed_case(seed)
-        plan = reconcile.plan(cluster, config, limits=rate_limits)
+        plan = reconcile.plan(cluster, config, PlanOptions(limits=rate_limits))
         plain = Counted(cluster, config, "", rate_limits, key=keys(cluster, config)).plan()
         assert by_engine(plan) == plain, seed
         removed += len(plan.removals)

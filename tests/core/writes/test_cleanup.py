@@ -19,7 +19,7 @@ from core.marks.wellknown import (
     TAINT_KEY,
 )
 from core.model.node import Effect, Node, Taint
-from core.writes.cleanup import cleanup_write
+from core.writes.cleanup import cleanup_write, unmark_write
 from core.writes.write import Write, WriteKind, applied
 from tests.support.builders import marked, node
 from tests.support.strategies import nodes
@@ -98,6 +98,32 @@ def test_cleanup_restores_node_as_before_mark(found: Node, mark: Mark) -> None:
     after = replace(after, annotations={**after.annotations, **protection})
     assert clean_up(after) == before
     assert cleanup_write(before, TAINT_KEY) is None
+
+
+@pytest.mark.parametrize(
+    ("mark", "before", "after"),
+    [
+        ("PreferNoSchedule", None, "1 4600 unmarked"),
+        ("NoSchedule", "1 500", "2 8200 unmarked"),
+        ("unknown", None, None),
+        (None, None, None),
+        (None, "1 500", "1 500"),
+    ],
+)
+def test_unmark_begins_backoff_of_marked_node_and_keeps_other_backoffs(
+    mark: str | None, before: str | None, after: str | None
+) -> None:
+    labels = {MARK_LABEL: mark} if mark else {}
+    annotations = {DETAILS_ANNOTATION: "{}"} | ({BACKOFF_ANNOTATION: before} if before else {})
+    found = node("n", labels=labels, annotations=annotations, taints=(OURS, FOREIGN))
+    writes = 0
+    while (what := unmark_write(found, TAINT_KEY, 1000)) is not None:
+        found, writes = applied(what, found), writes + 1
+    assert writes == 2, "the second write removes the taint"
+    assert found.annotations.get(BACKOFF_ANNOTATION) == after
+    assert found == replace(
+        node("n", annotations={BACKOFF_ANNOTATION: after} if after else {}), taints=(FOREIGN,)
+    )
 
 
 def test_cleanup_removes_metadata_before_remaining_taints() -> None:

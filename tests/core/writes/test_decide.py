@@ -6,18 +6,26 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import CLOCKS_APART_SECONDS_MAX
-from core.config.settings import Config, Mode, ScaleDownProtection, Scope
+from core.config.settings import Config, Mode
 from core.eligibility.node_eligibility import node_blockers
-from core.engine.leader_state import LeaderState, RecordedMark
+from core.engine.leader_state import LeaderState
 from core.engine.limits import MIN_NODES
+from core.engine.mark_limits import BACKOFF, NewMarks, RecordedMark
 from core.engine.plan import Plan, Removal, UnremovableNode
 from core.engine.reconcile import reconcile
-from core.marks.mark import Details, decode_details, encode_details
+from core.marks.mark import (
+    BACKOFF_SECONDS_MAX,
+    CLOCKS_APART_SECONDS_MAX,
+    TIMES_MAX,
+    Details,
+    decode_details,
+    encode_details,
+)
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
+    KEEP_ANNOTATION,
     MARK_LABEL,
     PROTECTION_ANNOTATION,
     SCALE_DOWN_DISABLED_ANNOTATION,
@@ -30,10 +38,10 @@ from core.model.reason import Blocker
 from core.model.resources import Resources
 from core.placement.usable_capacity import NOTHING, Totals
 from core.policies.cluster_threshold import LAST_NODE
+from core.writes.node_facts import WATCH_SECONDS
 from core.writes.nodes import (
+    COMES_BACK,
     MARKS_PER_RECONCILIATION_MAX,
-    TIMES_MAX,
-    WATCH_SECONDS,
     LeaderObservations,
     decide,
 )
@@ -44,7 +52,7 @@ pytestmark = pytest.mark.mutate
 NOW = 1_767_225_600
 
 CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600)
-LATER = str(NOW + CONFIG.scale_down_protection.after_release_seconds)
+LATER = str(NOW + CONFIG.scale_down_protection.after_unmark_seconds)
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 OURS = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
 TO_BE_DELETED = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
@@ -354,7 +362,6 @@ def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[
 
 
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
-MARKED_ONLY = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
 NO_SCHEDULE = replace(CONFIG, no_schedule_after_seconds=60)
 NO_SCHEDULE_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
 LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
@@ -493,59 +500,6 @@ def test_backoff_grows_each_time_node_misses_its_deadline(
     assert found.annotations[BACKOFF_ANNOTATION] == f"{times} {NOW + seconds}"
 
 
-@pytest.mark.parametrize(("cpu", "kinds"), [(2000, []), (2001, [WriteKind.REMOVE_PROTECTION])])
-def test_protection_is_removed_when_node_is_above_autoscaler_threshold(
-    cpu: int, kinds: list[WriteKind]
-) -> None:
-    busy = replace(POD, requests=Resources(cpu, 0, 0, 1))
-    found = decided(MARKED_ONLY, node(None, ENDING), busy, wanted=False)
-    assert [one.kind for one in found] == kinds
-    assert not decided(CONFIG, node(None, ENDING), busy, wanted=False), "it may be empty soon"
-
-
-GPUS = (("nvidia.com/gpu", 2),)
-
-
-@pytest.mark.parametrize(
-    ("whole", "requests", "kinds"),
-    [
-        pytest.param(
-            Resources(4000, 0, 0, 110), Resources(10, 1, 0, 1), [], id="node without memory"
-        ),
-        pytest.param(
-            Resources(4000, 1, 0, 110),
-            Resources(10, 1, 0, 1),
-            [WriteKind.REMOVE_PROTECTION],
-            id="one byte of memory",
-        ),
-        pytest.param(
-            Resources(4000, 9, 0, 110, GPUS),
-            Resources(4000, 0, 0, 1),
-            [],
-            id="only GPUs count on GPU nodes",
-        ),
-        pytest.param(
-            Resources(4000, 9, 0, 110, GPUS),
-            Resources(4000, 0, 0, 1, GPUS),
-            [],
-            id="all GPUs requested",
-        ),
-        pytest.param(
-            Resources(4000, 9, 0, 110, (("vpc.amazonaws.com/pod-eni", 54),)),
-            Resources(4000, 0, 0, 1),
-            [WriteKind.REMOVE_PROTECTION],
-            id="network interfaces are not GPUs",
-        ),
-    ],
-)
-def test_protection_is_retained_when_autoscaler_ignores_resource(
-    whole: Resources, requests: Resources, kinds: list[WriteKind]
-) -> None:
-    one, user = replace(node(None, ENDING), allocatable=whole), replace(POD, requests=requests)
-    found = decided(MARKED_ONLY, one, user, wanted=False)
-    assert [write.kind for write in found] == kinds
-
-
 def test_reconciliation_marks_bounded_first_part_of_plan() -> None:
     names = [f"n{number:03}" for number in range(MARKS_PER_RECONCILIATION_MAX + 1)]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate(names[::-1], 1))
@@ -559,7 +513,7 @@ def test_reconciliation_marks_bounded_first_part_of_plan() -> None:
 
 HOUR = 3600
 DAY = CLOCKS_APART_SECONDS_MAX
-SECONDS = CONFIG.scale_down_protection.after_release_seconds
+SECONDS = CONFIG.scale_down_protection.after_unmark_seconds
 
 
 def decided_after(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> list[Write[Node]]:
@@ -663,8 +617,8 @@ def test_mark_from_future_has_age_zero() -> None:
     [
         (NOW, False),
         (NOW + 1, True),
-        (NOW + CONFIG.budgets.backoff.max_seconds + DAY, True),
-        (NOW + CONFIG.budgets.backoff.max_seconds + DAY + 1, False),
+        (NOW + BACKOFF_SECONDS_MAX + DAY, True),
+        (NOW + BACKOFF_SECONDS_MAX + DAY + 1, False),
         (10**12 - 1, False),
     ],
 )
@@ -672,16 +626,17 @@ def test_backoff_does_not_last_forever_when_clock_is_wrong(until: int, backing_o
     one = node(None, {BACKOFF_ANNOTATION: f"1 {until}"})
     cluster = Cluster.of([one], [])
     limits = reconcile(cluster, CONFIG, LeaderState(), NOW).rate_limits
-    assert ("n1" in limits.backing_off) is backing_off
+    assert ("n1" in limits.of(BACKOFF)) is backing_off
     forgotten = [write.kind for write in decided_after(0, one, wanted=False)]
     assert forgotten == ([] if backing_off or until == NOW else [WriteKind.REMOVE_BACKOFF])
 
 
 def test_recorded_mark_from_future_expires_when_node_is_removed() -> None:
-    config = replace(CONFIG, budgets=replace(CONFIG.budgets, window_seconds=60))
+    config = replace(CONFIG, budgets=replace(CONFIG.budgets, period_seconds=60))
     memory = reconcile(Cluster.of([dated(10**12 - 1, 0)], []), config, LeaderState(), NOW).state
-    assert memory.recent_marks == {"n1": RecordedMark(NOW, "", reached=False)}
-    assert reconcile(Cluster.of([], []), config, memory, NOW + 60).state.recent_marks == {}
+    assert memory.limit(NewMarks).marks == {"n1": RecordedMark(NOW, ("",), reached=False)}
+    later = reconcile(Cluster.of([], []), config, memory, NOW + 60).state
+    assert later.limit(NewMarks).marks == {}
 
 
 def test_writes_are_ordered_by_urgency() -> None:
@@ -716,8 +671,15 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
         (OBSERVE, marked(**PROTECTION), (POD,), True, "the configured mode is observe"),
         (CONFIG, dated(NOW - HOUR, NOW), (POD,), True,
          "the node was not empty before its deadline"),
-        (CONFIG, node(None, DETAILED), (POD,), False, "someone else removed the mark"),
-        (CONFIG, node(None, PROTECTION), (POD,), False, "someone else removed the mark"),
+        (CONFIG, node(None, DETAILED), (POD,), True,
+         f"the cluster does not need the node; someone else removed the mark, and {COMES_BACK}"),
+        (CONFIG, node(None, DETAILED), (POD,), False,
+         f"someone else removed the mark; {COMES_BACK}"),
+        (CONFIG, node(None, PROTECTION), (POD,), False,
+         f"someone else removed the mark; {COMES_BACK}"),
+        (CONFIG, node(None, {**DETAILED, KEEP_ANNOTATION: "true"}), (POD,), False,
+         "someone else removed the mark"),
+        (OBSERVE, node(None, DETAILED), (POD,), False, "someone else removed the mark"),
         (CONFIG, marked(), (POD,), True, "the marked node is not empty any more"),
         (CONFIG, marked(**PROTECTION), (), True,
          "the marked node is empty and not reserved, so the autoscaler may remove it"),
@@ -726,13 +688,9 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
         (CONFIG, node(None, EXPIRED), (POD,), False, "the protection has reached its end"),
         (CONFIG, node(None, PROTECTION | {PROTECTION_ANNOTATION: "x"}), (POD,), False,
          "the end of the protection is unreadable or too far in the future"),
-        (MARKED_ONLY, node(None, ENDING), (replace(POD, requests=Resources(2001, 0, 0, 1)),),
-         False,
-         ("the requests on the unmarked node are above `scaleDownProtection.utilization`, and "
-         "`scaleDownProtection.scope` is `marked`")),
         (CONFIG, node(None, FORGOTTEN), (), False,
-         ("the backoff ended at least `backoff.max` ago, its end is too far in the future, or the "
-         "mode is observe")),
+         ("the backoff ended at least a day ago, its end is too far in the future, or the mode is "
+         "observe")),
         (CONFIG, node(None, None, OURS), (), False,
          "the taints of the node do not match its mark"),
         (NO_SCHEDULE, with_mark("PreferNoSchedule", OURS), (POD,), True, "marked for 1 min"),

@@ -1,20 +1,25 @@
-"""The life cycle of a mark: the whole table, an example of each entry, and random walks."""
+"""The life cycle of a mark: an example of each entry of its table, and random walks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.settings import Config, Mode, ScaleDownProtection, Scope
+from core.config.settings import Config, Mode
 from core.eligibility import drainability
 from core.eligibility.drift import DRIFT_PROTECTION_SECONDS
 from core.engine.plan import Plan, Removal, ReserveCause, ReservedNode
 from core.engine.reserve import RESERVE
-from core.marks.mark import Backoff, Details, backoff_of, encode_details
+from core.marks.mark import (
+    BACKOFF_SECONDS,
+    Backoff,
+    Details,
+    backoff_of,
+    encode_details,
+)
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
@@ -32,15 +37,11 @@ from core.model.node import Effect, Node, Taint
 from core.model.node_groups import NodeClaim
 from core.model.pod import Pod
 from core.model.reason import Blocker
-from core.model.resources import Resources
 from core.placement.usable_capacity import NOTHING, Totals
-from core.writes.life_cycle import TABLE, Event, MarkState, Transition, states
-from core.writes.nodes import (
-    WATCH_SECONDS,
-    LeaderObservations,
-    NodePatchPlanner,
-    decide,
-)
+from core.writes.life_cycle import Event, due_transitions
+from core.writes.node_facts import WATCH_SECONDS
+from core.writes.nodes import COMES_BACK, LeaderObservations, SharedFacts, decide
+from core.writes.transitions import MarkState, Transition, states
 from core.writes.write import Write, WriteKind, applied, split
 from tests.support.builders import node
 from tests.support.life_cycle import PAGE, PICTURE, page, picture
@@ -50,7 +51,6 @@ pytestmark = pytest.mark.mutate
 NOW = 1_767_225_600
 CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600, no_schedule_after_seconds=120)
 POD = Pod(namespace="a", name="p", node="n")
-LARGE = replace(POD, requests=Resources(1_000_000, 0, 0, 1))
 OURS = Taint(TAINT_KEY, str(NOW), Effect.PREFER_NO_SCHEDULE)
 TO_BE_DELETED = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
 SHUT_DOWN = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
@@ -61,59 +61,6 @@ WATCH = LeaderObservations(WATCH_SECONDS, {})
 BARE = Blocker(drainability.BARE, "nobody owns it", "a/p")
 PROTECTION = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "marked"}
 PROTECTED_ANNOTATIONS = {SCALE_DOWN_DISABLED_ANNOTATION: "true", PROTECTION_ANNOTATION: "unmarked"}
-
-GRID = """
-EVENT                UNMARKED          PREFER_NO_SCHEDULE  NO_SCHEDULE             PROTECTED         SCALE_DOWN_ALLOWED  PROTECTION_ENDING  PROTECTED_UNMARKED  BACKING_OFF     INVALID
-DELETED              .                 .                   .                       .                 .                   .                  .                   .               .
-LEAVING              REMOVE_REST       REMOVE_ALL          REMOVE_ALL              .                 .                   .                  .                   .               REMOVE_ALL
-OBSERVE              .                 UNMARK              UNMARK                  .                 .                   .                  .                   .               .
-EVICTION_FAILED      .                 BACK_OFF            BACK_OFF                .                 .                   .                  .                   .               .
-UNREMOVABLE          .                 UNMARK              UNMARK                  .                 .                   .                  .                   .               .
-EMPTY_AT_DEADLINE    .                 EXTEND_DEADLINE     EXTEND_DEADLINE         .                 .                   .                  .                   .               .
-DEADLINE_MISSED      .                 BACK_OFF            BACK_OFF                .                 .                   .                  .                   .               .
-REMOVABLE            MARK              .                   .                       .                 .                   .                  .                   .               .
-REMOVABLE_OBSERVED   MARK              .                   .                       .                 .                   .                  .                   .               .
-WRONG_TAINTS         REPAIR_TAINTS     REPAIR_TAINTS       REPAIR_TAINTS           .                 .                   .                  .                   .               .
-MARK_REMOVED         UNMARK            .                   .                       .                 .                   .                  .                   .               .
-PROTECTION_WANTED    PROTECT_UNMARKED  .                   .                       .                 .                   .                  .                   .               .
-WRONG_ANNOTATION     .                 .                   .                       PROTECT           .                   PROTECT_UNTIL      PROTECT_UNMARKED    .               .
-DETAILS_REMOVED      .                 .                   .                       .                 .                   PROTECT_UNTIL      .                   .               .
-PROTECTION_UNWANTED  .                 .                   .                       .                 .                   .                  PROTECT_UNTIL       .               .
-LONG_OCCUPIED        .                 .                   .                       .                 .                   .                  REMOVE_PROTECTION   .               .
-PROTECTION_REMOVED   .                 .                   .                       .                 .                   REMOVE_PROTECTION  .                   .               .
-INVALID_END          .                 .                   .                       .                 .                   PROTECT_UNTIL      .                   .               .
-PROTECTION_EXPIRED   .                 .                   .                       .                 .                   REMOVE_PROTECTION  .                   .               .
-BUSY                 .                 .                   .                       .                 .                   REMOVE_PROTECTION  .                   .               .
-DRIFTED              .                 .                   .                       ALLOW_DRIFT       .                   REMOVE_PROTECTION  REMOVE_PROTECTION   .               .
-BACKOFF_EXPIRED      .                 .                   .                       .                 .                   .                  .                   REMOVE_BACKOFF  .
-INVALID_DETAILS      .                 RESTORE_DETAILS     RESTORE_DETAILS         .                 .                   .                  .                   .               .
-NO_SCHEDULE_DUE      .                 SET_NO_SCHEDULE     .                       .                 .                   .                  .                   .               .
-NO_SCHEDULE_BLOCKED  .                 .                   SET_PREFER_NO_SCHEDULE  .                 .                   .                  .                   .               .
-OCCUPIED             .                 .                   .                       .                 PROTECT             .                  .                   .               .
-RESERVED             .                 .                   .                       .                 PROTECT             .                  .                   .               .
-EMPTY                .                 .                   .                       ALLOW_SCALE_DOWN  .                   .                  .                   .               .
-RESERVE_CHANGED      UPDATE_RESERVE    UPDATE_RESERVE      UPDATE_RESERVE          .                 .                   .                  .                   .               .
-"""  # noqa: E501
-"""The transition for every event in every state; a missing pair fails the test."""
-
-
-def expected() -> Mapping[tuple[str, str], str]:
-    head, *rows = (line.split() for line in GRID.strip().splitlines())
-    return {
-        (row[0], state): act for row in rows for state, act in zip(head[1:], row[1:], strict=True)
-    }
-
-
-@pytest.mark.parametrize(("event", "state"), [*product(Event, MarkState)])
-def test_transition_of_every_event_and_state(event: Event, state: MarkState) -> None:
-    act = TABLE[event].get(state)
-    assert expected()[event.name, state.name] == (act.name if act else ".")
-
-
-def test_grid_names_exactly_existing_pairs() -> None:
-    assert set(expected()) == {
-        (event.name, state.name) for event, state in product(Event, MarkState)
-    }
 
 
 def test_life_cycle_page_is_up_to_date() -> None:
@@ -180,7 +127,7 @@ class World:
         )
 
     def events(self) -> list[Event]:
-        maker = NodePatchPlanner(
+        shared = SharedFacts(
             self.cluster,
             self.plan,
             self.config,
@@ -188,7 +135,7 @@ class World:
             owner="me",
             watch=self.watch,
         )
-        return list(maker._events(self.node))
+        return [event for event, _ in due_transitions(shared.about(self.node))]
 
     def apply_writes(self) -> "World":
         """Apply the decided writes as webhook and writer do, except those that became outdated."""
@@ -212,6 +159,8 @@ def unmarked(**annotations: str) -> World:
 
 
 QUIET: Mapping[MarkState, World] = {
+    MarkState.DELETED: World(node("n", annotations=DETAILED, taints=(TO_BE_DELETED,))),
+    MarkState.LEAVING: World(node("n", taints=(SHUT_DOWN,))),
     MarkState.UNMARKED: unmarked(),
     MarkState.PREFER_NO_SCHEDULE: marked(**PROTECTION),
     MarkState.NO_SCHEDULE: replace(
@@ -222,13 +171,12 @@ QUIET: Mapping[MarkState, World] = {
     MarkState.PROTECTION_ENDING: unmarked(**PROTECTION | {PROTECTION_ANNOTATION: str(NOW + 60)}),
     MarkState.PROTECTED_UNMARKED: replace(unmarked(**PROTECTED_ANNOTATIONS), protected=True),
     MarkState.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
-    MarkState.INVALID: World(node("n", labels={MARK_LABEL: "else"})),
 }
 """For each state a node without events."""
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
-MARKED_ONLY = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
 EXAMPLES: Mapping[Event, Callable[[World], World]] = {
-    Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, SHUT_DOWN),
+    Event.LEAVING: lambda one: one.labeled(MARK_LABEL),
+    Event.LEAVING_UNMARKED: lambda one: one.changed(**DETAILED),
     Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
     Event.UNREMOVABLE: lambda one: replace(one, removable=False),
     Event.EMPTY_AT_DEADLINE: lambda one: replace(
@@ -240,7 +188,10 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.EVICTION_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
     Event.REMOVABLE: lambda one: replace(one, removable=True),
     Event.REMOVABLE_OBSERVED: lambda one: replace(one, removable=True, config=OBSERVE),
-    Event.WRONG_TAINTS: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
+    Event.WRONG_TAINTS: lambda one: one.tainted(
+        *(taint for taint in one.node.taints if taint.key != TAINT_KEY),
+        *(() if MARK_LABEL in one.node.labels else (OURS,)),
+    ),
     Event.MARK_REMOVED: lambda one: one.changed(**DETAILED),
     Event.PROTECTION_WANTED: lambda one: replace(one, protected=True),
     Event.WRONG_ANNOTATION: lambda one: one.labeled(KARPENTER_LABEL),
@@ -252,7 +203,6 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.PROTECTION_REMOVED: lambda one: one.changed(**{SCALE_DOWN_DISABLED_ANNOTATION: None}),
     Event.INVALID_END: lambda one: one.changed(**{PROTECTION_ANNOTATION: "9" * 9 + "0" * 9}),
     Event.PROTECTION_EXPIRED: lambda one: replace(one, now=NOW + 60),
-    Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ONLY),
     Event.BACKOFF_EXPIRED: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
     Event.DRIFTED: lambda one: replace(one, drifted=NOW - DRIFT_PROTECTION_SECONDS),
     Event.INVALID_DETAILS: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
@@ -270,12 +220,15 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.RESERVE_CHANGED: lambda one: one.changed(**{RESERVE_ANNOTATION: "for p"}),
 }
 """For each event with a write: how to cause it."""
+LEAVING = f"taint {SHUT_DOWN.key} announces that the node will be removed"
 NOTES = {
-    Event.LEAVING: f"taint {SHUT_DOWN.key} announces that the node will be removed",
+    Event.LEAVING: LEAVING,
+    Event.LEAVING_UNMARKED: LEAVING,
     Event.UNREMOVABLE: "",
     Event.EVICTION_FAILED: "evictions failed: a/p: pod-bare: nobody owns it",
     Event.REMOVABLE_OBSERVED: "the cluster does not need the node",
-    Event.DETAILS_REMOVED: "someone else removed the mark",
+    Event.MARK_REMOVED: f"someone else removed the mark; {COMES_BACK}",
+    Event.DETAILS_REMOVED: f"someone else removed the mark; {COMES_BACK}",
     Event.INVALID_DETAILS: "the cluster does not need the node",
     Event.NO_SCHEDULE_DUE: "marked for 1 min",
     Event.RESERVED: "reserve: for p",
@@ -293,17 +246,16 @@ def test_nothing_is_written_when_no_event_occurs(state: MarkState) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "state"), [(event, state) for event in Event for state in TABLE[event]]
+    ("event", "state"), [(event, state) for event in Event for state in event.writes]
 )
 def test_entry_of_table_is_written_and_leads_to_its_state(event: Event, state: MarkState) -> None:
-    act = TABLE[event][state]
+    act = event.writes[state]
     world = EXAMPLES[event](QUIET[state])
     (write,) = world.decided()
     assert event in world.events()
     assert (write.kind, write.note) == (act.kind, NOTES.get(event, event.meaning))
     assert write.taints is None or act is Transition.REPAIR_TAINTS
-    after = states(replace(applied(write, world.node), taints=()))
-    assert (act.then or state) in after
+    assert (act.then or state) in states(world.apply_writes().node)
 
 
 @pytest.mark.parametrize("state", [MarkState.PREFER_NO_SCHEDULE, MarkState.NO_SCHEDULE])
@@ -347,12 +299,13 @@ CHANGES: Mapping[str, Callable[[World], World]] = {
     **{f"{seconds} s pass": partial(later, seconds) for seconds in (10, 120, 3600, 10**6)},
     **{event.name: change for event, change in EXAMPLES.items() if event not in TIMED},
 }
-COMPATIBLE = {
+COMPATIBLE: Mapping[MarkState, set[MarkState]] = {
+    MarkState.DELETED: set(),
+    MarkState.LEAVING: set(),
     MarkState.UNMARKED: {
         MarkState.PROTECTION_ENDING,
         MarkState.PROTECTED_UNMARKED,
         MarkState.BACKING_OFF,
-        MarkState.INVALID,
     },
     MarkState.PREFER_NO_SCHEDULE: {
         MarkState.PROTECTED,
@@ -379,12 +332,10 @@ def test_random_walk_stays_within_states_of_table(
     """After a few more reconciliations nothing is left to write."""
     for change in way:
         world = change(world)
-        assert world.events() == sorted(world.events(), key=list(Event).index)
         world = world.apply_writes()
         found = {*states(world.node)}
         (mark,) = found & set(COMPATIBLE)
         assert found - {mark} <= COMPATIBLE[mark]
-        assert all(any(one in acts for acts in TABLE.values()) for one in found)
     for _ in range(SETTLED_MAX):
         world = world.apply_writes()
     assert split(world.decided(), world.config.mode)[0] == []
@@ -394,7 +345,7 @@ def test_failed_eviction_is_noted_and_node_with_evictions_is_no_schedule() -> No
     failed = replace(marked(**PROTECTION), watch=replace(WATCH, failed={"n": BARE}))
     (write,) = failed.decided()
     found = backoff_of({BACKOFF_ANNOTATION: write.annotations[BACKOFF_ANNOTATION] or ""})
-    assert found == Backoff(1, NOW + CONFIG.budgets.backoff.first_seconds, "pod-bare")
+    assert found == Backoff(1, NOW + BACKOFF_SECONDS, "pod-bare")
     of_node = replace(
         failed, watch=replace(WATCH, failed={"n": Blocker(drainability.BARE, "why")})
     )

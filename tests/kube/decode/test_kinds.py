@@ -21,6 +21,8 @@ from core.model.resources import Resources
 from core.moves.listed import ListedDeployment, ListedReplicaSet
 from core.moves.objects import HorizontalAutoscaler, ObservedDeployment
 from core.moves.quotas import ResourceQuota
+from kube.cluster_kinds import KINDS
+from kube.decode import kinds
 from kube.decode.kinds import (
     ATTACHMENTS,
     BUDGETS,
@@ -31,7 +33,6 @@ from kube.decode.kinds import (
     DEPLOYMENTS,
     DEVICE_CLASSES,
     HORIZONTAL_AUTOSCALERS,
-    KINDS,
     NAMESPACES,
     NODE_CLAIMS,
     NODE_POOLS,
@@ -117,10 +118,13 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resour
 
 
 def test_kinds_have_unique_names() -> None:
-    for names in zip(
-        *((k.name, k.path, k.resource, k.short, k.field) for k in KINDS), strict=True
-    ):
+    for names in zip(*((k.name, k.path, k.resource, k.short) for k in KINDS), strict=True):
         assert len(set(names)) == len(KINDS)
+
+
+def test_objects_of_every_kind_are_used() -> None:
+    entries = {kind for kind in vars(kinds).values() if isinstance(kind, Kind)}
+    assert entries == {*KINDS, kinds.NODES_WITH_ALL_KEYS}
 
 
 def test_storage_kinds_of_caveats_exist() -> None:

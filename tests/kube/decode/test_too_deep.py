@@ -89,14 +89,18 @@ def test_outline_has_name_and_only_its_own_node(fields: Any) -> None:
 
 
 def test_outline_replaces_object_when_its_name_comes_first() -> None:
-    pod = POD_KIND.model_or_placeholder(placeholders.outline(written("p", WIDE)))
+    found = placeholders.outline(written("p", WIDE))
+    assert found is not None
+    pod = POD_KIND.model_or_placeholder(found)
     assert pod is not None
     assert (pod.key, pod.node) == ("default/p", "n")
     assert pod.unreadable == "Pod default/p: is nested too deeply"
-    node = NODE_KIND.model_or_placeholder(placeholders.outline(orjson.dumps(node_object("m"))))
+    of_node = placeholders.outline(orjson.dumps(node_object("m")))
+    assert of_node is not None
+    node = NODE_KIND.model_or_placeholder(of_node)
     assert (node.name, node.unreadable) == ("m", "Node m: is nested too deeply")
     with pytest.raises(InvalidInputError, match="default/p: is nested too deeply"):
-        BUDGETS.model_or_placeholder(placeholders.outline(written("p", WIDE)))
+        BUDGETS.model_or_placeholder(found)
 
 
 @pytest.mark.parametrize(

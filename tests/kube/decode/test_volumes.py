@@ -8,6 +8,7 @@ import pytest
 from core.cluster.devices import DeviceClass
 from core.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from core.engine import reconcile
+from core.engine.planner import PlanOptions
 from core.model.cluster import DisruptionBudget
 from core.model.constraints import (
     NO_DISRUPTION_FACTS,
@@ -486,11 +487,11 @@ class TestDump:
         known = cluster_from_dumps([("f", dump(*items, CLAIM, VOLUME))])
         assert known.attach_limits["n1"]["ebs.csi.aws.com"] == 25
         (removal, *_) = reconcile.plan(
-            known, thesis_config("1", "1"), due=frozenset({"n1"})
+            known, thesis_config("1", "1"), PlanOptions(due=frozenset({"n1"}))
         ).removals
         assert [(one.pod, one.node) for one in removal.placements] == [("shop/web-0", "n3")]
         blind = cluster_from_dumps([("f", dump(*items))])
-        plan = reconcile.plan(blind, thesis_config("1", "1"), due=frozenset({"n1"}))
+        plan = reconcile.plan(blind, thesis_config("1", "1"), PlanOptions(due=frozenset({"n1"})))
         (kept,) = (one for one in plan.kept if one.node == "n1")
         assert [one.code for one in kept.blockers] == ["pod-volumes"]
 

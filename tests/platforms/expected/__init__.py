@@ -14,8 +14,8 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "aks": {
         **dict.fromkeys(SYSTEMS, ("not-scalable",)),
         # Four of six are the minimum of their scale set; two of three that of the Windows pool.
-        **dict.fromkeys([USERS[0], USERS[1]], ("not-scalable", "zone-balance")),
-        **dict.fromkeys([USERS[2], USERS[5]], ("not-scalable",)),
+        **dict.fromkeys([USERS[1], USERS[2]], ("not-scalable", "zone-balance")),
+        **dict.fromkeys([USERS[0], USERS[3]], ("not-scalable",)),
         WINS[0]: ("no-room", "not-scalable"),
         WINS[1]: ("headroom", "not-scalable"),
         ACI: ("virtual-node",),
@@ -47,7 +47,7 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "pi-1": ("control-plane", "not-scalable"),
         **dict.fromkeys(AGENTS, ("not-scalable",)),
     },
-    "kind": {"kind-control-plane": ("control-plane",), "kind-worker3": ("headroom", "no-room")},
+    "kind": {"kind-control-plane": ("control-plane",), "kind-worker": ("headroom", "no-room")},
     "kubeadm": {
         **dict.fromkeys(CPS[:2], ("control-plane",)),
         CPS[2]: ("control-plane",),

@@ -21,8 +21,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion }}
 {{- $head := dict "apiVersion" "kube-ebb.io/v1alpha1" "kind" "EbbConfiguration" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- if and .Values.certManager.enabled (eq .Values.admission "webhook") -}}
-{{- $files := dict "certFile" "/etc/ebb-tls/tls.crt" "keyFile" "/etc/ebb-tls/tls.key" -}}
-{{- $_ := set $config "webhook" (merge $files (default dict $config.webhook)) -}}
+{{- $_ := set $config "webhook" (dict "certDir" "/etc/ebb-tls") -}}
 {{- end -}}
 {{- toYaml (merge $head $config) -}}
 {{- end }}

@@ -1,1 +1,0 @@
-"""Convert other tools' settings to a configuration of Ebb, for `ebb migrate`."""

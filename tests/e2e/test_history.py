@@ -1,0 +1,54 @@
+"""The figures of the day outlive the controller that has counted them."""
+
+import json
+import signal
+from collections.abc import Mapping
+
+from core.config.settings import Mode
+from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
+from tests.e2e.api import Api, Json
+from tests.e2e.install import installed, start_program
+from tests.e2e.moves import outlast_reconciliations
+from tests.e2e.objects import NODES, PODS, add_nodes, pod
+from tests.e2e.plane import Ebb, Plane, until
+from tests.support.plan_cli import ebb
+
+
+def counted(plane: Plane) -> tuple[int, int]:
+    """Return the numbers of marks and unmarks of this day that `ebb history` prints."""
+    done = ebb("history", "day", "-o", "json", KUBECONFIG=str(plane.kubeconfig("person")))
+    assert done.returncode == 0, done.stderr
+    totals = [one["total"] for one in json.loads(done.stdout)["days"]]
+    return sum(one["marks"] for one in totals), sum(one["unmarks"] for one in totals)
+
+
+def is_marked(found: Mapping[str, Json]) -> bool:
+    return any(MARK_LABEL in one["metadata"]["labels"] for one in found.values())
+
+
+def leading(plane: Plane, settings: Json) -> Ebb:
+    """Start a controller, and wait until it leads and has reconciled."""
+    started = start_program(plane, "controller", settings).wait_ready()
+    until(lambda: started.metric("ebb_leader") == 1, "it leads")
+    outlast_reconciliations(started)
+    return started
+
+
+def test_marks_are_counted_once_when_controller_is_replaced(plane: Plane, api: Api) -> None:
+    """The first one ends as in a rollout, the second one is killed, the third one goes on."""
+    with installed(plane, mode=Mode.ENFORCE, usableCapacity="all") as programs:
+        marks, unmarks = counted(plane)  # of other tests
+        add_nodes(api, "a", "b")
+        api.create(PODS, pod("p", node_name="a"))
+        api.wait(NODES, is_marked)
+        outlast_reconciliations(programs.controller)
+        programs.controller.stop()
+        assert counted(plane) == (marks + 1, unmarks)
+        leading(plane, programs.controller.settings).stop(signal.SIGKILL)
+        third = leading(plane, programs.controller.settings)
+        for name in ("a", "b"):
+            api.merge(f"{NODES}/{name}", {"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}})
+        api.wait(NODES, lambda found: not is_marked(found))
+        outlast_reconciliations(third)
+        third.stop()
+        assert counted(plane) == (marks + 1, unmarks + 1)
