@@ -174,6 +174,9 @@ class UnneededNodes:
         # If not every node was checked, the next reconciliation must notice again which nodes have
         # left.
         before = frozenset() if self._complete else self._before.unmarked_nodes
+        if not self._before.placements.keys() <= self._placements.keys():
+            # This plan tried the dropped places; the next one may have another result.
+            self._now.expire()
         return Hints(self._placements, self._unmarked_nodes | before)
 
 

@@ -291,6 +291,23 @@ def test_temporary_disruption_fact_counts_until_it_expires(
     assert [one.node for one in last.plan.removals] == ["n1"]
 
 
+def test_pass_that_drops_remembered_places_is_repeated_once() -> None:
+    """It tried the remembered places first, and the next pass cannot."""
+    settings = Config(budgets=UNLIMITED, policy="NodeUtilization", unneeded_time_seconds=600)
+    cluster = small_cluster(2)
+    last = reconcile(cluster, settings, LeaderState(), 0)
+    assert last.state.hints.placements
+    full = Cluster.of(
+        cluster.nodes, [*cluster.pods, *(pod(n, n, 3400, 100) for n in ("n0", "n1"))]
+    )
+    dropped = reconcile(full, settings, last.state, 1, last=last)
+    assert not dropped.state.hints.placements
+    assert dropped.requeue_at == 2
+    repeated = reconcile(full, settings, dropped.state, 2, last=dropped)
+    assert not repeated.skipped
+    assert reconcile(full, settings, repeated.state, 3, last=repeated).skipped
+
+
 def test_pass_is_not_skipped_when_anything_changes() -> None:
     settings = Config(budgets=UNLIMITED)
     last = reconcile(small_cluster(), settings, LeaderState(), 0)
