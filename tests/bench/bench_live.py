@@ -1,9 +1,10 @@
-"""Compare runs with and without Ebb on a real control plane, for three loads.
+"""Compare runs with and without Ebb on a real control plane, for five loads.
 
 `python -m tests.bench.bench_live [--wide FILE] [LOAD:RUN ...]` takes about nine minutes per run.
 The autoscaler is Karpenter, or a simulated one that acts on the API server. It removes nodes after
 20 s without need for them, or after 4 s in runs whose name ends with `-4s`. FILE has the load
-`wide` (tests/e2e/wide.py). Needs `make e2e-tools`.
+`wide` (tests/e2e/wide.py); `churn` and `protected` are those of tests/e2e/karpenter_loads.py.
+Needs `make e2e-tools`.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from tests.e2e.api import Json
 from tests.e2e.buffers import define
 from tests.e2e.install import apply, installed, overlay
 from tests.e2e.karpenter import BALANCED, EMPTY, add_empty, karpenter
+from tests.e2e.karpenter_loads import churn, protected
 from tests.e2e.live import Load, karpenter_takes, play, stand_in
 from tests.e2e.observer import HEAD, Outcome
 from tests.e2e.plane import Ebb, Plane
@@ -117,7 +119,8 @@ RUNS: Final = AT_20S | {
 """Runs by name. Four seconds represent the two minutes of `--scale-down-unneeded-time` that
 docs/install.md advises."""
 WIDE: Final = "wide"
-LOADS: Final = ("ramp", "day", WIDE)
+KARPENTERS: Final = {"churn": churn, "protected": protected}
+LOADS: Final = ("ramp", "day", *KARPENTERS, WIDE)
 DEFAULT: Final = tuple(
     f"{load}:{run}"
     for load in ("ramp", "day")
@@ -179,6 +182,12 @@ def _measured(plane: Plane, run: Run, load: Load, controller: Ebb | None) -> Out
     return outcome
 
 
+def _load(name: str, wide_file: Path) -> Load:
+    if name == WIDE:
+        return wide(wide_file)
+    return KARPENTERS[name]() if name in KARPENTERS else Load.named(name)
+
+
 def say(text: str) -> None:
     """Show progress."""
     print(f"  {text}", file=sys.stderr, flush=True)
@@ -201,8 +210,7 @@ def main() -> None:
     print(f"{'':40} {HEAD} {'load':>5}")
     for one in asked:
         name, _, run = one.partition(":")
-        load = wide(given.wide) if name == WIDE else Load.named(name)
-        outcome = played(RUNS[run], load)
+        outcome = played(RUNS[run], _load(name, given.wide))
         # The average of the last five minutes, most of the run: the machine may do other work.
         busy = os.getloadavg()[1]
         print(f"{name + ', ' + RUNS[run].title:40} {outcome.line()} {busy:>5.1f}", flush=True)

@@ -40,6 +40,8 @@ class Event:
     replicas: int = 0
     pod_spec: Json = field(default_factory=dict)
     """Further fields of the spec of the pods."""
+    annotations: Json = field(default_factory=dict)
+    """Annotations of the pods of a Deployment."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def _happen(api: Api, event: Event, observer: Observer) -> None:
                 "replicas": event.replicas,
                 "selector": {"matchLabels": labels},
                 "template": {
-                    "metadata": {"labels": labels},
+                    "metadata": {"labels": labels, "annotations": event.annotations},
                     "spec": {"containers": [container], **event.pod_spec},
                 },
             }
