@@ -144,7 +144,10 @@ class Historian:
             return
         stored = await asyncio.to_thread(read_today, found.content)
         if stored is None and found.content:
-            log.warning("the content of ebb-today is unusable; counting starts anew")
+            log.warning(
+                "the ConfigMap has unreadable figures; the figures of today start from zero",
+                extra=fields(configmap=self._stores.today.key),
+            )
         self._version = found.version
         days: tuple[Day, ...] = ()
         # A ConfigMap that was missing meanwhile may be back with what this leader had stored.

@@ -133,8 +133,10 @@ def check_target(path: str, may: Callable[[Path, int], bool] = os.access) -> Non
     target = Path(path)
     try:
         written = target if target.exists() else target.parent
-        if target.is_dir() or not target.parent.is_dir():
-            raise InvalidInputError(path, "is a directory, or its directory does not exist")
+        if target.is_dir():
+            raise InvalidInputError(path, "is a directory; name a file")
+        if not target.parent.is_dir():
+            raise InvalidInputError(path, f"the directory {target.parent} does not exist")
     except OSError as fault:
         raise InvalidInputError(path, fault.strerror or str(fault)) from fault
     if not may(written, os.W_OK):

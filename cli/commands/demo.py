@@ -37,7 +37,8 @@ def _days(text: str) -> int:
 @click.option(
     "--wire/--no-wire",
     default=True,
-    help="call webhook and extender over HTTP and HTTPS on loopback (default), or in process",
+    help="--wire (default): the simulation calls webhook and extender over HTTP(S) on 127.0.0.1; "
+    "--no-wire: it calls them as functions",
 )
 @click.option(
     "--page",

@@ -57,7 +57,9 @@ def _autoscaler(facts: Facts) -> CheckResult:
         return ok(f"{programs[0].object} runs Cluster Autoscaler")
     if pools or _has_status(facts):
         pooled = f"Karpenter has {plural(len(pools), 'NodePool')}"
-        return ok(pooled if pools else f"ConfigMap {key} is a status of Cluster Autoscaler")
+        return ok(
+            pooled if pools else f"found Cluster Autoscaler by its status in ConfigMap {key}"
+        )
     absent = Evidence(f"ConfigMap {key}", "", "does not exist")
     missing = first_unread(facts, DEPLOYMENTS, NODE_POOLS) or _unread_status(facts)
     return missing or problem("neither Cluster Autoscaler nor a NodePool was found", [absent])

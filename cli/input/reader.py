@@ -23,7 +23,9 @@ from runtime.heap import growing
 if TYPE_CHECKING:  # slow to import
     from cli.input.live import ClusterOutcome, Connecting, Reading
 
-OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
+OR_A_DUMP: Final = (
+    f"; name a kubeconfig, or read a dump with --from-file, as `{COMMAND}` writes it"
+)
 _SETUP_KINDS: Final = {kind.name: kind for kind in SETUP_KINDS}
 Environment = Mapping[str, str]
 T = TypeVar("T")

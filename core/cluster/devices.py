@@ -78,7 +78,7 @@ class Devices:
         field = (
             f"{missing[0]}, which no node offers"
             if missing
-            else f"{unknown[0]}, which some nodes may offer through a DeviceClass"
+            else f"{unknown[0]}, which some nodes may offer by DRA (a DeviceClass maps the name)"
         )
         return replace(
             pod,

@@ -90,7 +90,7 @@ NO_SCHEDULE_PREEMPTION: Final = Reason(
     "other pods for it: it uses no node with a NoSchedule taint, not even an empty one.",
     "accept that the mark remains PreferNoSchedule; or keep more nodes (`thresholds`, "
     "`maxMarked`), so that unmarked nodes have room for a pod like {name} in {namespace}",
-    "an unmarked node that admits such a pod has had room for it for five minutes",
+    "for five minutes, at least one unmarked node on which such a pod may run has had room for it",
 )
 NO_SCHEDULE_KUEUE: Final = Reason(
     "no-schedule-kueue",

@@ -277,7 +277,7 @@ class SurgeContext:
 
     def _pod_blockers(self, pod: Pod, deployment: ObservedDeployment) -> Iterator[Blocker]:
         if deployment.uid in self.moving:
-            message = f"a pod of Deployment {deployment.name} is being moved"
+            message = f"another move of Deployment {deployment.name} is in progress"
             yield Blocker(UNDER_WAY, message, pod.key)
         if pod.owner_name != deployment.replica_set:
             message = f"belongs to the old ReplicaSet {pod.owner_name}"

@@ -114,7 +114,7 @@ OWNER_REFERENCES: Final = Reason(
     "The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, does not "
     "let Ebb change the owner reference of a pod without the right to delete the pod.",
     "install the component manifests/components/surge-delete",
-    "the API server accepts the change",
+    "the API server lets Ebb change the owner reference of a pod",
 )
 NOT_DETACHED: Final = Reason(
     "surge-not-detached",

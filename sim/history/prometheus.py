@@ -104,8 +104,9 @@ def _take_file(reading: Reading, path: str) -> None:
     raw = files.read_dump(path, FILE_BYTES_MAX)
     body = decode_json(_BODY.decode, raw, path, HOW_TO)
     if body.status != "success" or body.data is None:
-        problem = f"status: {body.status!r:.40}; allowed: 'success' {body.error:.200}".strip()
-        raise InvalidInputError(path, problem)
+        error = f"{body.error:.200}" or f"status {body.status!r:.40}"
+        problem = f"is a failed response of Prometheus: {error}; allowed: status 'success'"
+        raise InvalidInputError(path, f"{problem}; {HOW_TO}")
     if body.data.result_type != "matrix":
         problem = f"{body.data.result_type!r:.40}; allowed: 'matrix', the type of query_range"
         raise InvalidInputError(f"{path}: data.resultType", problem)

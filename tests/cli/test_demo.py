@@ -127,9 +127,9 @@ def test_page_starts_with_filled_cluster_beside_cheapest_rival() -> None:
         (["--config", "/no/such"], "/no/such: No such file"),
         (["--days", "0"], "'0' is not a number of days, 1 to 60"),
         (["--output", "demo.pdf"], "demo.pdf: allowed: a name that ends in .png or .svg"),
-        (["--output", "/no/such/demo.png"], "is a directory, or its directory does not exist"),
+        (["--output", "/no/such/demo.png"], "the directory /no/such does not exist"),
         (["--page", "--output", "demo.png"], "--page: --output must end in .html"),
-        (["--page", "--output", "/no/such/a.html"], "is a directory, or its directory does not"),
+        (["--page", "--output", "/no/such/a.html"], "the directory /no/such does not exist"),
     ],
 )
 def test_demo_rejects_invalid_options_with_one_line(

@@ -128,7 +128,7 @@ async def test_week_has_row_for_each_day_with_figures(world: World) -> None:
     assert rows[0][1:] == ["11.0", "2.0", "1.0", "2.00", "3", "1", "2", "5"]
     assert rows[-1][1:] == ["31.0", "6.0", "3.0", "6.00", "9", "3", "6", "15"]
     assert table(text, "unmarked because") == [["crowded", "3"]]
-    assert "for 4 min 30 s in sum" in text
+    assert "for 4 min 30 s, the sum over all pods" in text
 
 
 async def test_day_has_row_for_each_pool_and_removed_nodes(world: World) -> None:
@@ -235,20 +235,20 @@ def test_status_shows_today_and_yesterday_of_the_report() -> None:
     facts = LeaderFacts(today=today_report(STORED), yesterday=day_report(PAST[LAST - 1]))
     rows: dict[str, Any] = dict(leader.fact_rows(facts, T))
     assert rows["yesterday"] == (
-        "saved 1.0 of 2.0 expected node-hours, 2.00 in the currency of `prices`; 3 marked, "
+        "saved 1.0 node-hours, 2.00 in the currency of `prices`, of 2.0 expected; 3 marked, "
         "1 unmarked, 2 removed, 5 pods moved"
     )
-    assert rows["today (UTC)"].startswith("saved 1.0 of 2.0 expected node-hours")
+    assert rows["today (UTC)"].startswith("saved 1.0 node-hours, 2.00 in the currency")
     assert "savings expected" not in rows
 
 
 NOT_READ = "unknown until the leader can read and write the ConfigMap ebb-history"
 SINCE_LAST = (
-    "saved 1.0 of 2.0 expected node-hours, 2.00 in the currency of `prices`; 3 marked, "
+    "saved 1.0 node-hours, 2.00 in the currency of `prices`, of 2.0 expected; 3 marked, "
     "1 unmarked, 2 removed, 5 pods moved, counted since 2026-01-31"
 )
 THREE_DAYS = (
-    "saved 3.0 of 6.0 expected node-hours, 6.00 in the currency of `prices`; 9 marked, "
+    "saved 3.0 node-hours, 6.00 in the currency of `prices`, of 6.0 expected; 9 marked, "
     "3 unmarked, 6 removed, 15 pods moved"
 )
 

@@ -205,7 +205,10 @@ def test_replay_prints_one_json_document_with_configured_prices(
         (["--trace", "x", "--seeds", "21"], "'21'; allowed: a whole number from 1 to 20"),
         (["--trace", "x", "--sweep", "headroom"], "--sweep 'headroom': allowed: a setting's path"),
         (["--trace", "x", "--config", "/no/such"], "/no/such: No such file"),
-        (["--trace", "x", "--page", "/no/such/page"], "/no/such/page: is a directory, or its"),
+        (
+            ["--trace", "x", "--page", "/no/such/page"],
+            "/no/such/page: the directory /no/such does not exist",
+        ),
         (["--trace", "x", "--recommend", "/"], "/: is a directory"),
     ],
 )

@@ -416,7 +416,10 @@ INFINITE = orjson.dumps(
     [
         (b"", "x.json: is not complete, valid JSON"),
         (b"[]", "x.json: Expected `object`, got `array`"),
-        (b'{"status": "error", "error": "too many"}', "x.json: status: 'error'; allowed"),
+        (
+            b'{"status": "error", "error": "too many"}',
+            "x.json: is a failed response of Prometheus: too many",
+        ),
         (
             b'{"status": "success", "data": {"resultType": "vector", "result": []}}',
             "x.json: data.resultType: 'vector'; allowed: 'matrix'",

@@ -26,7 +26,11 @@ def write(answer: PastDays, out: Console) -> None:
         return
     say(out, "", _figures(answer))
     waited = answer.total.waited_pod_seconds
-    say(out, "", f"Pods were Pending because of marks for {duration(waited)} in sum.")
+    say(
+        out,
+        "",
+        f"Because of marks, pods were Pending for {duration(waited)}, the sum over all pods.",
+    )
     if answer.total.unmarks:
         rows = sorted(answer.total.unmarks.items(), key=lambda one: (-one[1], one[0]))
         reasons = ((code, f"{count:,}") for code, count in rows)
@@ -105,7 +109,8 @@ def short(total: PoolFigures) -> str:
     """Return the figures of a day or month in one line, for other answers."""
     cost = f", {total.saved_cost:,.2f} in the currency of `prices`" if total.saved_cost else ""
     return (
-        f"saved {_hours(total.saved_node_seconds)} of {_hours(total.expected_node_seconds)} "
-        f"expected node-hours{cost}; {total.marks:,} marked, {total.unmarks:,} unmarked, "
-        f"{total.removed_nodes:,} removed, {total.moved_pods:,} pods moved"
+        f"saved {_hours(total.saved_node_seconds)} node-hours{cost}, of "
+        f"{_hours(total.expected_node_seconds)} expected; {total.marks:,} marked, "
+        f"{total.unmarks:,} unmarked, {total.removed_nodes:,} removed, "
+        f"{total.moved_pods:,} pods moved"
     )

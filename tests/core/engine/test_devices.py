@@ -85,7 +85,9 @@ def test_pod_may_get_its_device_by_dra_when_a_device_class_maps_it(
     assert bool(found.requests.extended) is evaluable
     if not evaluable:
         (why,) = pod_blockers(found)
-        assert why.message.endswith(f"{GPU}, which some nodes may offer through a DeviceClass")
+        assert why.message.endswith(
+            f"{GPU}, which some nodes may offer by DRA (a DeviceClass maps the name)"
+        )
 
 
 def test_pod_is_evaluable_when_each_node_offers_its_device_by_a_plugin() -> None:
