@@ -79,7 +79,7 @@ class NodeExplained:
 
     @property
     def limits(self) -> "Sequence[LimitUse]":
-        """Return what the leader counts for limits on a new mark of this node."""
+        """Return the leader's counts for the limits on a new mark of this node."""
         node, facts = self.answer.node, self.cluster_input.facts
         pool = self.cluster_input.config.budgets.pool_of(node.labels)
         return facts.limits_of(node, pool.name if pool else NO_POOL) if facts else ()

@@ -33,7 +33,7 @@ Command = Callable[..., Answered[Answer]]
 
 
 class _Part(NamedTuple):
-    """What is kept of the answer for one of several clusters, until all of them are written."""
+    """Part of the answer for one of several clusters, kept until all of them are written."""
 
     part: Any
     found: bool

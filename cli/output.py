@@ -36,8 +36,7 @@ class Several(NamedTuple, Generic[Answer]):
     """How a format writes the answers for several clusters as one text."""
 
     part: Callable[[Answer], Any]
-    """Return what the text needs of the answer for one cluster; the rest does not stay in
-    memory."""
+    """Return the part of the answer for one cluster that the text needs, to save memory."""
     text: Callable[[Parts], str]
     """Join the parts of all clusters."""
 

@@ -118,7 +118,7 @@ def _extender(facts: Facts) -> CheckResult:
 
 
 def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> CheckResult | None:  # noqa: FBT001 a fact
-    """Return what is wrong with the extender in kube-scheduler's configuration; None if nothing.
+    """Return the problem with the extender in kube-scheduler's configuration, or None.
 
     *content*: the KubeSchedulerConfiguration. *installed*: pods of the extender run.
     """

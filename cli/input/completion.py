@@ -1,4 +1,4 @@
-"""What a shell completes: entries of the kubeconfig, and names of nodes and pods.
+"""Complete entries of the kubeconfig, and names of nodes and pods, for a shell.
 
 Without an answer in time, a shell completes nothing; errors are not reported.
 """

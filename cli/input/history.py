@@ -17,7 +17,7 @@ class History:
     """The figures of all known days."""
 
     today: Today | None
-    """What the leader has stored last; None before the first time."""
+    """The last figures that a leader stored; None if none did."""
     days: Mapping[int, Day]
     """Figures by number of the day; of the last one only until `today.counted_until`."""
 

@@ -29,7 +29,7 @@ from core.model.now import Now
 
 
 class Protection(StrEnum):
-    """Who protects a node from scale-down by an autoscaler, and for how long.
+    """Protection of a node from scale-down by an autoscaler: by whom, and for how long.
 
     JSON contains the names in lower case, text the values.
     """
