@@ -71,8 +71,8 @@ REPORT_PORT: Final = program.Flag(
     "--report-port",
     PORT,
     8082,
-    "port on 127.0.0.1 at which `ebb` reads, through a port-forward, what only the leader knows; "
-    f"`ebb` looks it up in the pod: the container port `{REPORT_PORT_NAME}` must be the same",
+    "port on 127.0.0.1 for the leader's report, which `ebb` reads through a port-forward; the "
+    f"container port `{REPORT_PORT_NAME}` must be the same",
 )
 LEASE_DURATION: Final = program.Flag(
     "--lease-duration",

@@ -46,8 +46,7 @@ class Flag:
 
 def listen_flag(name: str, default: str, purpose: str) -> Flag:
     """Return a flag for an address; *purpose*: what the program serves there."""
-    meaning = f"address for {purpose}; `[::]` is every address, IPv4 included"
-    return Flag(name, ADDRESS, default, meaning)
+    return Flag(name, ADDRESS, default, f"address for {purpose}")
 
 
 LOG_LEVEL: Final = Flag(

@@ -242,7 +242,7 @@ CHECKS: Final = (
         question="Can Ebb publish CapacityBuffers, if it may?",
         effect="the autoscaler adds nodes only when pods are Pending",
         fix="let the autoscaler install its CapacityBuffers, or remove the component "
-        "capacity-buffers (docs/install-reference.md#nodes-before-pods-are-pending)",
+        "capacity-buffers (docs/install-reference.md#components)",
         run=_buffers,
     ),
 )

@@ -229,7 +229,7 @@ def test_section_on_managed_clusters_matches_example() -> None:
     text = TEXT.partition("\n## Managed clusters")[2].partition("\n## ")[0]
     (example,) = documents(ROOT / "manifests" / "examples" / "managed" / "kustomization.yaml")
     components = {path.rpartition("/")[2] for path in example["components"]}
-    assert set(re.findall(r"^\| `([\w-]+)`", text, re.MULTILINE)) >= components
+    assert set(re.findall(r"`([\w-]+)`", text)) >= components
     config = find(render("managed"), "ConfigMap", "ebb-config")["data"]["config.yaml"]
     for setting in re.findall(r"`(\w+: \{.*?\})`", text):
         assert setting in config

@@ -18,7 +18,7 @@ PROGRAMS: Final[Mapping[str, tuple[Flag, ...]]] = {
     EXTENDER: extender.__main__.FLAGS,
 }
 """Flags of each program beside `--config` and `--kubeconfig`."""
-HEAD: Final = "| program | flag | default | allowed | meaning |\n|---|---|---|---|---|\n"
+HEAD: Final = "| program | flag | default | meaning |\n|---|---|---|---|\n"
 END: Final = "\n\n"
 
 
@@ -32,7 +32,7 @@ def _rows() -> Iterator[str]:
     for name, flags in {**every, "each": (LOG_LEVEL,)}.items():
         for flag in flags:
             default = flag.format.write(flag.default)
-            cells = (name, f"`{flag.name}`", f"`{default}`", flag.allowed, flag.meaning)
+            cells = (name, f"`{flag.name}`", f"`{default}`", flag.meaning)
             yield f"| {' | '.join(cells)} |"
 
 

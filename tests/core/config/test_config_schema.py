@@ -249,7 +249,6 @@ def test_restart_is_needed_only_for_settings_read_once() -> None:
 
 TEXTS = (
     "docs/configuration.md",
-    "docs/how-it-works.md",
     "docs/install-reference.md",
     "manifests/base/configmap.yaml",
 )
