@@ -8,6 +8,7 @@ import click
 import pytest
 
 from cli.__main__ import COMMANDS, ebb
+from tests.support.page_commands import parse
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -35,17 +36,3 @@ def test_help_has_valid_examples(path: str) -> None:
         assert program == "ebb"
         assert f" {path}" in line
         parse(ebb, words)
-
-
-def parse(command: click.Command, words: list[str]) -> None:
-    """Raise UsageError unless the words are a valid command line; --help is one."""
-    if "--help" in words:
-        return
-    context = command.make_context("ebb", list(words), obj={})
-    if isinstance(command, click.Group):
-        name, found, others = command.resolve_command(
-            context, [*context._protected_args, *context.args]
-        )
-        assert name
-        assert found
-        parse(found, others)

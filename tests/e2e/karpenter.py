@@ -39,11 +39,25 @@ LATE: Final = "24h"
 
 
 @contextmanager
+def defined(plane: Plane) -> Iterator[None]:
+    """Install the CRDs of Karpenter; remove them afterwards."""
+    crds = str(plane.bin / tools.CRDS)
+    plane.kubectl("apply", "-f", crds)
+    plane.api.wait(DEFINITIONS, lambda found: found and all(map(_established, found.values())))
+    try:
+        yield
+    finally:
+        plane.kubectl("delete", "-f", crds)
+
+
+@contextmanager
 def karpenter(plane: Plane) -> Iterator[None]:
     """Install the CRDs, run Karpenter with a NodePool; remove everything afterwards."""
-    crds = plane.bin / tools.CRDS
-    plane.kubectl("apply", "-f", str(crds))
-    plane.api.wait(DEFINITIONS, lambda found: found and all(map(_established, found.values())))
+    with defined(plane):
+        yield from _running(plane)
+
+
+def _running(plane: Plane) -> Iterator[None]:
     reference = {"metadata": {"name": POOL}, "kind": "KWOKNodeClass", "spec": {}}
     plane.api.create(CLASSES, {"apiVersion": "karpenter.kwok.sh/v1alpha1", **reference})
     port = free_port()
@@ -75,7 +89,6 @@ def karpenter(plane: Plane) -> Iterator[None]:
     finally:
         drop_pool(plane.api)
         plane.end(program, signal.SIGKILL)
-        plane.kubectl("delete", "-f", str(crds))
 
 
 def set_pool(api: Api, after: str = LATE, policy: str = EMPTY) -> None:

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
-from tests.e2e import releases
+from kube.target import NAMESPACE as EBB_NAMESPACE
+from tests.e2e import releases, tools
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     AT_ONCE,
@@ -38,8 +39,11 @@ from tests.e2e.moves import (
 )
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, START, add_nodes, taints
 from tests.e2e.plane import ROOT, Plane, until
+from tests.e2e.test_install_doc import said
+from tests.support.pages import console
 
 CHART = ROOT / "manifests" / "charts" / "ebb"
+INSTALL = console("docs/install-reference.md", "helm install")
 NAMESPACE = "ebb-helm"
 CLUSTER_KINDS = f"clusterrole,clusterrolebinding,mutatingwebhookconfiguration,{WRITE_POLICY_KINDS}"
 POLICY_KINDS = "mutatingadmissionpolicy,mutatingadmissionpolicybinding"
@@ -197,6 +201,14 @@ def install(kubelet: Kubelet, folder: Path, values: Json, *, chart: Path = CHART
     arguments = ("--create-namespace", "--wait", "--timeout", "100s")
     run(kubelet, "upgrade", "--install", "ebb", str(chart), *arguments,
         "-f", written(folder, values))  # fmt: skip
+
+
+def test_command_of_page_installs_the_chart(kubelet: Kubelet) -> None:
+    program = f"helm() {{ '{tools.find_helm()}' \"$@\"; }}\n"
+    # The usual namespace has objects of the kustomizations.
+    command = INSTALL.commands.replace(EBB_NAMESPACE, NAMESPACE)
+    assert "STATUS: deployed" in said(kubelet.plane, program + command)
+    assert deployments(kubelet.plane).keys() == {"ebb-controller", "ebb-webhook"}
 
 
 def deployments(plane: Plane) -> dict[str, tuple[int, int]]:

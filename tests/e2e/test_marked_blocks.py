@@ -15,12 +15,18 @@ from tests.e2e.api import Api
 from tests.e2e.install import installed
 from tests.e2e.objects import PODS, add_nodes, pod
 from tests.e2e.plane import LOOPBACK, ROOT, Plane, free_port, until
-from tests.support.pages import Block, blocks
+from tests.support.pages import NOT_TESTED, Block, console, marked
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
-INSTALLATION = [ROOT / "docs" / name for name in ("install.md", "install-reference.md", "page.md")]
-"""Pages for a new cluster, in the order in which a person reads them."""
+STEPS = marked(TUTORIAL)
+TROUBLESHOOTING = marked(ROOT / "docs" / "troubleshooting.md")
+INSTALLATION = [
+    block
+    for name in ("install.md", "install-reference.md", "surge.md", "page.md")
+    for block in marked(ROOT / "docs" / name)
+]
+"""Blocks for a new cluster, in the order in which a person reads them."""
+STOP = console("docs/troubleshooting.md", "--stop-controller")
 
 
 @pytest.fixture
@@ -43,7 +49,8 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 START = "ebb-controller --config"
-NOT_RUN = "**Not run by the tests.**"
+ASKING = re.compile(r"^ebb (?:cleanup|unmark) .*$", re.MULTILINE)
+"""Commands that ask a person before they write."""
 BUILT = "### A control plane without Docker"
 """Heading of the first part that the tests run."""
 FREE_PORTS = f"--metrics-listen={LOOPBACK}:{free_port()} --report-port={free_port()}"
@@ -52,7 +59,7 @@ FREE_PORTS = f"--metrics-listen={LOOPBACK}:{free_port()} --report-port={free_por
 
 def shell(block: Block, folder: Path) -> list[str]:
     """Return the command line of a block, in a shell that has read the cluster's file."""
-    commands = f". .cluster/env\n{block.commands}"
+    commands = ". .cluster/env\n" + ASKING.sub(r"\g<0> --yes", block.commands)
     own = commands.replace(".cluster/", f"{folder}/").replace(
         START, f"ebb-controller {FREE_PORTS} --config"
     )
@@ -84,8 +91,8 @@ def test_every_block_after_the_start_is_marked() -> None:
     page = TUTORIAL.read_text("utf-8")
     own_cluster, built = page.split(BUILT)
     assert own_cluster.count("```console") == 1
-    assert NOT_RUN in own_cluster
-    assert built.count("```console") == len(blocks(TUTORIAL)) + 1
+    assert NOT_TESTED in own_cluster
+    assert built.count("```console") == len(STEPS) + 1
     assert "make e2e-tools\nmake cluster\n" in page
     assert page.count(START) == 1
 
@@ -93,7 +100,7 @@ def test_every_block_after_the_start_is_marked() -> None:
 def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:
     started: list[subprocess.Popen[bytes]] = []
     try:
-        for block in blocks(TUTORIAL):
+        for block in STEPS:
             if block.how == "background":
                 # With exec the program gets the signal that ends it, and not its shell.
                 replaced = block.commands.replace("\nebb-controller", "\nexec ebb-controller")
@@ -119,26 +126,22 @@ def test_commands_of_installation_and_of_later_pages_run(folder: Path, tmp_path:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     (checkout / "manifests").symlink_to(ROOT / "manifests")
-    for page in INSTALLATION:
-        found = blocks(page)
-        assert found, page
-        for block in found:
-            commands = block.commands.replace("GROUP", "viewers")
-            output(block._replace(commands=f"set -eo pipefail\n{commands}"), folder, checkout)
+    for block in (*INSTALLATION, STOP):
+        commands = block.commands.replace("GROUP", "viewers")
+        output(block._replace(commands=f"set -eo pipefail\n{commands}"), folder, checkout)
     assert "<!doctype html>" in (checkout / "plan.html").read_text("utf-8").lower()
 
 
 def test_commands_of_troubleshooting_run(plane: Plane, api: Api, tmp_path: Path) -> None:
-    found = blocks(TROUBLESHOOTING)
-    assert len(found) >= 8
     programs = os.pathsep.join([str(Path(sys.executable).parent), str(plane.bin)])
     env = f"export KUBECONFIG='{plane.kubeconfig('person')}' PATH='{programs}':\"$PATH\"\n"
+    env += "export KUBE_EDITOR=true\n"  # it changes nothing
     (tmp_path / "env").write_text(env)
     values = {"NODE": "n", "NAMESPACE": "default", "NAME": "p"}
     with installed(plane) as (controller, _):
         until(lambda: controller.metric("ebb_leader") == 1, "the controller leads")
         add_nodes(api, "n")
         api.create(PODS, pod("p", node_name="n"))
-        for block in found:
+        for block in TROUBLESHOOTING:
             commands = re.sub(r"\b[A-Z]{4,}\b", lambda word: values[word[0]], block.commands)
             output(block._replace(commands=f"set -e\n{commands}"), tmp_path)

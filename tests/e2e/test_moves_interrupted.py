@@ -1,6 +1,5 @@
 """Surge moves that are interrupted, on a real control plane: no pod stays detached."""
 
-import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -38,14 +37,15 @@ from tests.e2e.moves import (
     write_of,
 )
 from tests.e2e.objects import NODES, PODS
-from tests.e2e.plane import ROOT, Ebb, Plane, until
-from tests.e2e.test_install_doc import TRACES, block, said
+from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.test_install_doc import TRACES, said
+from tests.support.pages import console
 from tests.support.plan_cli import ebb
 
 STARTING = App(name="starting", replicas=2)
 READY = App(name="ready", replicas=2, spec={"minReadySeconds": 60})
 """A Deployment whose new pod is Ready for a minute before it is available."""
-SURGE_PAGE = (ROOT / "docs" / "surge.md").read_text("utf-8")
+BY_HAND = console("docs/surge.md", "kubectl label pod NAME")
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SURGE = SETTINGS["surge"]
 DETACHED_PODS = ("get", "pods", "-A", "-l", DETACHED_LABEL)
@@ -112,14 +112,14 @@ def test_uninstalling_in_the_documented_order_leaves_nothing(
         leader.stop(signal.SIGTERM)
         cleaned_up(plane)
         settled(cluster, {"starting": 2, "ready": 2}, OLD)
-    assert said(plane, block(TRACES)) == ""
+    assert said(plane, TRACES.commands) == ""
     assert cleaned_up(plane)[0].endswith("0 nodes and 0 pods cleaned up\n")
 
 
 def test_documented_command_ends_a_move_when_no_controller_runs(
     plane: Plane, cluster: Api, start: Start
 ) -> None:
-    (command,) = re.findall(r"^kubectl label pod NAME .*$", SURGE_PAGE, re.MULTILINE)
+    commands = BY_HAND.commands
     deploy(cluster, STARTING)
     leader = start()
     with untouched(cluster, "starting"), never_below(plane, {"starting": 2}):
@@ -131,8 +131,8 @@ def test_documented_command_ends_a_move_when_no_controller_runs(
             "NAME": metadata["name"],
             "HASH": metadata["labels"][DETACHED_LABEL],
         }.items():
-            command = command.replace(place, value)
-        said(plane, command)
+            commands = commands.replace(place, value)
+        assert metadata["name"] in said(plane, commands)
         settled(cluster, {"starting": 2}, OLD)
 
 

@@ -52,7 +52,10 @@ from tests.e2e.install import (
 )
 from tests.e2e.objects import NODES, PODS, TAINT, THEIRS, clear
 from tests.e2e.plane import Plane, until
+from tests.e2e.test_install_doc import said
+from tests.support.pages import console
 
+AUDIT = console("docs/install-reference.md", '"Audit"')
 CLEANUP_ACCOUNT = "ebb-cleanup"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 REGISTRATIONS = REGISTRATION.rpartition("/")[0]
@@ -272,9 +275,9 @@ def test_refusal_names_label_that_another_policy_adds_until_binding_only_audits(
     mark = {"metadata": forbidden.MARK}
     told = f"'ebb-controller-nodes' denied request: metadata.labels: {ADDED}"
     until(lambda: told in answer(ours, path, mark), "the answer names the label")
-    binding = f"{BINDING}/ebb-controller-nodes"
-    guarded.api.merge(binding, {"spec": {"validationActions": ["Audit"]}})
+    said(guarded, AUDIT.commands)
     until(lambda: not answer(ours, path, mark), "the policy only audits")
+    binding = f"{BINDING}/ebb-controller-nodes"
     guarded.api.merge(binding, {"spec": {"validationActions": ["Deny"]}})
     until(lambda: told in answer(ours, path, mark), "the policy refuses again")
 

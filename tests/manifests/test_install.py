@@ -38,6 +38,7 @@ from tests.manifests.kustomize import (
     render,
 )
 from tests.manifests.test_objects import EVERYTHING
+from tests.support.pages import console
 from webhook import names
 from webhook.certs import ROTATE_ANNOTATION
 
@@ -48,6 +49,7 @@ BLOCKS = [
     yaml.safe_load(block)
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.DOTALL | re.MULTILINE)
 ]
+LEFT_OBJECTS = console("docs/install-reference.md", "# cert-manager, added")
 SCHEDULER = ROOT / "manifests" / "scheduler" / "kube-scheduler-config.yaml"
 
 
@@ -251,7 +253,8 @@ def objects_of(objects: list[Json]) -> set[Object]:
 
 def deleted(component: str, when: str) -> set[Object]:
     """Return the objects that the commands below this comment delete."""
-    found = re.search(rf"^# {component}, {when}\b.*\n((?:kubectl .*\n)+)", TEXT, re.MULTILINE)
+    pattern = rf"^# {component}, {when}\b.*\n((?:kubectl .*\n)+)"
+    found = re.search(pattern, LEFT_OBJECTS.commands, re.MULTILINE)
     asked = re.findall(r"kubectl (?:-n (\S+) )?delete (\S+) (.+)", found[1] if found else "")
     return {
         (kind, namespace, name)

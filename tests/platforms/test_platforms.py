@@ -20,11 +20,14 @@ from tests.platforms.expected import CPU, MINIMUMS, NEVER, STAYS
 from tests.platforms.picture import picture
 from tests.support.builders import EIGHTY_PERCENT
 from tests.support.kube_json import cluster_from_dumps
+from tests.support.page_commands import programs
+from tests.support.pages import commands, console
 from tests.support.reference import Reference
 
 EXPECTED = Path(__file__).parent / "expected"
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PLAN = console("docs/reaches.md", "tests.platforms kubeadm")
 EIGHTY = ("--max-cpu", "80%", "--max-memory", "80%")
 
 
@@ -101,8 +104,10 @@ def _flat(sums: tuple[tuple[int, int], ...]) -> list[int]:
 
 
 def test_reaches_page_and_picture_are_up_to_date() -> None:
-    page = (DOCS / "reaches.md").read_text("utf-8")
-    assert (EXPECTED / "kubeadm.txt").read_text("utf-8") in page
+    (command,) = commands(PLAN)
+    shell = ["bash", "-c", command.text]
+    done = subprocess.run(shell, capture_output=True, text=True, env=programs(), check=True)
+    assert PLAN.commands == f"$ {command.text}\n{done.stderr}{done.stdout}"
     drawn = (DOCS / "reaches.svg").read_text("utf-8")
     assert drawn == picture(), "python -m tests.platforms.picture > docs/reaches.svg"
 

@@ -1,7 +1,6 @@
 """A cluster history that is read from a folder of dumps: times, lifetimes, errors."""
 
 import gzip
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ from sim import simulated_load, waves
 from sim.history import dumps
 from sim.history.cluster_history import ClusterHistory, PodLifetime
 from tests.support import recorder
+from tests.support.pages import console
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import EPOCH, record
 
 Json = dict[str, Any]
 MINUTE_MS = 60_000
-DOCS = Path(__file__).parents[2] / "docs" / "replay.md"
+LOOP = console("docs/replay.md", "while :")
 EVERY_MS = 20 * MINUTE_MS
 
 
@@ -50,9 +50,8 @@ def test_invalid_time_in_file_name_is_rejected() -> None:
 
 @pytest.mark.parametrize(("status", "kept"), [(0, 1), (1, 0)])
 def test_documented_loop_keeps_only_complete_dumps(status: int, kept: int, tmp_path: Path) -> None:
-    (loop,) = re.findall(r"(?ms)^```console\n([^`]*?^while :.*?^done)$", DOCS.read_text())
     stand_ins = f"kubectl() {{ echo '{{}}'; return {status}; }}\nsleep() {{ exit 0; }}\n"
-    subprocess.run(["bash", "-uc", stand_ins + loop], cwd=tmp_path, check=True)
+    subprocess.run(["bash", "-uc", stand_ins + LOOP.commands], cwd=tmp_path, check=True)
     found = [*(tmp_path / "dumps").glob("*.json.gz")]
     assert len(found) == kept
     assert all(dumps.time_of(str(one)) for one in found)

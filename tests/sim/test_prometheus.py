@@ -14,10 +14,11 @@ from core.model.node import Taint
 from sim import simulated_load, waves
 from sim.history import prometheus
 from sim.history.cluster_history import ClusterHistory
+from tests.support.pages import console
 from tests.support.recorder import EPOCH, Scraped, record
 
 Json = dict[str, Any]
-DOCS = Path(__file__).parents[2] / "docs" / "replay.md"
+LOOP = console("docs/replay.md", "PROMETHEUS=")
 STEP = 60
 EVERY_MS = 300_000
 WHO = {"namespace": "shop", "pod": "p", "uid": "u"}
@@ -60,11 +61,10 @@ def past_of(tmp_path: Path, *found: tuple[str, Json]) -> ClusterHistory:
 
 @pytest.mark.parametrize("unanswered", ["", "kube_pod_owner"])
 def test_documented_loop_keeps_only_successful_responses(unanswered: str, tmp_path: Path) -> None:
-    (loop,) = re.findall(r"(?ms)^```console\n(PROMETHEUS=.*?^done)$", DOCS.read_text())
     stand_in = f"curl() {{ echo '{{}}'; [[ $4 != query={unanswered} ]]; }}\n"
-    subprocess.run(["bash", "-uc", stand_in + loop], cwd=tmp_path, check=True)
+    subprocess.run(["bash", "-uc", stand_in + LOOP.commands], cwd=tmp_path, check=True)
     found = {one.name for one in (tmp_path / "prometheus").glob("*.json.gz")}
-    asked = set(re.findall(r"\bkube_\w+", loop))
+    asked = set(re.findall(r"\bkube_\w+", LOOP.commands))
     assert found == {f"{name}.json.gz" for name in asked - {unanswered}}
 
 

@@ -86,6 +86,7 @@ can do without, keeps new pods away from them, waits until they are empty, and l
 remove them. By default it evicts no pod and writes nothing (`mode: observe`).
 
 ```console
+# not tested: needs a published version
 helm install ebb oci://ghcr.io/kube-ebb/charts/ebb --namespace ebb-system --create-namespace
 ```
 
