@@ -10,9 +10,9 @@ from fractions import Fraction
 from operator import add
 from typing import Final, NamedTuple
 
+from core.eligibility.scalability import OTHER
+
 DAY_SECONDS: Final = 24 * 3600
-OTHER: Final = "(other)"
-"""Name of the row that sums up the pools beyond a limit."""
 POOLS_MAX: Final = 100
 """Maximum number of pools in the figures of a day that is not over; further ones are in OTHER."""
 HISTORY_POOLS_MAX: Final = 20

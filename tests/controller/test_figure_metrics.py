@@ -10,8 +10,10 @@ from controller.reconciler import Reconciler
 from core.config.budgets import Budget, Budgets, LabelSelector, Pool
 from core.config.prices import Price
 from core.config.settings import Config
+from core.eligibility.scalability import GROUPS_SHOWN, OTHER
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import reconcile
+from core.marks.wellknown import KARPENTER_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.node import Node
@@ -91,13 +93,18 @@ def test_next_reconciler_continues_the_day_and_metrics_do_not_jump() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_pools_are_exported_under_every_policy(policy: str) -> None:
-    spot = node("spot", 4000, 4000, labels={"type": "spot"})
-    nodes = [spot, node("plain", 4000, 4000), node("cordoned", unschedulable=True)]
-    pods = [pod("a", "spot", 1000, 1000), pod("b", "plain", 1000, 3000)]
+def test_groups_of_plan_are_exported_under_every_policy(policy: str) -> None:
+    spot = {"type": "spot"}
+    nodes = [
+        node("named", 4000, 4000, labels={**spot, KARPENTER_LABEL: "general"}),
+        node("spot", 4000, 4000, labels=spot),
+        node("plain", 4000, 4000),
+        node("cordoned", unschedulable=True),
+    ]
+    pods = [pod(of, of, 1000, 1000) for of in ("named", "spot", "plain")]
     pools = (
         Pool(
-            name="spot", selector=LabelSelector(match_labels=(("type", "spot"),)), budget=Budget()
+            name="spot", selector=LabelSelector(match_labels=tuple(spot.items())), budget=Budget()
         ),
         Pool(
             name="empty",
@@ -116,9 +123,26 @@ def test_pools_are_exported_under_every_policy(policy: str) -> None:
             value(metrics, "ebb_pool_requests", pool=name, **cpu),
             value(metrics, "ebb_pool_allocatable", pool=name, **cpu),
         )
-        for name in ("", "spot", "empty")
+        for name in ("", "spot", "general", "empty")
     }
-    assert found == {"": (1, 1, 1, 4), "spot": (1, 1, 1, 4), "empty": (0, 0, 0, 0)}
+    whole, absent = (1, 1, 1, 4), (None,) * 4
+    assert found == {"": whole, "spot": whole, "general": whole, "empty": absent}
+
+
+def test_small_groups_beyond_the_limit_share_their_series() -> None:
+    nodes = [
+        node(f"n{n}", labels={KARPENTER_LABEL: f"g{n % (GROUPS_SHOWN + 9)}"}) for n in range(209)
+    ]
+    metrics, result = Metrics(), reconcile(Cluster.of(nodes, []), config(), LeaderState(), T)
+    metrics.report_figures(Figures(), Figures().observe(result), changed=True)
+    found = {
+        sample.labels["pool"]: sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "ebb_pool_nodes"
+    }
+    assert len(found) == GROUPS_SHOWN + 1
+    assert (found["g0"], found[OTHER]) == (2, 9)
 
 
 def large(pools: int) -> Metrics:
