@@ -259,7 +259,7 @@ def _rows(metrics: runtime.metrics.Metrics) -> Iterator[Row]:
     for attribute in vars(metrics).values():
         if isinstance(attribute, MetricCollector):
             for gauge in attribute.gauges:
-                values = _values(gauge.labels, gauge.initial)
+                values = _values(gauge.labels, gauge.before_report)
                 yield Row(gauge.name, "gauge", values, gauge.meaning)
         elif isinstance(attribute, MetricWrapperBase):
             yield _row(attribute)
