@@ -7,9 +7,9 @@ from typing import Final
 from cli.answers import PastDays
 from cli.input.history import History
 from controller.day_report import DayReport, date_of, day_report, today_report
-from core.history.days import DAY_SECONDS, Day, summed
+from core.history.days import DAY_SECONDS, MONTH_DAYS, Day, summed
 
-PERIODS: Final[Mapping[str, int]] = {"day": 1, "week": 7, "month": 30}
+PERIODS: Final[Mapping[str, int]] = {"day": 1, "week": 7, "month": MONTH_DAYS}
 """Number of days by the name of a period."""
 
 

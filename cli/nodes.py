@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from core.config.settings import Config
-from core.eligibility.scalability import group_name
+from core.eligibility.scalability import group_name, largest_groups
 from core.engine.plan import Plan
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import mark_of
@@ -17,9 +17,6 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 
-POOLS_SHOWN: Final = 100
-"""Maximum number of groups of nodes for display; the smallest ones count as OTHER_POOLS."""
-OTHER_POOLS: Final = "other"
 TYPE_LABELS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 
@@ -129,10 +126,9 @@ def _price(node: Node, config: Config) -> Fraction | None:
 
 def _pools(cluster: Cluster, config: Config) -> Mapping[str, str]:
     """Return the group of each node for display, by name of the node."""
-    pools = {node.name: group_name(node, _pool(node, config)) for node in cluster.nodes}
-    largest_first = sorted(Counter(pools.values()).items(), key=lambda item: (-item[1], item[0]))
-    others = {pool for pool, _ in largest_first[POOLS_SHOWN:]}
-    return {name: OTHER_POOLS if pool in others else pool for name, pool in pools.items()}
+    return largest_groups(
+        {node.name: group_name(node, _pool(node, config)) for node in cluster.nodes}
+    )
 
 
 def _pool(node: Node, config: Config) -> str:

@@ -7,7 +7,7 @@ import random
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from controller.reconciler import Reconciler
 from controller.refusals import Refusals
 from controller.report_server import ReportServer
 from controller.view import ClusterView
+from core.history.days import PoolDay
 from core.model.node import Node
 from core.setting_types.value_types import PORT, duration
 from kube.client import Client
@@ -97,7 +98,9 @@ async def _serve(start: program.Start) -> None:
     namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
     # The elector needs the client, and the client counts its requests in the metrics. So the
     # metrics ask the elector at each scrape, which is later.
-    metrics = Metrics(namespace, is_leading=lambda: controller.leading)
+    metrics = Metrics(
+        namespace, is_leading=lambda: controller.leading, past=lambda: controller.past
+    )
     connecting = Client.connect(start.kubeconfig, count_request=metrics.count_request)
     async with await connecting as client:
         controller = _Controller(start, client, namespace, metrics)
@@ -171,6 +174,11 @@ class _Controller:
     def leading(self) -> bool:
         """Return whether this replica leads."""
         return self._elector.leading
+
+    @property
+    def past(self) -> Mapping[int, PoolDay] | None:
+        """Return the sums of the days in `ebb-history`; None while they are unknown."""
+        return self._historian.past
 
     def _queue_of_events(self, name: str) -> Events:
         lost = self._metrics.event_write_failures.inc
@@ -339,7 +347,7 @@ class _Controller:
             capacity_buffers=self._publisher.state,
             now_seconds=self._clock.unix_seconds(),
         )
-        return with_figures(facts, self._reconciler.figures, self._historian.past)
+        return with_figures(facts, self._reconciler.figures, self.past)
 
     async def _lead(self) -> None:
         async with asyncio.TaskGroup() as tasks:

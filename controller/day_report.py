@@ -142,7 +142,7 @@ def month_report(today: Today, past: Mapping[int, PoolDay]) -> MonthReport:
     *past*: sums of the days in `ebb-history`, by number of the day.
     """
     last = today.day.number
-    sums = {**past, **{day.number: day.total for day in (*today.earlier, today.day)}}
+    sums = today.totals(past)
     days = [number for number in sums if last - _date(last).day < number <= last]
     return MonthReport(
         first=date_of(min(days)), total=_figures("", total(sums[number] for number in days))

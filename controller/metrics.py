@@ -1,20 +1,23 @@
 """Define the Prometheus metrics of the controller."""
 
 from collections import Counter as Count
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from fractions import Fraction
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.figures.figures import Figures
 from controller.figures.marks import AGAIN_SECONDS
 from controller.figures.pending import Cause
 from controller.figures.pools import PlannedNodeState, PoolFigures
 from controller.figures.savings import CREDIT_SECONDS_MAX
+from core.eligibility.scalability import OTHER
 from core.engine.plan import ReachSums, ReserveCause, tightest
 from core.engine.protection import kept_empty_nodes
 from core.engine.reconcile import ReconcileResult
+from core.history.days import DAY_SECONDS, MONTH_DAYS, PoolDay
+from core.history.today import REMOVED_MAX, RemovedNode, Today
 from core.marks.mark import Mark
 from core.model.errors import ConflictError
 from core.model.resources import Resources
@@ -348,12 +351,110 @@ FIGURE_GAUGES: Final[tuple[ReportedGauge[Figures], ...]] = (
     ReportedGauge(
         "ebb_oldest_scale_down_allowed_timestamp_seconds",
         "Of the nodes whose scale-down is allowed, the earliest time at which Ebb allowed it; 0 "
-        "if there is none. A new leader counts from its first reconciliation.",
+        "if there is none.",
         (),
         lambda figures: {(): figures.savings.oldest_allowed or 0},
     ),
 )
 """Gauges of the figures of a leader."""
+
+
+class History(NamedTuple):
+    """What Ebb has done and saved: the figures of `ebb history`."""
+
+    today: Today
+    month: PoolDay | None
+    """Sums of the last MONTH_DAYS days; None while past days are unknown."""
+
+
+_FIGURES_OF_DAYS: Final[tuple[tuple[str, str, Callable[[PoolDay], float]], ...]] = (
+    (
+        "expected_savings_node_seconds",
+        "Time of the nodes that plans could remove and of those that count as saved",
+        lambda figures: figures.expected_seconds,
+    ),
+    (
+        "estimated_savings_node_seconds",
+        "Estimate of the saved node-seconds, as `ebb_estimated_savings_node_seconds_total`",
+        lambda figures: figures.saved_seconds,
+    ),
+    (
+        "estimated_savings_cost",
+        "Price of the saved nodes times hours, in the unit of `prices`",
+        lambda figures: float(figures.saved_cost),
+    ),
+    (
+        "removed_nodes",
+        "Nodes that were removed after Ebb had allowed their scale-down",
+        lambda figures: figures.removed,
+    ),
+    (
+        "moved_pods",
+        "Pods that Ebb moved by surge moves and evictions",
+        lambda figures: figures.moved,
+    ),
+)
+"""End of the name, meaning and value of the gauges of a day and of a month."""
+
+
+def _today_gauge(
+    name: str, meaning: str, value_of: Callable[[PoolDay], float]
+) -> ReportedGauge[History]:
+    return ReportedGauge(
+        f"ebb_today_{name}",
+        f"{meaning}; today in UTC, also under previous leaders.",
+        ("pool",),
+        lambda history: {
+            (pool,): value_of(figures) for pool, figures in history.today.day.pools.items()
+        },
+    )
+
+
+def _month_gauge(
+    name: str, meaning: str, value_of: Callable[[PoolDay], float]
+) -> ReportedGauge[History]:
+    return ReportedGauge(
+        f"ebb_last_{MONTH_DAYS}_days_{name}",
+        f"{meaning}; today and the {MONTH_DAYS - 1} days before, in UTC. Absent while the leader "
+        "cannot read and write `ebb-history`.",
+        (),
+        lambda history: {} if history.month is None else {(): value_of(history.month)},
+        {},
+    )
+
+
+def _of_removed(pods_of: Callable[[RemovedNode], int]) -> Callable[[History], Samples]:
+    def samples(history: History) -> Samples:
+        day = history.today.day
+        pods: Samples = {(pool,): 0 for pool in day.pools}
+        for one in history.today.removed:
+            if one.removed_at // DAY_SECONDS == day.number:
+                labels = (one.pool if one.pool in day.pools else OTHER,)
+                pods[labels] = pods.get(labels, 0) + pods_of(one)
+        return pods
+
+    return samples
+
+
+HISTORY_GAUGES: Final[tuple[ReportedGauge[History], ...]] = (
+    *(_today_gauge(*figure) for figure in _FIGURES_OF_DAYS),
+    *(_month_gauge(*figure) for figure in _FIGURES_OF_DAYS),
+    ReportedGauge(
+        "ebb_today_removed_nodes_predicted_pods",
+        f"Of the last {REMOVED_MAX} nodes removed today: pods that the plan placed on other nodes "
+        "when the node was marked.",
+        ("pool",),
+        _of_removed(lambda node: node.pods),
+    ),
+    ReportedGauge(
+        "ebb_today_removed_nodes_moved_pods",
+        f"Of the last {REMOVED_MAX} nodes removed today: pods that Ebb moved from the node; the "
+        "others ended by themselves.",
+        ("pool",),
+        _of_removed(lambda node: node.moved),
+    ),
+)
+"""Gauges that continue under the next leader, because the historian stores what they show."""
 
 
 def _published_gauges(namespace: str) -> Iterable[ReportedGauge[ReconcileResult]]:
@@ -395,13 +496,20 @@ def _published_gauges(namespace: str) -> Iterable[ReportedGauge[ReconcileResult]
 class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
     """The metrics of the controller."""
 
-    def __init__(self, namespace: str = "", is_leading: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        namespace: str = "",
+        is_leading: Callable[[], bool] = lambda: True,
+        past: Callable[[], Mapping[int, PoolDay] | None] = lambda: None,
+    ) -> None:
         """Create the metrics.
 
         *namespace*: where Ebb publishes CapacityBuffers; empty if it publishes none. *is_leading*:
-        returns whether this replica leads.
+        returns whether this replica leads. *past*: returns the sums of the days in `ebb-history`
+        by number of the day, or None while they are unknown.
         """
         super().__init__()
+        self._past = past
         self.is_leading = is_leading
         # The report of a former leader and that of the new leader would count the same nodes.
         self.reconciliation_gauges: MetricCollector[ReconcileResult] = MetricCollector(
@@ -412,6 +520,10 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             *FIGURE_GAUGES, is_valid=is_leading
         )
         self.registry.register(self.figure_gauges)
+        self.history_gauges: MetricCollector[History] = MetricCollector(
+            *HISTORY_GAUGES, is_valid=is_leading
+        )
+        self.registry.register(self.history_gauges)
         self.leader = self._gauge("ebb_leader", "1 while this replica leads.")
         self.clock_offset = self._gauge(
             "ebb_clock_offset_seconds",
@@ -557,8 +669,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             "ebb_estimated_savings_node_seconds_total",
             "Estimate of the saved node-seconds: time since the autoscaler removed a node whose "
             "scale-down Ebb had allowed, summed over these nodes. A node counts until its pool "
-            f"has as many nodes again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for "
-            "the leader that saw the removal.",
+            f"has as many nodes again, at most {CREDIT_SECONDS_MAX // 3600} hours.",
         )
         self.estimated_cost = self._counter(
             "ebb_estimated_savings_cost_total",
@@ -570,10 +681,14 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         """Export the statistics of this leader as metrics.
 
         *before*: the statistics that were exported last. *after*: the current ones. *changed*:
-        False if a reconciliation was skipped, so that only counters of time grow.
+        False if a reconciliation was skipped, so that only times grow.
         """
         if changed:
             self.figure_gauges.report(after)
+        if (today := after.day.today) is not None:
+            past = self._past()
+            month = None if past is None else today.month(past)
+            self.history_gauges.report(History(today, month))
         for cause in Cause:
             seconds = after.pending.pod_seconds[cause] - before.pending.pod_seconds[cause]
             self.pending_pod_seconds.labels(cause).inc(seconds)

@@ -201,8 +201,15 @@ class ReportedGauge(NamedTuple, Generic[Report]):
     labels: tuple[str, ...]
     compute: Callable[[Report], Samples]
     """Returns the values of the gauge for a report."""
-    initial: Samples = {}  # noqa: RUF012 nothing writes to it
-    """Values while there is no valid report. A gauge without labels is 0 then."""
+    initial: Samples | None = None
+    """Values while there is no valid report; None: 0 without labels, no values with labels."""
+
+    @property
+    def before_report(self) -> Samples:
+        """Return the values while there is no valid report."""
+        if self.initial is not None:
+            return self.initial
+        return {} if self.labels else {(): 0}
 
 
 class MetricCollector(Collector, Generic[Report]):
@@ -220,9 +227,7 @@ class MetricCollector(Collector, Generic[Report]):
         values.
         """
         self.gauges, self._is_valid = gauges, is_valid
-        self._initial = self._families_of(
-            gauge.initial if gauge.labels else {(): 0} for gauge in gauges
-        )
+        self._initial = self._families_of(gauge.before_report for gauge in gauges)
         self._families = self._initial
 
     def report(self, report: Report) -> None:

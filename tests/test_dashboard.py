@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,9 @@ PROMTOOL: Final = shutil.which("promtool")
 LABELS_OF_SCRAPE: Final = {"cluster", "namespace", "pod", "le"}
 LABELS_OF_OTHERS: Final = {"decision", "reason"}
 DAY: Final = 24 * 60
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed; `make promtool` installs it"
+)
 EXPRESSIONS: Final = [expression for _, expression in queries()]
 
 
@@ -65,28 +69,53 @@ def test_every_metric_of_others_is_used() -> None:
     assert {name for one in EXPRESSIONS for name in METRIC.findall(one)} >= {*FOREIGN}
 
 
-@pytest.mark.long
-@pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not installed; `make promtool` installs it"
-)
-def test_every_query_has_an_answer_on_a_simulated_day(tmp_path: Path) -> None:
-    named = {name for one in EXPRESSIONS for name in METRIC.findall(one)}
-    day = simulated_days(1, "|".join(sorted(named)))
-    series = {name: written(found) for name, found in day.series.items()}
-    series |= {f'{name}{{reason="empty",decision="delete"}}': f"0+1x{DAY}" for name in FOREIGN}
+@pytest.fixture(scope="module")
+def day() -> Mapping[str, str]:
+    """Return the series of a simulated day in the notation of promtool, without other programs."""
+    named = {name for one in EXPRESSIONS for name in METRIC.findall(one)} - {*FOREIGN}
+    scraped = simulated_days(1, "|".join(sorted(named)))
+    return {name: written(found) for name, found in scraped.series.items()}
+
+
+def answered(folder: Path, series: Mapping[str, str], expressions: Iterable[str], at: str) -> str:
+    """Return what promtool says if an expression has no answer at a time, else an empty text."""
     tests = [
         {
-            "expr": f"group(last_over_time(({concrete(expression, '6h')})[20h:15m]))",
-            "eval_time": f"{DAY - 1}m",
+            "expr": f"group({expression})",
+            "eval_time": at,
             "exp_samples": [{"labels": "{}", "value": 1}],
         }
-        for expression in EXPRESSIONS
+        for expression in expressions
     ]
     inputs = [{"series": name, "values": values} for name, values in series.items()]
     test = {"interval": "1m", "input_series": inputs, "promql_expr_test": tests}
-    path = tmp_path / "tests.yaml"
-    document = {"evaluation_interval": "1h", "tests": [test]}
+    document = {"evaluation_interval": "10m", "tests": [test]}
+    path = folder / "tests.yaml"
     path.write_text(yaml.safe_dump(document, width=10**9), "utf-8")
     command = [str(PROMTOOL), "test", "rules", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.long
+@needs_promtool
+def test_every_query_has_an_answer_on_a_simulated_day(
+    tmp_path: Path, day: Mapping[str, str]
+) -> None:
+    others = {f'{name}{{reason="empty",decision="delete"}}': f"0+1x{DAY}" for name in FOREIGN}
+    asked = [f"last_over_time(({concrete(one, '6h')})[20h:15m])" for one in EXPRESSIONS]
+    assert not answered(tmp_path, {**day, **others}, asked, f"{DAY - 1}m")
+
+
+@pytest.mark.long
+@needs_promtool
+def test_every_panel_has_an_answer_or_a_text_on_a_new_cluster(
+    tmp_path: Path, day: Mapping[str, str]
+) -> None:
+    panels = [panel for row in ROWS for panel in row.panels if not panel.none]
+    asked = [
+        " or ".join(f"({concrete(query.expression, '24h')})" for query in panel.queries)
+        for panel in panels
+    ]
+    assert len(asked) > 30
+    assert not answered(tmp_path, day, asked, "10m")

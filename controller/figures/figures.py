@@ -40,23 +40,19 @@ class Figures:
         seconds = 0 if self.at is None else min(max(0, result.at - self.at), GAP_SECONDS_MAX)
         pending = self.pending.observe(result, seconds)
         savings = self.savings.observe(result, seconds)
-        figures = replace(
-            self,
-            at=result.at,
-            pending=pending,
-            savings=savings,
-            day=self.day.observe(
-                result,
-                self.savings,
-                savings.removable,
-                waiting=pending.pods[Cause.MARK],
-                happened=happened,
-                seconds_max=GAP_SECONDS_MAX,
-            ),
+        day = self.day.observe(
+            result,
+            self.savings,
+            savings.removable,
+            waiting=pending.pods[Cause.MARK],
+            happened=happened,
+            seconds_max=GAP_SECONDS_MAX,
         )
+        figures = replace(self, at=result.at, pending=pending, savings=savings, day=day)
         if result.skipped:
             return figures
-        return replace(figures, pools=pool_figures(result), marks=self.marks.observe(result))
+        pools = pool_figures(result, {name: group for name, (_, group) in day.pools.items()})
+        return replace(figures, pools=pools, marks=self.marks.observe(result))
 
     def restored(self, stored: Today, now: int) -> "Figures":
         """Return the statistics that continue what a leader has stored, if that is possible.

@@ -1,12 +1,16 @@
-"""Count the nodes of each pool by state, and sum up their resources."""
+"""Count the nodes of each pool by state, and sum up their resources.
+
+A pool is a group of nodes for display, as in `ebb plan`: the node group that a label of the
+provider names, or else the pool of the setting `pools`.
+"""
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from core.eligibility.scalability import largest_groups
 from core.engine.reconcile import ReconcileResult
-from core.engine.snapshot import NO_POOL
 from core.marks.mark import is_scale_down_allowed
 from core.model.node import Node
 from core.placement.usable_capacity import Amount, usable_capacity
@@ -55,21 +59,20 @@ class PoolFigures:
     """Usable capacity of these nodes (thesis 4.3)."""
 
 
-def pool_figures(result: ReconcileResult) -> dict[str, PoolFigures]:
-    """Return the statistics of each pool, by its name.
+def pool_figures(result: ReconcileResult, groups: Mapping[str, str]) -> dict[str, PoolFigures]:
+    """Return the statistics of the largest pools and of all others, by name, sorted.
 
-    First comes NO_POOL with the nodes that are in no pool, then come all configured pools, also
-    empty ones.
+    *groups*: group of each node for display, by name of the node.
     """
-    snapshot = result.snapshot
-    pools: dict[str, list[Node]] = {NO_POOL: []}
-    pools.update((pool.name, []) for pool in snapshot.config.budgets.pools)
-    for node in snapshot.cluster.nodes:
+    shown, pools = largest_groups(groups), dict[str, list[Node]]()
+    for node in result.snapshot.cluster.nodes:
         if not node.virtual:
-            pools[snapshot.pool_names.get(node.name, NO_POOL)].append(node)
+            pools.setdefault(shown[node.name], []).append(node)
     removals = frozenset(removal.node for removal in result.plan.removals)
     reserved = frozenset(reserved.node for reserved in result.plan.reserve)
-    return {name: _figures(nodes, result, removals, reserved) for name, nodes in pools.items()}
+    return {
+        name: _figures(nodes, result, removals, reserved) for name, nodes in sorted(pools.items())
+    }
 
 
 def _figures(

@@ -85,6 +85,10 @@ A name that equals the value is always the node's. Annotations are read if NodeA
 (kube/decode/node.py) has them."""
 MANAGED: Final = NODE_GROUPS[:3]
 """Keys of groups that a cloud manages, and that have a fixed size without Cluster Autoscaler."""
+GROUPS_SHOWN: Final = 100
+"""Maximum number of groups of nodes for display, beside OTHER."""
+OTHER: Final = "(other)"
+"""Name for what is beyond a limit. No label has such a value."""
 _LABELS_READ: Final = (
     SYSTEM_LABEL[0],
     KARPENTER_LABEL,
@@ -216,6 +220,16 @@ def group_name(node: Node, pool: str) -> str:
     if name := node.labels.get(KARPENTER_LABEL):
         return name
     return next(filter(None, (_value(node, one) for one in NODE_GROUPS)), pool)
+
+
+def largest_groups(groups: Mapping[str, str]) -> Mapping[str, str]:
+    """Return *groups* with the GROUPS_SHOWN largest ones, and OTHER in place of the rest.
+
+    *groups*: group of each node for display, by name of the node.
+    """
+    largest_first = sorted(Counter(groups.values()).items(), key=lambda item: (-item[1], item[0]))
+    rest = {group for group, _ in largest_first[GROUPS_SHOWN:]}
+    return {name: OTHER if group in rest else group for name, group in groups.items()}
 
 
 def _of_platform(node: Node) -> NodeScalability | None:

@@ -10,9 +10,11 @@ from fractions import Fraction
 from operator import add
 from typing import Final, NamedTuple
 
+from core.eligibility.scalability import OTHER
+
 DAY_SECONDS: Final = 24 * 3600
-OTHER: Final = "(other)"
-"""Name of the row that sums up the pools beyond a limit."""
+MONTH_DAYS: Final = 30
+"""Number of days that are shown as a month, the current one included."""
 POOLS_MAX: Final = 100
 """Maximum number of pools in the figures of a day that is not over; further ones are in OTHER."""
 HISTORY_POOLS_MAX: Final = 20

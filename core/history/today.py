@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from core.history.days import DAY_SECONDS, NO_COST, Day
+from core.history.days import DAY_SECONDS, MONTH_DAYS, NO_COST, Day, PoolDay, total
 
 EARLIER_MAX: Final = 3
 """Number of past days that are kept with the current one, until `ebb-history` has them."""
@@ -149,3 +149,16 @@ class Today:
     """Samples of the last day, oldest first."""
     decisions: tuple[Decision, ...] = ()
     """The last decisions, oldest first."""
+
+    def totals(self, past: Mapping[int, PoolDay]) -> Mapping[int, PoolDay]:
+        """Return the sums of this day and the days before, by number of the day.
+
+        *past*: sums of the days in `ebb-history`.
+        """
+        return {**past, **{day.number: day.total for day in (*self.earlier, self.day)}}
+
+    def month(self, past: Mapping[int, PoolDay]) -> PoolDay:
+        """Return the sums of the last MONTH_DAYS days; *past*: as for `totals`."""
+        first = self.day.number - MONTH_DAYS + 1
+        sums = self.totals(past)
+        return total(sums[number] for number in sums if first <= number <= self.day.number)

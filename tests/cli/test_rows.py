@@ -12,7 +12,8 @@ import orjson
 import pytest
 
 from cli.__main__ import main
-from cli.nodes import OTHER_POOLS, POOLS_SHOWN, selector
+from cli.nodes import selector
+from core.eligibility.scalability import GROUPS_SHOWN, OTHER
 from core.model.errors import InvalidInputError
 from tests.support.plan_cli import LONG, Json, dump, node, on_terminal, pod
 
@@ -103,11 +104,11 @@ class TestRows:
             "rest",
             "",
         ]
-        groups = {f"n{number:03}": f"g{number:03}" for number in range(POOLS_SHOWN + 1)}
+        groups = {f"n{number:03}": f"g{number:03}" for number in range(GROUPS_SHOWN + 1)}
         groups["another"] = "g000"
         nodes = [labeled(name, **{NODE_GROUP: group}) for name, group in groups.items()]
         found = rows(*made(Path(given[1]).parent, [*nodes, pod("p", "another", "1")]))
-        assert {row["node"]: row["pool"] for row in found} == {**groups, "n100": OTHER_POOLS}
+        assert {row["node"]: row["pool"] for row in found} == {**groups, "n100": OTHER}
 
     def test_name_lists_removable_nodes(self, given: list[str]) -> None:
         removable = [row["node"] for row in rows(*given) if row["order"]]

@@ -1,5 +1,6 @@
 """Metrics of the account of a leader, and the number of series of the controller."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -10,8 +11,11 @@ from controller.reconciler import Reconciler
 from core.config.budgets import Budget, Budgets, LabelSelector, Pool
 from core.config.prices import Price
 from core.config.settings import Config
+from core.eligibility.scalability import GROUPS_SHOWN, OTHER
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import reconcile
+from core.history.days import DAY_SECONDS, PoolDay
+from core.marks.wellknown import KARPENTER_LABEL
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.node import Node
@@ -73,7 +77,8 @@ def test_next_reconciler_continues_the_day_and_metrics_do_not_jump() -> None:
     first.evaluate(Cluster.of([node("a"), released], [full]), T)
     first.count_moved_pod("z")
     first.evaluate(Cluster.of([node("a"), released], [full]), T + 10)
-    stored, metrics = first.to_store, Metrics()
+    past = {T // DAY_SECONDS - 1: PoolDay(removed=5), T // DAY_SECONDS - 30: PoolDay(removed=9)}
+    stored, metrics = first.to_store, Metrics(past=lambda: past)
     assert stored
     second = Reconciler(config(), Nodes(), owner="other", metrics=metrics)
     second.restore(stored)
@@ -88,16 +93,40 @@ def test_next_reconciler_continues_the_day_and_metrics_do_not_jump() -> None:
     total = today.day.total
     assert (total.marks, total.removed, total.moved, total.saved_seconds) == (1, 1, 1, 20)
     assert value(metrics, "ebb_estimated_savings_node_seconds_total") == 20
+    assert value(metrics, "ebb_today_removed_nodes", pool="") == 1
+    assert value(metrics, "ebb_today_estimated_savings_node_seconds", pool="") == 20
+    assert value(metrics, "ebb_today_removed_nodes_moved_pods", pool="") == 1
+    assert value(metrics, "ebb_last_30_days_removed_nodes") == 6
+
+
+def test_figures_of_30_days_are_absent_unless_the_leader_knows_past_days() -> None:
+    leading, known = True, True
+    metrics = Metrics(is_leading=lambda: leading, past=lambda: {} if known else None)
+    reconciler = Reconciler(config(), Nodes(), owner="me", metrics=metrics)
+    name = "ebb_last_30_days_moved_pods"
+    assert value(metrics, name) is None
+    reconciler.evaluate(Cluster.of([node("a")], []), T)
+    assert value(metrics, name) == 0
+    leading = False
+    assert value(metrics, name) is None, "a sum counts the figures of one leader only"
+    leading, known = True, False
+    reconciler.evaluate(Cluster.of([node("a")], []), T + 10)
+    assert value(metrics, name) is None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_pools_are_exported_under_every_policy(policy: str) -> None:
-    spot = node("spot", 4000, 4000, labels={"type": "spot"})
-    nodes = [spot, node("plain", 4000, 4000), node("cordoned", unschedulable=True)]
-    pods = [pod("a", "spot", 1000, 1000), pod("b", "plain", 1000, 3000)]
+def test_groups_of_plan_are_exported_under_every_policy(policy: str) -> None:
+    spot = {"type": "spot"}
+    nodes = [
+        node("named", 4000, 4000, labels={**spot, KARPENTER_LABEL: "general"}),
+        node("spot", 4000, 4000, labels=spot),
+        node("plain", 4000, 4000),
+        node("cordoned", unschedulable=True),
+    ]
+    pods = [pod(of, of, 1000, 1000) for of in ("named", "spot", "plain")]
     pools = (
         Pool(
-            name="spot", selector=LabelSelector(match_labels=(("type", "spot"),)), budget=Budget()
+            name="spot", selector=LabelSelector(match_labels=tuple(spot.items())), budget=Budget()
         ),
         Pool(
             name="empty",
@@ -116,9 +145,26 @@ def test_pools_are_exported_under_every_policy(policy: str) -> None:
             value(metrics, "ebb_pool_requests", pool=name, **cpu),
             value(metrics, "ebb_pool_allocatable", pool=name, **cpu),
         )
-        for name in ("", "spot", "empty")
+        for name in ("", "spot", "general", "empty")
     }
-    assert found == {"": (1, 1, 1, 4), "spot": (1, 1, 1, 4), "empty": (0, 0, 0, 0)}
+    whole, absent = (1, 1, 1, 4), (None,) * 4
+    assert found == {"": whole, "spot": whole, "general": whole, "empty": absent}
+
+
+def test_small_groups_beyond_the_limit_share_their_series() -> None:
+    nodes = [
+        node(f"n{n}", labels={KARPENTER_LABEL: f"g{n % (GROUPS_SHOWN + 9)}"}) for n in range(209)
+    ]
+    metrics, result = Metrics(), reconcile(Cluster.of(nodes, []), config(), LeaderState(), T)
+    metrics.report_figures(Figures(), Figures().observe(result), changed=True)
+    found = {
+        sample.labels["pool"]: sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "ebb_pool_nodes"
+    }
+    assert len(found) == GROUPS_SHOWN + 1
+    assert (found["g0"], found[OTHER]) == (2, 9)
 
 
 def large(pools: int) -> Metrics:
@@ -152,12 +198,13 @@ def large(pools: int) -> Metrics:
         )
         for n in range(pools)
     )
-    metrics = Metrics()
+    metrics = Metrics(past=dict)
     result = reconcile(
         Cluster.of(nodes, pods), Config(budgets=Budgets(pools=found)), LeaderState(), T
     )
     metrics.reconciliation_gauges.report(result)
-    metrics.report_figures(Figures(), Figures().observe(result), changed=True)
+    later = replace(result, at=T + 10)
+    metrics.report_figures(Figures(), Figures().observe(result).observe(later), changed=True)
     for kind in KINDS:
         metrics.watch_age.labels(kind.resource).set(1)
         metrics.unreadable_objects.labels(kind.resource).set(0)

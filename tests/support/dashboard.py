@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from core.history.days import MONTH_DAYS
+
 COMPONENT: Final = Path(__file__).parents[2] / "manifests" / "components" / "dashboard"
 FILE: Final = COMPONENT / "configmap.yaml"
 HEAD: Final = """# `make fix` generates this file from tests/support/dashboard.py.
@@ -31,6 +33,11 @@ WIDTH: Final = 24
 ROW_HEIGHT: Final = 1
 STAT_HEIGHT: Final = 4
 GRAPH_HEIGHT: Final = 8
+NOT_SCRAPED: Final = "not scraped"
+DAY: Final = "Since midnight (UTC), also under previous leaders, as `ebb history day`."
+MONTH: Final = (
+    f"Today and the {MONTH_DAYS - 1} days before (UTC), of all pools, as `ebb history month`."
+)
 FOREIGN: Final = (
     "cluster_autoscaler_evicted_pods_total",
     "cluster_autoscaler_scaled_down_nodes_total",
@@ -66,6 +73,8 @@ class Panel(NamedTuple):
     """`timeseries` or `stat`."""
     description: str = ""
     stacked: bool = False
+    none: str = ""
+    """Text instead of "No data" if it is normal that there is no series."""
 
 
 class Row(NamedTuple):
@@ -113,6 +122,22 @@ def age(name: str) -> str:
     return f"time() - max({ebb(name)} > 0)"
 
 
+def today(name: str, by: str = "") -> str:
+    """Return the sum of a figure of the current day."""
+    grouping = f" by ({by})" if by else ""
+    return f"sum{grouping} ({pool(f'ebb_today_{name}')})"
+
+
+def month(name: str) -> str:
+    """Return a figure of the last days, of all pools. Only the leader exports it."""
+    return f"sum({ebb(f'ebb_last_{MONTH_DAYS}_days_{name}')})"
+
+
+def stat(title: str, expression: str, description: str) -> Panel:
+    """Return a panel with one number."""
+    return Panel(title, (Query(expression),), "none", "stat", description)
+
+
 def _resources(matcher: str) -> tuple[Query, ...]:
     names = ("requests", "usable", "allocatable")
     return tuple(Query(f"sum({pool(f'ebb_pool_{name}', matcher)})", name) for name in names)
@@ -146,12 +171,41 @@ SAVED: Final = Row(
             "In the unit of `prices`; 0 without prices.",
         ),
         Panel("Money expected", (Query(increase(ebb(f"{EXPECTED}_cost_total"))),), "none", "stat"),
+        stat("Node-hours saved today", f"{today('estimated_savings_node_seconds')} / 3600", DAY),
+        stat("Node-hours expected today", f"{today('expected_savings_node_seconds')} / 3600", DAY),
+        stat("Money saved today", today("estimated_savings_cost"), DAY),
+        stat("Nodes removed today", today("removed_nodes"), DAY),
+        stat(
+            f"Node-hours saved in {MONTH_DAYS} days",
+            f"{month('estimated_savings_node_seconds')} / 3600",
+            MONTH,
+        ),
+        stat(
+            f"Node-hours expected in {MONTH_DAYS} days",
+            f"{month('expected_savings_node_seconds')} / 3600",
+            MONTH,
+        ),
+        stat(f"Money saved in {MONTH_DAYS} days", month("estimated_savings_cost"), MONTH),
+        stat(f"Nodes removed in {MONTH_DAYS} days", month("removed_nodes"), MONTH),
         Panel(
             "Nodes saved",
             (
                 Query(rate(ebb(f"{ESTIMATED}_node_seconds_total")), "estimate"),
                 Query(rate(ebb(f"{EXPECTED}_node_seconds_total")), "expected"),
             ),
+        ),
+        Panel(
+            "Node-hours today: expected and, by pool, saved",
+            (
+                Query(f"{today('expected_savings_node_seconds')} / 3600", "expected"),
+                Query(f"{today('estimated_savings_node_seconds', 'pool')} / 3600", "{{pool}}"),
+            ),
+            description="Each day (UTC) begins at 0, so a peak is the figure of a day.",
+        ),
+        Panel(
+            "Nodes removed today, by pool",
+            (Query(today("removed_nodes", "pool"), "{{pool}}"),),
+            description="Each day (UTC) begins at 0, so a peak is the figure of a day.",
         ),
         Panel(
             "Nodes by state",
@@ -179,6 +233,7 @@ SAVED: Final = Row(
                     "Karpenter: {{reason}}",
                 ),
             ),
+            none=NOT_SCRAPED,
         ),
         Panel(
             "Nodes that autoscalers would remove",
@@ -212,6 +267,7 @@ BLOCKED: Final = Row(
             ),
             description="Nodes by reason; a node with several reasons counts for each. "
             "docs/reasons.md explains them.",
+            none="no reasons",
         ),
         Panel(
             "Removable and marked nodes",
@@ -231,6 +287,7 @@ BLOCKED: Final = Row(
             ),
             "percentunit",
             description="At 100%, no further node is marked.",
+            none="no reaches",
         ),
         Panel(
             "Marks, and their removals by reason, per hour",
@@ -257,6 +314,7 @@ BLOCKED: Final = Row(
                 ),
             ),
             "s",
+            none="no marks",
         ),
         Panel(
             "Nodes reserved for expected pods",
@@ -295,6 +353,18 @@ WAITED: Final = Row(
             (Query(increase(other("cluster_autoscaler_evicted_pods_total"))),),
             "none",
             "stat",
+            none=NOT_SCRAPED,
+        ),
+        stat("Pods moved and evicted by Ebb today", today("moved_pods"), DAY),
+        stat(f"Pods moved and evicted by Ebb in {MONTH_DAYS} days", month("moved_pods"), MONTH),
+        Panel(
+            "Pods of the nodes removed today: predicted and moved",
+            (
+                Query(today("removed_nodes_predicted_pods"), "predicted"),
+                Query(today("removed_nodes_moved_pods"), "moved"),
+            ),
+            description="What the plan placed elsewhere when it marked the nodes, and what Ebb "
+            "moved. The other pods ended by themselves.",
         ),
         Panel(
             "Pending pods by cause",
@@ -324,6 +394,7 @@ WAITED: Final = Row(
                     "{{decision}}: {{reason}}",
                 ),
             ),
+            none=NOT_SCRAPED,
         ),
     ),
 )
@@ -342,6 +413,7 @@ HEALTHY: Final = Row(
             (Query(age("ebb_extender_last_prioritize_timestamp_seconds")),),
             "s",
             "stat",
+            none="no calls",
         ),
         Panel(
             "Certificates expire in",
@@ -353,6 +425,7 @@ HEALTHY: Final = Row(
             ),
             "s",
             "stat",
+            none="no certificates",
         ),
         Panel(
             "Reconciliations: duration (99%)",
@@ -366,6 +439,7 @@ HEALTHY: Final = Row(
                 Query(p99("ebb_webhook_review_duration_seconds"), "admission review"),
             ),
             "s",
+            none="no calls",
         ),
         Panel(
             "Age of the view, by pod",
@@ -471,6 +545,7 @@ def _panels() -> Iterator[dict[str, Any]]:
 
 def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
     custom = {"stacking": {"mode": "normal"}, "fillOpacity": 30} if panel.stacked else {}
+    none = {"noValue": panel.none} if panel.none else {}
     return {
         "id": number,
         "type": panel.kind,
@@ -479,7 +554,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "datasource": _source(),
         "gridPos": place,
         "fieldConfig": {
-            "defaults": {"unit": panel.unit, "min": 0, "custom": custom},
+            "defaults": {"unit": panel.unit, "min": 0, "custom": custom, **none},
             "overrides": [],
         },
         "targets": [

@@ -13,6 +13,7 @@ import runtime.metrics
 import webhook.metrics
 from controller import config_reload, evictor, mover, refusals
 from controller.writers import EVENT_REASONS
+from core.eligibility.scalability import GROUPS_SHOWN, OTHER
 from core.engine.plan import REACHES_SHOWN
 from core.moves.outcomes import MoveOutcome
 from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
@@ -112,9 +113,11 @@ LABELS: Final[Mapping[str, str]] = {
     f"`remove_protection` includes *{Transition.ALLOW_SCALE_DOWN.title}*",
     "outcome": "how a surge move ended: "
     + "; ".join(f"`{one}`: {meaning}" for one, meaning in OUTCOMES.items()),
-    "pool": "name of a pool in `pools`; for the metrics `ebb_underutilized_count_*`, in "
-    "`underutilizedCount.pools`. For `ebb_nodes` and `ebb_pool_*` it is also empty, for nodes in "
-    "no pool",
+    "pool": "group of nodes, as in `ebb plan`: what a label of the provider names, such as "
+    "the NodePool, node group, agent pool or instance group, or else the pool of the setting "
+    f"`pools`. It is empty for nodes in neither. The {GROUPS_SHOWN} largest groups have their "
+    f"name, all others are `{OTHER}`, and a group without nodes has no series. For "
+    "`ebb_underutilized_count_*`, name of a pool in `underutilizedCount.pools`",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
     "reason": "code of a [reason](reasons.md). For watches, why the watch ended: "
     "`expired` (410), `restored` (etcd was restored from a backup), `throttled` (429), `timeout`, "
@@ -256,7 +259,7 @@ def _rows(metrics: runtime.metrics.Metrics) -> Iterator[Row]:
     for attribute in vars(metrics).values():
         if isinstance(attribute, MetricCollector):
             for gauge in attribute.gauges:
-                values = _values(gauge.labels, gauge.initial)
+                values = _values(gauge.labels, gauge.before_report)
                 yield Row(gauge.name, "gauge", values, gauge.meaning)
         elif isinstance(attribute, MetricWrapperBase):
             yield _row(attribute)

@@ -91,19 +91,26 @@ class ScrapedEbb(Ebb):
 
     def restart(self, config: Config, metrics: controller.metrics.Metrics | None = None) -> None:
         metrics = metrics or controller.metrics.Metrics(
-            is_leading=lambda: self.controllers.get(self._leader) is metrics
+            is_leading=lambda: self.controllers.get(self._leader) is metrics, past=dict
         )
         super().restart(config, metrics)
         metrics.leader.set(1)
         self._set_health(metrics)
         self.controllers[self._leader] = metrics
 
+    def restart_leader(self) -> None:
+        """Restart the leader, which continues the figures of the day as a historian lets it."""
+        stored = self._reconciler.to_store
+        self.restart(self.config)
+        if stored is not None:
+            self._reconciler.restore(stored)
+
     def change_leader(self) -> None:
         """Let the other replica lead; the former leader continues as a follower."""
         former = self.controllers[self._leader]
         former.leader.set(0)
         self._leader = "controller-1" if self._leader == "controller-0" else "controller-0"
-        self.restart(self.config)
+        self.restart_leader()
 
     def reconcile(self, state: ClusterState, write: object, now_ms: int) -> None:
         super().reconcile(state, write, now_ms)  # type: ignore[arg-type]
@@ -164,7 +171,7 @@ class Scraper(Simulator):
         self._peers.now_seconds = at_ms // 1000
 
     def _restart(self) -> None:
-        self._ebb.restart(self._ebb.config)
+        self._ebb.restart_leader()
         self._down = {self._ebb._leader: GAP_SCRAPES}
 
     def _scrape(self) -> None:

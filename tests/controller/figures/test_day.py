@@ -7,9 +7,10 @@ from fractions import Fraction
 from controller.figures.day import CLOCKS_APART_SECONDS_MAX, UNKNOWN, Happened
 from controller.figures.figures import GAP_SECONDS_MAX, Figures
 from core.config.budgets import Budget, LabelSelector, Pool
+from core.eligibility.scalability import OTHER
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import ReconcileResult, reconcile
-from core.history.days import DAY_SECONDS, HISTORY_POOLS_MAX, OTHER, Day, PoolDay
+from core.history.days import DAY_SECONDS, HISTORY_POOLS_MAX, Day, PoolDay
 from core.history.packing import pack_today, read_today
 from core.history.today import EARLIER_MAX, REMOVED_MAX, SAMPLES_MAX, RemovedNode, Today
 from core.marks.mark import PROTECTED_WHILE_MARKED

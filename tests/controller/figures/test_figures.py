@@ -9,14 +9,13 @@ import pytest
 from controller.figures.figures import GAP_SECONDS_MAX, Figures
 from controller.figures.marks import AGAIN_SECONDS
 from controller.figures.pending import SHAPES_MAX, Cause, pending_pods
-from controller.figures.pools import PlannedNodeState, pool_figures
+from controller.figures.pools import PlannedNodeState
 from controller.figures.savings import CREDIT_SECONDS_MAX, HOUR_SECONDS
-from core.config.budgets import Budget, LabelSelector, Pool
 from core.config.prices import Price
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import ReconcileResult, reconcile
-from core.marks.wellknown import SCALE_DOWN_DISABLED_ANNOTATION
+from core.marks.wellknown import KARPENTER_LABEL, SCALE_DOWN_DISABLED_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
@@ -236,14 +235,7 @@ def test_oldest_mark_is_that_of_a_node_whose_scale_down_is_not_allowed() -> None
 
 
 def test_every_node_is_in_one_state_of_its_pool() -> None:
-    pools = (
-        Pool(
-            name="green",
-            selector=LabelSelector(match_labels=(("green", "true"),)),
-            budget=Budget(),
-        ),
-    )
-    green = node("g", labels={"green": "true"})
+    green = node("g", labels={KARPENTER_LABEL: "green"})
     nodes = of(
         "ab",
         green,
@@ -253,9 +245,9 @@ def test_every_node_is_in_one_state_of_its_pool() -> None:
         replace(node("going"), taints=(DELETING,)),
         replace(node("virtual"), virtual=True),
     )
-    settings = config(pools=pools)
     pods = [*OWN, pod("on-h", "h", 100, 100), pod("on-g", "g", 1000, 1000)]
-    found = pool_figures(reconcile(Cluster.of(nodes, pods), settings, LeaderState(), T))
+    result = reconcile(Cluster.of(nodes, pods), config(), LeaderState(), T)
+    found = Figures().observe(result).pools
     assert found.keys() == {"", "green"}
     assert found[""].states.total() == len(nodes) - 2
     assert found["green"].states.total() == 1

@@ -7,12 +7,15 @@ import pytest
 
 from core.config.settings import Config
 from core.eligibility.scalability import (
+    GROUPS_SHOWN,
     NODE_GROUPS,
     NOT_SCALABLE,
+    OTHER,
     Autoscalers,
     NodeScalability,
     Scalability,
     group_name,
+    largest_groups,
 )
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
@@ -250,3 +253,11 @@ def test_group_has_name_of_first_key(
     one = node("n", labels=labels, annotations=annotations)
     assert group_name(one, "") == name
     assert group_name(one, "mine") == (name or "mine")
+
+
+def test_smallest_groups_beyond_the_limit_are_shown_as_one() -> None:
+    large = [f"g{number:03}" for number in range(GROUPS_SHOWN)]
+    groups = {f"{name}-{node}": name for name in large for node in "ab"}
+    shown = largest_groups({"x": "a", "y": "b", **groups})
+    assert shown == {"x": OTHER, "y": OTHER, **groups}
+    assert largest_groups(groups) == groups

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.history.days import DAY_SECONDS, OTHER, POOLS_MAX, Day, PoolDay, summed
+from core.eligibility.scalability import OTHER
+from core.history.days import DAY_SECONDS, POOLS_MAX, Day, PoolDay, summed
 from core.history.packing import (
     DAYS_MAX,
     FORMAT,
