@@ -2,8 +2,8 @@
 
 `ebb-today` is written at most once a minute, `ebb-history` once a day. Each write is for the
 version that was read. So if the previous leader writes late, this one reads that and counts on
-from there. Nothing but figures depends on the ConfigMaps: without them, or without the permission,
-the figures are in memory only.
+from there. Nothing is decided from the ConfigMaps but how many pods the reserve expects: without
+them, or without the permission, figures and arrivals are in memory only.
 """
 
 import asyncio
@@ -113,26 +113,27 @@ class Historian:
             if self._leading():  # a rollout loses nothing then
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LAST_SECONDS_MAX):
-                        await self._try()
+                        await self._try(is_last=True)
 
-    async def _try(self) -> None:
+    async def _try(self, *, is_last: bool = False) -> None:
         try:
-            await self.turn()
+            await self.turn(is_last=is_last)
         except EbbError as fault:
             self._complain(str(fault))
         except Exception:
             log.exception("cannot store the figures of the day; retrying")
 
-    async def turn(self) -> None:
+    async def turn(self, *, is_last: bool = False) -> None:
         """Read what the previous leader has stored, or store the figures if that is due.
 
-        Raises: ConflictError, UnavailableError.
+        *is_last*: this replica stops leading. It stores the figures even if only time has passed,
+        so that the next leader knows that no pod arrived. Raises: ConflictError, UnavailableError.
         """
         if self._version is None:
             await self._load()
         elif (today := self._source.to_store) is not None:
             today = replace(today, writer=self._identity, decisions=self._decisions.entries)
-            if self._is_due(today):
+            if is_last or self._is_due(today):
                 await self._keep_days(today.earlier)
                 await self._store(today)
 
@@ -157,8 +158,10 @@ class Historian:
         await self._keep_days(days)
 
     def _continue(self, stored: Today) -> None:
+        # Arrivals are added to those of this leader, so a second time would count them twice.
+        arrivals = stored.arrivals if self._stored is None else None
+        self._source.restore(replace(stored, arrivals=arrivals))
         self._stored = stored
-        self._source.restore(stored)
         self._decisions.restore(stored.decisions)
 
     def _is_further(self, other: Today) -> bool:
@@ -276,4 +279,5 @@ def _events(today: Today) -> Today:
         day=replace(today.day, pools=pools, waited_seconds=0),
         removed=tuple(removed),
         samples=(),
+        arrivals=replace(today.arrivals, at=0) if today.arrivals else None,
     )

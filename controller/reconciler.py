@@ -21,7 +21,7 @@ from controller.writers import (
     makes_schedulable,
 )
 from core.config.settings import Config, Mode
-from core.engine.leader_state import LeaderState
+from core.engine.leader_state import LeaderState, arrivals_to_store
 from core.engine.maintenance_gate import ALWAYS, Refusal, RefusedWrite
 from core.engine.planner import unlimited_time
 from core.engine.reconcile import ReconcileResult, reconcile
@@ -122,7 +122,7 @@ class Reconciler:
         self._last: ReconcileResult | None = None
         self.figures = self.figures.restarted()
         self._stored: Today | None = None
-        """Figures of a leader that the next reconciliation continues."""
+        """What a leader has stored and the next reconciliation continues."""
         self._last_costs = NO_COSTS
         self._ordered_at: int | None = None
         """Unix second at which ReplicaSets were last put in order of scale-ins."""
@@ -144,14 +144,17 @@ class Reconciler:
 
     @property
     def to_store(self) -> Today | None:
-        """Return what the next leader needs to continue the figures of the day.
+        """Return what the next leader needs to continue the figures of the day and the reserve.
 
         None before the first reconciliation, and until it has continued the stored figures.
         """
-        return self.figures.to_store if self._stored is None else None
+        last, today = self._last, self.figures.to_store
+        if self._stored is not None or last is None or today is None:
+            return None
+        return replace(today, arrivals=arrivals_to_store(last.state))
 
     def restore(self, stored: Today) -> None:
-        """Continue the figures that a leader has stored, with the next reconciliation."""
+        """Continue what a leader has stored, with the next reconciliation."""
         self._stored = stored
 
     def count_moved_pod(self, node: str) -> None:
@@ -192,7 +195,7 @@ class Reconciler:
         """
         config = self.config
         failed_writes, self._failed_writes = self._failed_writes, set()
-        last = self._last
+        last, stored = self._last, self._stored
         state = (last.state if last else LeaderState()).with_failed_writes(
             frozenset(failed_writes),
             Now(now_seconds),
@@ -202,6 +205,8 @@ class Reconciler:
             state = replace(state, refused_write=refused_write)
         if (may_publish := self._may_publish()) is not state.may_publish:
             state = replace(state, may_publish=may_publish)
+        if stored and stored.arrivals:
+            state = replace(state, stored_arrivals=stored.arrivals)
         self._last = result = reconcile(
             cluster, config, state, now_seconds, in_time=in_time, last=last
         )
@@ -229,12 +234,12 @@ class Reconciler:
         self._metrics.reconciles.labels("skipped" if result.skipped else "evaluated").inc()
         if not result.skipped:
             self._metrics.reconciliation_gauges.report(result)
-        self._count(result)
+        self._count(result, stored)
         costs = self._costs(cluster, config, result, now_seconds)
         return ReconcileReport(config, result, writes, 0, costs, planned_evictions)
 
-    def _count(self, result: ReconcileResult) -> None:
-        before, stored = self.figures, self._stored
+    def _count(self, result: ReconcileResult, stored: Today | None) -> None:
+        before = self.figures
         figures = before if stored is None else before.restored(stored, result.at)
         happened = [self._happened.popleft() for _ in range(len(self._happened))]
         self.figures = figures.observe(result, happened)

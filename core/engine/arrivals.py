@@ -1,8 +1,9 @@
 """Count the pods that are created over time, so that Ebb can reserve room for as many again.
 
 A pod has arrived when a reconciliation sees it for the first time, by the leader's clock. Its
-creationTimestamp is ignored. A new leader starts without arrivals: the pods that still exist say
-little about the pods that were created and have ended before.
+creationTimestamp is ignored, because the pods that still exist say little about the pods that were
+created and have ended before. A new leader continues what the previous one has stored
+(core.engine.stored_arrivals).
 
 A pod that replaces a departed pod of the same workload is not counted, because a rollout or an
 eviction needs no room beyond its surge. A pod of a Job replaces a departed pod of any Job with

@@ -20,6 +20,7 @@ from core.engine.provisioning_time import AddedNodes, ProvisioningTimes
 from core.engine.reach_keys import ReachKeys, RenamedKeys, renamed
 from core.engine.reserve_hysteresis import ReserveHits
 from core.engine.snapshot import ClusterSnapshot
+from core.engine.stored_arrivals import StoredArrivals, continued
 from core.marks.mark import BACKOFF_SECONDS_MAX
 from core.model.cluster import Cluster
 from core.model.now import Now
@@ -81,7 +82,7 @@ class LastSeen:
 class LeaderState:
     """State that a leader keeps between reconciliations, such as since when a node is a candidate.
 
-    A new leader starts with empty state, so all delays restart.
+    A new leader starts with empty state, so all delays restart; it continues only the arrivals.
     """
 
     first_reconciliation_at: int | None = None
@@ -118,6 +119,8 @@ class LeaderState:
     """Reasons against NoSchedule marks that exist, or ended recently."""
     arrivals: Arrivals = field(default_factory=Arrivals)
     """Pods that were created recently, counted by time."""
+    stored_arrivals: StoredArrivals | None = None
+    """Arrivals of the previous leader, which the next reconciliation continues."""
     provisioning_times: ProvisioningTimes = field(default_factory=ProvisioningTimes)
     """Time that new nodes take until pods run on them."""
     reserve_hits: ReserveHits = field(default_factory=ReserveHits)
@@ -266,7 +269,7 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
         is_first=state.first_reconciliation_at is None,
     )
     window_seconds = budgets.stabilization_window_seconds
-    return replace(
+    state = replace(
         state,
         first_reconciliation_at=now.seconds
         if state.first_reconciliation_at is None
@@ -281,6 +284,31 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
         recent_templates=state.recent_templates.observe((snapshot.reaches, window_seconds), now),
         arrivals=state.arrivals.observe(snapshot, now),
         provisioning_times=state.provisioning_times.observe(AddedNodes(snapshot, added), now),
+    )
+    return _with_stored_arrivals(state, now)
+
+
+def _with_stored_arrivals(state: LeaderState, now: Now) -> LeaderState:
+    stored = state.stored_arrivals
+    if stored is None:
+        return state
+    arrivals, times = continued(state.arrivals, stored, now), state.provisioning_times
+    if arrivals is not state.arrivals:
+        times = times.after(stored.provisioning)
+    return replace(state, stored_arrivals=None, arrivals=arrivals, provisioning_times=times)
+
+
+def arrivals_to_store(state: LeaderState) -> StoredArrivals | None:
+    """Return what the next leader needs of the arrivals; None if they are not counted."""
+    arrivals = state.arrivals
+    if arrivals.buckets is None or arrivals.counting_since is None:
+        return None
+    return StoredArrivals(
+        at=state.last_reconciliation_at,
+        counting_since=arrivals.counting_since,
+        buckets=arrivals.buckets,
+        recent=arrivals.recent,
+        provisioning=state.provisioning_times.durations,
     )
 
 

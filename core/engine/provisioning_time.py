@@ -61,6 +61,13 @@ class ProvisioningTimes:
             durations[key] = (*durations.pop(key, ()), *times)[-NODES_MAX:]
         return replace(self, durations=durations)
 
+    def after(self, earlier: Mapping[str, tuple[int, ...]]) -> "ProvisioningTimes":
+        """Return the times after those of the previous leader; *earlier*: its durations."""
+        durations = dict(earlier)
+        for reach, times in self.durations.items():
+            durations[reach] = (*durations.pop(reach, ()), *times)[-NODES_MAX:]
+        return replace(self, durations=_latest(durations))
+
 
 class AddedNodes(NamedTuple):
     """A snapshot, and the names of its nodes that no earlier snapshot of the leader contained."""
@@ -139,4 +146,8 @@ def _with_durations(
     durations = dict(before)
     for (_, reach), seconds in sorted(measured.items()):
         durations[reach] = (*durations.pop(reach, ()), seconds)[-NODES_MAX:]
+    return _latest(durations)
+
+
+def _latest(durations: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
     return {reach: durations[reach] for reach in list(durations)[-REACHES_MAX:]}

@@ -73,7 +73,7 @@ def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Re
     """Return the empty nodes to reserve for expected pods, and the reaches with too little room.
 
     A reach is a set of nodes that some pods can use. *state*: the leader's state, already updated
-    from the snapshot. A leader that has watched for less than one window does not know which pods
+    from the snapshot. A leader whose arrivals cover less than one window does not know which pods
     to expect, so it also keeps every empty node that is protected already.
     """
     settings = snapshot.config.budgets.reserve

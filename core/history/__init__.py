@@ -1,1 +1,1 @@
-"""What Ebb has done and saved: the figures of days, and their format in two ConfigMaps."""
+"""What a leader stores in two ConfigMaps: the figures of days, and the arrivals of the reserve."""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
+from core.history.arrivals import INVALID, arrivals_section, read_arrivals
 from core.history.days import CODES_MAX, DAY_SECONDS, POOLS_MAX, Day, PoolDay
 from core.history.today import (
     CREDITS_MAX,
@@ -46,21 +47,22 @@ MICROS: Final = 10**6
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 Value = TypeVar("Value")
-_INVALID: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
 def pack_today(today: Today) -> bytes:
     """Return the content of `ebb-today`, at most TODAY_BYTES_MAX.
 
     If it would be larger, the oldest decisions, marked nodes and removed nodes are left out, and
-    in the end everything but the time.
+    in the end everything but the time and the arrivals, which have a limit of their own.
     """
+    arrivals = {"arrivals": arrivals_section(today.arrivals)}
     for share in (1, 2, 4, 8, 16, CREDITS_MAX + 1):
-        packed = _pack(_today(_limited(today, share)))
+        packed = _pack(_today(_limited(today, share)) | arrivals)
         if len(packed) <= TODAY_BYTES_MAX:
             return packed
     day = Day(number=today.day.number)
-    return _pack(_today(Today(counted_until=today.counted_until, writer=today.writer, day=day)))
+    least = Today(counted_until=today.counted_until, writer=today.writer, day=day)
+    return _pack(_today(least) | arrivals)
 
 
 def read_today(packed: bytes) -> Today | None:
@@ -96,6 +98,7 @@ def read_today(packed: bytes) -> Today | None:
         removed=listed("removed", RemovedNode, REMOVED_MAX),
         samples=listed("samples", Sample, SAMPLES_MAX),
         decisions=listed("decisions", Decision, DECISIONS_MAX),
+        arrivals=read_arrivals(found.get("arrivals")),
     )
 
 
@@ -131,7 +134,7 @@ def _unpack(packed: bytes, bytes_max: int) -> dict[str, Any] | None:
         unpacking = zlib.decompressobj()
         text = unpacking.decompress(packed, UNPACKED_BYTES_MAX)
         found = json.loads(text) if unpacking.eof else None
-    except (zlib.error, *_INVALID):
+    except (zlib.error, *INVALID):
         return None
     is_ours = isinstance(found, dict) and found.get("format") == FORMAT
     return found if is_ours else None
@@ -223,7 +226,7 @@ def _whole_counts(counts: Mapping[str, int]) -> dict[str, int]:
 def _read(read: Callable[[], Value], otherwise: Value) -> Value:
     try:
         return read()
-    except _INVALID:
+    except INVALID:
         return otherwise
 
 

@@ -1,4 +1,4 @@
-"""Define what a leader leaves to the next one: the figures of the current day, and their sources.
+"""Define what a leader leaves to the next one: the figures of the day, their sources, arrivals.
 
 The sources are what the figures continue from: which nodes are marked, which removed nodes still
 count as saved, and how many nodes each pool has. So the next leader counts on from
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from core.engine.stored_arrivals import StoredArrivals
 from core.history.days import DAY_SECONDS, MONTH_DAYS, NO_COST, Day, PoolDay, total
 
 EARLIER_MAX: Final = 3
@@ -149,6 +150,8 @@ class Today:
     """Samples of the last day, oldest first."""
     decisions: tuple[Decision, ...] = ()
     """The last decisions, oldest first."""
+    arrivals: StoredArrivals | None = None
+    """What the reserve needs. A leader decides from it, and from nothing else here."""
 
     def totals(self, past: Mapping[int, PoolDay]) -> Mapping[int, PoolDay]:
         """Return the sums of this day and the days before, by number of the day.

@@ -15,6 +15,8 @@ from controller.historian import (
     Historian,
     HistoryStores,
 )
+from core.engine.arrivals import TimeBuckets
+from core.engine.stored_arrivals import StoredArrivals
 from core.history.days import DAY_SECONDS, Day, PoolDay
 from core.history.packing import pack_history, pack_today, read_history, read_today
 from core.history.today import Today
@@ -58,11 +60,15 @@ class Counting:
 
     leader: Leader = field(default_factory=Leader)
     stored: Today | None = None
+    arrivals: StoredArrivals | None = None
     restored: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def to_store(self) -> Today | None:
-        return self.leader.figures.to_store if self.stored is None else None
+        today = self.leader.figures.to_store
+        if self.stored is not None or today is None:
+            return None
+        return replace(today, arrivals=self.arrivals)
 
     def restore(self, stored: Today) -> None:
         self.stored = stored
@@ -197,6 +203,43 @@ async def test_handover_at_each_second_of_a_minute_doubles_nothing(
         assert its.unmarks - 1 <= mine.unmarks <= its.unmarks
         assert abs(mine.node_seconds - its.node_seconds) <= 2 * STORE_SECONDS
         assert abs(mine.saved_seconds - its.saved_seconds) <= 2 * STORE_SECONDS
+
+
+def arrivals(at: int) -> StoredArrivals:
+    """Return arrivals of a leader whose last reconciliation was at this second."""
+    buckets = TimeBuckets.of(60)
+    return StoredArrivals(at=at, counting_since=T, buckets=buckets, recent={}, provisioning={})
+
+
+async def test_stored_arrivals_are_continued_once(api: FakeApi, client: Client) -> None:
+    """They are added to those of this leader, so a late write must not be added again."""
+    today = Today(counted_until=T, writer="zero", day=Day(number=T // DAY_SECONDS))
+    set_content(api, pack_today(replace(today, arrivals=arrivals(T))))
+    replica = Replica(client)
+    await replica.turn()
+    assert replica.counts.stored
+    assert replica.counts.stored.arrivals == arrivals(T)
+    replica.sees([A], T + 10)
+    late = replace(today, counted_until=T + 15, arrivals=arrivals(T + 15))
+    set_content(api, pack_today(late))
+    replica.sees([A, with_mark("z", T + 12)], T + 20)
+    await replica.turn()
+    assert replica.counts.stored == replace(late, arrivals=None)
+
+
+async def test_arrivals_are_written_when_they_change_and_not_for_their_time(
+    api: FakeApi, client: Client
+) -> None:
+    replica = Replica(client)
+    await replica.turn()
+    replica.sees([A], T)
+    written = []
+    for second, since in ((0, T), (60, T), (120, T + 1)):
+        replica.counts.arrivals = replace(arrivals(T + second), counting_since=since)
+        before = api.count("patch")
+        await replica.turn()
+        written.append(api.count("patch") - before)
+    assert written == [1, 0, 1]
 
 
 SOME = pack_today(Today(counted_until=T, day=Day(number=1)))
@@ -361,14 +404,16 @@ async def test_backup_of_config_map_does_not_replace_what_is_in_memory(
 
 
 @pytest.mark.parametrize("leading", [True, False])
+@pytest.mark.parametrize("changed", [True, False])
 async def test_figures_are_stored_once_more_when_leading_ends(
-    api: FakeApi, client: Client, leading: bool
+    api: FakeApi, client: Client, leading: bool, changed: bool
 ) -> None:
+    """Also if only time has passed: the next leader then knows that no pod arrived."""
     set_content(api, pack_today(Today(counted_until=T, day=Day(number=T // DAY_SECONDS))))
     replica = Replica(client, leading=leading)
     running = asyncio.create_task(replica.historian.run())
     await replica.counts.restored.wait()
-    replica.sees([A, with_mark("z", T + 5)], T + 10)
+    replica.sees([A, with_mark("z", T + 5)] if changed else [A], T + 10)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert stored(api).counted_until == (T + 10 if leading else T), "a rollout loses nothing"

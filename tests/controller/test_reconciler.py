@@ -1,15 +1,18 @@
 """Reconcile Nodes; every write passes through the wire code of the webhook."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler, ReconcileReport
+from core.config.budgets import Reserve
 from core.config.settings import Config, Mode, UsabilityMode
 from core.engine.maintenance_gate import RefusedWrite
 from core.engine.plan import REACHES_SHOWN
+from core.history.packing import pack_today, read_today
 from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     KEEP_ANNOTATION,
@@ -390,3 +393,39 @@ async def test_number_of_exported_reaches_is_bounded() -> None:
     report = await world.reconcile()
     assert len(report.result.plan.reaches) > count
     assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN
+
+
+async def test_restarted_controller_reserves_what_it_reserved_before() -> None:
+    """Without the store it would know no arrivals, and keep all that is protected for a window."""
+    reserve = Reserve(window_seconds=60, percentile=Fraction(1))
+    pods = [make_pod("p1", "n1", 3900), make_pod("p2", "n2", 3900)]
+
+    async def after_restart(stored: bool) -> tuple[Any, Any]:
+        first, second = World(), World()
+        for one in (first, second):
+            one.controller.config = replace(
+                one.config, budgets=replace(UNLIMITED, reserve=reserve)
+            )
+            one.pods = pods
+        await first.reconcile()
+        first.pods = [*pods, make_pod("burst", "n3", 3000)]
+        await first.reconcile(70)
+        first.pods = pods
+        before = await first.reconcile(10)
+        second.now = first.now
+        if stored:
+            today = first.controller.to_store
+            assert today
+            read = read_today(pack_today(today))
+            assert read
+            second.controller.restore(read)
+            assert second.controller.to_store is None
+        after = await second.reconcile(2)
+        return before.result, after.result
+
+    before, after = await after_restart(stored=True)
+    assert [one.node for one in before.plan.reserve] == ["n3"]
+    assert after.plan.reserve == before.plan.reserve
+    assert after.state.arrivals.counting_since == NOW
+    _, without = await after_restart(stored=False)
+    assert without.plan.reserve == ()

@@ -227,7 +227,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 SECTIONS = [
     "until", "writer", "day", "earlier", "rates", "waiting", "marked", "allMarked", "allowed",
-    "credits", "nodes", "removed", "samples", "decisions",
+    "credits", "nodes", "removed", "samples", "decisions", "arrivals",
 ]  # fmt: skip
 
 
