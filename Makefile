@@ -18,7 +18,7 @@ SEEDED = --first-seed $(FIRST_SEED) --hypothesis-seed $(FIRST_SEED) --hypothesis
 E2E = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m e2e tests/e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs lint check check-full nightly promtool chromium e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix picture bench bench-table lock release clean
+.PHONY: help setup demo docs lint check check-full nightly promtool chromium e2e e2e-tools e2e-oldest cluster chaos kills days hostile laws mutate fix picture bench bench-table lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ cluster: e2e-tools ## a throw-away cluster for docs/tutorial.md, until Ctrl-C
 
 chaos: e2e-tools ## faults of a minute each on a real control plane, for a quarter of an hour; --seed N --rounds M in ARGS
 	$(BIN)/python -m tests.e2e.chaos $(ARGS)
+
+kills: e2e-tools ## kill the leader each minute for ten minutes, and compare its figures with what happened; --seed N --kills N in ARGS
+	$(BIN)/python -m tests.e2e.kills $(ARGS)
 
 days: setup ## 1,000 simulated days with faults and restarts, for half an hour; --seed N --runs M in ARGS
 	$(BIN)/python -m tests.soak.days $(ARGS)

@@ -1,9 +1,10 @@
 """Store what Ebb has done and saved in two ConfigMaps, so that the next leader continues.
 
-`ebb-today` is written at most once a minute, `ebb-history` once a day. Each write is for the
-version that was read. So if the previous leader writes late, this one reads that and counts on
-from there. Nothing is decided from the ConfigMaps but how many pods the reserve expects: without
-them, or without the permission, figures and arrivals are in memory only.
+`ebb-today` is written soon after a replica has begun to lead and then at most once a minute,
+`ebb-history` once a day. Each write is for the version that was read. So if the previous leader
+writes late, this one reads that and counts on from there. Nothing is decided from the ConfigMaps
+but how many pods the reserve expects: without them, or without the permission, figures and
+arrivals are in memory only.
 """
 
 import asyncio
@@ -23,6 +24,10 @@ from runtime.logs import fields
 
 STORE_SECONDS: Final = 60
 """Time from one turn to the next."""
+FIRST_SECONDS: Final = 5
+"""Time from one turn to the next until this leader has counted on from what it has read.
+
+Without a write soon, leaders that are killed each minute would never store anything."""
 UNCHANGED_SECONDS_MAX: Final = 300
 """Time after which figures are stored that grow only because time passes.
 
@@ -95,6 +100,8 @@ class Historian:
         """Forget what was stored when this replica starts leading."""
         self._version: str | None = None
         """Version of `ebb-today` that was read or written last; None before the first read."""
+        self._has_counted = False
+        """Whether this leader has counted on from what it has read."""
         self._stored: Today | None = None
         """What this leader has stored or continued last; None before."""
         self._kept: tuple[Day, ...] | None = None
@@ -103,12 +110,13 @@ class Historian:
         """Sums of the days in `ebb-history`, by number of the day; None while they are unknown."""
 
     async def run(self) -> None:
-        """Store the figures every minute until cancelled, and then once more."""
+        """Store the figures soon and then every minute until cancelled, and then once more."""
         self.begin()
         try:
             while True:
                 await self._try()
-                await asyncio.sleep(STORE_SECONDS)
+                awaits_count = self._version is not None and not self._has_counted
+                await asyncio.sleep(FIRST_SECONDS if awaits_count else STORE_SECONDS)
         finally:
             if self._leading():  # a rollout loses nothing then
                 with suppress(TimeoutError):
@@ -132,6 +140,7 @@ class Historian:
         if self._version is None:
             await self._load()
         elif (today := self._source.to_store) is not None:
+            self._has_counted = True
             today = replace(today, writer=self._identity, decisions=self._decisions.entries)
             if is_last or self._is_due(today):
                 await self._keep_days(today.earlier)

@@ -24,9 +24,9 @@ from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from kube.client import Client
-from kube.stores.packed_config_map import KEY, PackedConfigMap
+from kube.stores.packed_config_map import KEY, Packed, PackedConfigMap
 from tests.controller.figures.test_day import FRAMES, OWN, A, Leader, T, with_mark, workers
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, in_virtual_time
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 
@@ -401,6 +401,47 @@ async def test_backup_of_config_map_does_not_replace_what_is_in_memory(
     await replica.turn()
     await replica.turn()
     assert workers(stored(api)).marks == 1
+
+
+@dataclass
+class InMemory:
+    """A ConfigMap that a single leader writes."""
+
+    key: str = "ns/today"
+    packed: Packed = field(default_factory=lambda: Packed(b"", "0"))
+
+    async def read(self) -> Packed:
+        return self.packed
+
+    async def write(self, content: bytes, version: str) -> Packed:
+        self.packed = Packed(content, str(int(version) + 1))
+        return self.packed
+
+
+@in_virtual_time
+async def test_nothing_that_lasts_is_lost_when_leaders_are_killed_each_minute() -> None:
+    """Each leads for less than a minute, and its node is removed while nobody leads."""
+    stores, minutes = HistoryStores(today=InMemory(), history=InMemory()), 4
+    for minute in range(minutes):
+        counts, begun = Counting(), T + minute * STORE_SECONDS
+        historian = Historian(
+            stores,
+            counts,
+            DecisionLog(FakeClock(begun)),
+            identity=f"leader-{minute}",
+            leading=lambda: False,  # a killed leader stores nothing at its end
+        )
+        running = asyncio.create_task(historian.run())
+        for second in range(0, STORE_SECONDS - 10, 5):
+            await asyncio.sleep(5)
+            counts.sees([A, with_mark(f"node-{minute}", begun)], begun + second)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    found = await stores.today.read()
+    today = read_today(found.content) if found else None
+    assert today
+    assert today.writer == f"leader-{minutes - 1}"
+    assert (workers(today).marks, workers(today).removed) == (minutes, minutes - 1)
 
 
 @pytest.mark.parametrize("leading", [True, False])

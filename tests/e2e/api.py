@@ -1,6 +1,7 @@
 """A client of the API server: plain calls, and waiting on watches."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 WAIT_SECONDS = 30.0
+FOLLOWED_SECONDS_MAX = 24 * 3600.0
 
 
 class RefusedError(Exception):
@@ -124,6 +126,20 @@ class Api:
                     break
         summary = json.dumps(list(objects.values()))[:3000]
         raise AssertionError(f"{path}: condition not reached within {seconds} s: {summary}")
+
+    def follow(
+        self, path: str, told: Callable[[str, Json], None], ended: threading.Event, **query: str
+    ) -> None:
+        """Call *told* with every change as `wait` does, in a thread until *ended* is set."""
+
+        def run() -> None:
+            try:
+                self.wait(path, lambda _: ended.is_set(), FOLLOWED_SECONDS_MAX, told, **query)
+            except (AssertionError, urllib3.exceptions.HTTPError):
+                if not ended.is_set():
+                    raise
+
+        threading.Thread(target=run, daemon=True).start()
 
     def _told(
         self, path: str, seconds: float, query: Mapping[str, str]

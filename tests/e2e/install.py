@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -181,6 +181,20 @@ def starting(plane: Plane, settings: Json) -> Iterator[Start]:
         at_end.enter_context(ending(plane, webhook))
         webhook.wait_ready()
         yield start
+
+
+def leader_of(api: Api, running: Collection[Ebb]) -> Ebb:
+    """Wait until one of these controllers holds the Lease, and return it."""
+
+    def found() -> Ebb | None:
+        try:
+            holder = str(api.get(LEASE)["spec"].get("holderIdentity"))
+        except RefusedError:
+            return None  # the test has deleted it
+        return next((one for one in running if holder.startswith(f"{one.program.name}_")), None)
+
+    leader: Ebb = until(found, "one leads")
+    return leader
 
 
 def port_of(settings: Json) -> int:

@@ -63,6 +63,8 @@ class Kubelet:
 
     plane: Plane
     namespace: str
+    bound: bool = False
+    """Whether it runs only pods that are bound to a node; without a scheduler none is."""
     running: dict[str, Running] = field(default_factory=dict)
     """Pods by UID."""
 
@@ -73,7 +75,8 @@ class Kubelet:
         for uid in self.running.keys() - pods.keys():
             self._stop(uid)
         for uid, pod in pods.items():
-            if uid not in self.running and pod["status"].get("phase") == "Pending":
+            may_run = "nodeName" in pod["spec"] or not self.bound
+            if uid not in self.running and pod["status"].get("phase") == "Pending" and may_run:
                 self.running[uid] = self._started(pod)
         for one in self.running.values():
             self._report(one)

@@ -1,25 +1,22 @@
 """The figures of the day outlive the controller that has counted them."""
 
-import json
 import signal
 from collections.abc import Mapping
 
 from core.config.settings import Mode
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from tests.e2e.api import Api, Json
+from tests.e2e.counted import printed_days
 from tests.e2e.install import installed, start_program
 from tests.e2e.moves import outlast_reconciliations
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Ebb, Plane, until
-from tests.support.plan_cli import ebb
 
 
 def counted(plane: Plane) -> tuple[int, int]:
-    """Return the numbers of marks and unmarks of this day that `ebb history` prints."""
-    done = ebb("history", "day", "-o", "json", KUBECONFIG=str(plane.kubeconfig("person")))
-    assert done.returncode == 0, done.stderr
-    totals = [one["total"] for one in json.loads(done.stdout)["days"]]
-    return sum(one["marks"] for one in totals), sum(one["unmarks"] for one in totals)
+    """Return the numbers of marks and unmarks that `ebb history` prints."""
+    days = printed_days(plane)
+    return sum(one["marks"] for one in days), sum(one["unmarks"] for one in days)
 
 
 def is_marked(found: Mapping[str, Json]) -> bool:

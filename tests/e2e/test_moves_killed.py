@@ -3,14 +3,13 @@
 import random
 import signal
 import time
-from collections.abc import Collection
 from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.api import Api, RefusedError
+from tests.e2e.api import Api
 from tests.e2e.endpoints import never_below
-from tests.e2e.install import LEASE, Start
+from tests.e2e.install import LEASE, Start, leader_of
 from tests.e2e.line import Line
 from tests.e2e.moves import (
     HELD,
@@ -31,7 +30,7 @@ from tests.e2e.moves import (
     written,
 )
 from tests.e2e.objects import PODS
-from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.plane import Plane, until
 
 KILLS = 30
 KILLED_SECONDS_MAX = 2.5
@@ -41,20 +40,6 @@ HITS_MIN = 3
 SURE_EVERY = 5
 """Of so many leaders one is killed as soon as it has detached a pod: on a busy machine the others
 may all be killed before."""
-
-
-def leader_of(api: Api, running: Collection[Ebb]) -> Ebb:
-    """Wait until one of these controllers holds the Lease, and return it."""
-
-    def found() -> Ebb | None:
-        try:
-            holder = str(api.get(LEASE)["spec"].get("holderIdentity"))
-        except RefusedError:
-            return None  # the test has deleted it
-        return next((one for one in running if holder.startswith(f"{one.program.name}_")), None)
-
-    leader: Ebb = until(found, "one leads")
-    return leader
 
 
 def test_nothing_is_left_behind_by_30_kills_at_random_moments(
