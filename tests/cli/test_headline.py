@@ -278,7 +278,7 @@ class TestLeader:
     async def test_headline_assumes_least_without_leader(self, world: World) -> None:
         assert (await world.json("status"))["headline"]["leaderAsked"] is False
         assert world.api.forwards.get(f"{NAMESPACE}/{LEADER}") is None
-        warning = "No replica of ebb-controller leads, so no node is marked until one does.\n"
+        warning = "No replica of ebb-controller leads, so no node is marked now.\n"
         assert warning in (await world.run("plan")).out
         world.lease(f"{LEADER}_1")
         assert warning in (await world.run("status")).out, "its Lease was never renewed"
