@@ -90,7 +90,7 @@ def _without_namespace(name: str, cluster_input: ClusterInput) -> InvalidInputEr
     ]
     hint = f"; did you mean {', '.join(same_name)}?" if same_name else ""
     return InvalidInputError(
-        f"pod {name}", f"the namespace is missing; allowed: NAMESPACE/NAME, or -n{hint}"
+        f"pod {name}", f"the namespace is missing; use NAMESPACE/NAME, or -n{hint}"
     )
 
 

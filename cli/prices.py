@@ -78,10 +78,10 @@ def section(sources: Sequence[tuple[str, bytes]]) -> tuple[str, list[str]]:
         for entry in _entries(source, raw, warnings):
             if by_labels.setdefault(entry.labels, entry.price) != entry.price:
                 names = ", ".join("=".join(label) for label in entry.labels)
-                raise InvalidInputError(source, f"{names}: a second price, {entry.price:f}")
+                raise InvalidInputError(source, f"{names}: has a second price, {entry.price:f}")
     if len(by_labels) > PRICES_MAX:
         problem = (
-            f"{len(by_labels):,} prices; allowed: {PRICES_MAX:,}; keep the lines of your types"
+            f"{len(by_labels):,} prices; allowed: {PRICES_MAX:,}; keep the prices of your nodes"
         )
         raise InvalidInputError(", ".join(source for source, _ in sources), problem)
     # The first entry that matches a node counts, so the most specific ones come first.
@@ -198,7 +198,7 @@ def _of_csv(source: str, text: str) -> Iterator[Entry]:
             price = _price(source, f"{where}: {PRICE}", row.pop(PRICE))
             labels = {LABELS.get(key, key): value for key, value in row.items() if value}
             if not labels:
-                raise InvalidInputError(source, f"{where}: no label; allowed: at least one")
+                raise InvalidInputError(source, f"{where}: has a price, but no label")
             yield Entry(tuple(sorted(labels.items())), price)
     except csv.Error as fault:
         raise InvalidInputError(source, f"not a CSV: {fault}") from fault

@@ -37,7 +37,7 @@ BUILT_IN: Final = "built in"
 COMMENT_CHARS: Final = 96
 MINUTE_MS: Final = HOUR_MS // 60
 NO_EVICTIONS: Final = (
-    "evictions by Ebb (eviction.mode) are not simulated: pods that it would evict keep running"
+    "evictions by Ebb (eviction.mode) are not simulated: pods that Ebb would evict keep running"
 )
 UNITS: Final = ((DAY_MS, "days"), (HOUR_MS, "hours"), (MINUTE_MS, "minutes"))
 DAYS: Final = 2
@@ -154,7 +154,7 @@ def _loaded(options: Options, config: Config) -> _Loaded:
         )
     if options.at_once is not None:
         if instances.is_trace(given[0]):
-            raise click.UsageError("--at-once: not with a trace of instances that have owners")
+            raise click.UsageError("--at-once: only with a trace in the format of openb")
         return _drawn(given[0], options)
     unreadable: list[str] = []
     history = _read(options, config, unreadable)

@@ -317,7 +317,7 @@ def _faults_of_user(user: Mapping[str, Any]) -> Iterator[Fault]:
     ):
         yield "as-user-extra", extra, "a mapping of texts to lists of texts of one line"
     if (user.get("as-uid") or groups or extra) and not user.get("as"):
-        yield "as", None, "a user name, as as-uid, as-groups or as-user-extra is set"
+        yield "as", None, "a user name, because as-uid, as-groups or as-user-extra is set"
 
 
 def _are_lines(value: object) -> bool:

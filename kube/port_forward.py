@@ -67,7 +67,7 @@ async def get(
     port = _port(answered(_POD, raw), port_name)
     if port is None:
         problem = f"no container has a port with the name {port_name}"
-        raise UnavailableError(f"pod {namespace}/{pod}: {problem}")
+        raise UnavailableError(problem)
     socket = await client.web_socket(
         f"{where}/portforward", {"ports": str(port)}, PROTOCOL, message_bytes_max=MESSAGE_BYTES_MAX
     )
@@ -77,10 +77,10 @@ async def get(
             await socket.send_bytes(bytes([DATA]) + request.encode())
             return await _body(socket, bytes_max)
     except _InvalidError as fault:
-        raise UnavailableError(f"port-forward to pod {namespace}/{pod}: {fault}") from fault
+        raise UnavailableError(f"port-forward: {fault}") from fault
     except (TimeoutError, aiohttp.ClientError, OSError) as fault:
         problem = "no answer in time" if isinstance(fault, TimeoutError) else one_line(str(fault))
-        raise UnavailableError(f"port-forward to pod {namespace}/{pod}: {problem}") from fault
+        raise UnavailableError(f"port-forward: {problem}") from fault
     finally:
         with suppress(TimeoutError, aiohttp.ClientError, OSError):
             await socket.close()
@@ -133,7 +133,7 @@ def _lengths(received: bytes, bytes_max: int) -> tuple[int, int]:
         return 0, 0
     status, length = _HEAD.match(head), _LENGTH.search(head + b"\r\n")
     if status is None or length is None:
-        raise _InvalidError("the answer is not HTTP with a Content-Length")
+        raise _InvalidError("the answer is not HTTP, or has no Content-Length")
     if status[1] != b"200":
         raise _InvalidError(f"status {status[1].decode()}: {one_line(body.decode('latin-1'))}")
     if int(length[1]) > bytes_max:

@@ -54,8 +54,8 @@ LINE_BYTES_MAX: Final = 16 * 1024**2
 """Maximum length of an event; etcd allows some megabytes, aiohttp's readline less."""
 CHANGES: Final = frozenset({"ADDED", "MODIFIED"})
 ABSENT_KIND: Final = (
-    "the API server does not serve this kind, or RBAC does not allow reading it; continuing "
-    "without it"
+    "the API server does not serve this kind, or RBAC does not allow reading it; Ebb "
+    "continues without these objects"
 )
 
 RESTORED: Final = (

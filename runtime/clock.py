@@ -100,7 +100,10 @@ class SteadyClock:
 
     def _report(self, *, jumped: bool, off: float) -> None:
         if jumped and not self._jumped:
-            message = "the wall clock jumped; following it slowly; restart to use its time at once"
+            message = (
+                "the wall clock jumped; Ebb follows slowly; restart the program to use the new "
+                "time at once"
+            )
             log.warning(message, extra=fields(seconds=round(off)))
         if self._jumped and not jumped:
             log.info("the program has caught up with the wall clock after its jump")

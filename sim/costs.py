@@ -35,7 +35,7 @@ def check_prices(config: Config, source: str, templates: Iterable[Node]) -> None
     """
     if config.prices and not any(config.price_of(template.labels) for template in templates):
         problem = (
-            "every simulated node costs 0; allowed: an entry that matches nodes of the load, or "
-            "no `prices`, so that cost is in cores"
+            "every simulated node costs 0; add an entry that matches nodes of the load, or remove "
+            "`prices`, and the simulation counts cores instead of money"
         )
         raise ConfigError(source, (f"prices: {problem}",))

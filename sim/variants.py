@@ -26,11 +26,11 @@ EVICTIONS: Final = "evictions by Ebb are not simulated"
 NOT_SIMULATED: Final[Mapping[str, str]] = {
     "eviction": EVICTIONS,
     "mode": "the simulated mode is always enforce",
-    "webhook": "has no setting that affects a simulation",
+    "webhook": "no setting of the webhook affects a simulation",
     "controller": "not simulated; --interval sets the time between reconciliations",
-    "schedule": "a simulation begins at no real date",
-    "pauseUntil": "a simulation begins at no real date",
-    "extender": "only its setting score is simulated",
+    "schedule": "a simulation has no real date",
+    "pauseUntil": "a simulation has no real date",
+    "extender": "of the extender, only the setting score is simulated",
 }
 """Sections and settings that the simulation ignores, and why."""
 SIMULATED: Final = ("extender.score",)

@@ -108,6 +108,6 @@ async def warn_of_old_records(client: Client, namespace: str) -> None:
         warn(
             f"configmap {namespace}/{OLD_RECORDS}: an older version of Ebb has recorded "
             f"{plural(moves, 'move')} there, and may have left one replica too many in each "
-            "Deployment. The entries name the Deployments with their original replicas: set "
-            f"these, then run kubectl -n {namespace} delete configmap {OLD_RECORDS}"
+            "Deployment. The entries name each Deployment and its original replicas: set "
+            f"these replicas, then run kubectl -n {namespace} delete configmap {OLD_RECORDS}"
         )

@@ -40,7 +40,7 @@ async def stop_controller(
         elif removals.dry_run or await _scale_to_zero(scales, namespace):
             removals.report("deployment", key, "scaled to 0")
     except UnavailableError as fault:
-        raise UnavailableError(f"deployment {key}: {fault}; nothing was cleaned up") from fault
+        raise UnavailableError(f"deployment {key}: {fault}. Nothing was cleaned up") from fault
     if not removals.dry_run:
         await wait_until_nobody_leads(leases, clock)
 
@@ -49,8 +49,9 @@ async def _check_nobody_leads(leases: Leases) -> None:
     lease = await leases.read()
     if lease is not None and lease.holder:
         raise UnavailableError(
-            f"it does not exist, but {lease.holder} holds the Lease. End this controller, and run "
-            "the command again. If it has ended already, use the command without --stop-controller"
+            f"the Deployment does not exist, but the controller {lease.holder} holds the Lease. "
+            "End this controller, and run the command again. If the controller has ended already, "
+            "omit --stop-controller"
         )
 
 
@@ -91,6 +92,6 @@ async def wait_until_nobody_leads(leases: Leases, clock: Clock) -> None:
             who = lease.holder or "a replica of the controller"
             raise UnavailableError(
                 f"{who} still holds the Lease {STOP_SECONDS_MAX:.0f} s after the controller was "
-                "scaled to 0; find out who starts it again"
+                "scaled to 0; find out what starts the controller again"
             )
         await asyncio.sleep(POLL_SECONDS)

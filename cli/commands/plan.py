@@ -70,8 +70,8 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 @click.option(
     "--bound",
     is_flag=True,
-    help="also compute for up to 60 s how few nodes any placement needs; at most 500 nodes, for "
-    "-o table, json and yaml",
+    help="also compute, for up to 60 s, how few nodes any placement needs; only for up to 500 "
+    "nodes and -o table, json and yaml",
 )
 @click.option(
     "-L",

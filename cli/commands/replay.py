@@ -85,7 +85,7 @@ FOLDER: Final = click.Path()
     type=_whole(SECONDS_MAX),
     default="60",
     metavar="SECONDS",
-    help="time between reconciliations; a Pending pod starts one at once; default 60",
+    help="time between reconciliations; a Pending pod starts a reconciliation at once; default 60",
 )
 @click.option(
     "--sweep",

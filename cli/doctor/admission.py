@@ -205,7 +205,9 @@ def _write_policies(facts: Facts) -> CheckResult:
             evidence.append(Evidence(binding, "spec.validationActions", actions))
     if evidence:
         return problem("a policy for Ebb's own accounts refuses nothing", evidence)
-    return ok(f"{len(needed)} ValidatingAdmissionPolicies refuse other writes of Ebb's accounts")
+    return ok(
+        f"{len(needed)} ValidatingAdmissionPolicies refuse the writes that Ebb does not need"
+    )
 
 
 CHECKS: Final = (
@@ -220,7 +222,8 @@ CHECKS: Final = (
     Check(
         code="admission",
         question="Does the webhook or the admission policy turn a mark into a taint?",
-        effect="a mark becomes a taint only when the controller writes it itself, a moment later",
+        effect="a mark becomes a taint only when the controller writes the taint itself, a "
+        "moment later",
         fix="apply the manifests again, and look at "
         "`kubectl -n ebb-system get pods -l app.kubernetes.io/component=webhook`; the dry run of "
         "docs/install-reference.md#check-the-installation tests the whole path",

@@ -97,7 +97,7 @@ def _keeping(program: Program) -> Iterator[Evidence]:
 def _status(facts: Facts) -> CheckResult:
     key = facts.config.cluster_autoscaler.status
     if _has_status(facts):
-        return ok(f"ConfigMap {key} has the status")
+        return ok(f"ConfigMap {key} has the status of Cluster Autoscaler")
     programs = autoscalers(facts)
     if not programs:
         return first_unread(facts, DEPLOYMENTS) or ok(NONE_FOUND)
@@ -116,9 +116,9 @@ def _status(facts: Facts) -> CheckResult:
 
 def _evicts(facts: Facts) -> CheckResult:
     if facts.config.scale_down_protection.scope is Scope.ALL:
-        return ok("Ebb protects its nodes from scale-down (scaleDownProtection.scope: all)")
+        return ok("Ebb protects every node from scale-down (scaleDownProtection.scope: all)")
     return _with_flags(
-        facts, _evicting, "Cluster Autoscaler evicts pods", "it removes empty nodes"
+        facts, _evicting, "Cluster Autoscaler evicts pods", "removes only empty nodes"
     )
 
 
@@ -136,7 +136,10 @@ def _evicting(program: Program) -> Iterator[Evidence]:
 def _delays(facts: Facts) -> CheckResult:
     seen = f"empty nodes wait longer than {duration(DELAY_SECONDS_MAX)}"
     return _with_flags(
-        facts, _long_delays, seen, f"both delays are at most {duration(DELAY_SECONDS_MAX)}"
+        facts,
+        _long_delays,
+        seen,
+        f"{' and '.join(DELAYS)} are at most {duration(DELAY_SECONDS_MAX)}",
     )
 
 
@@ -158,8 +161,10 @@ def _taint(facts: Facts) -> CheckResult:
             if TAINT_KEY in program.texts(flag):
                 yield Evidence(program.object, f"--{flag}", TAINT_KEY)
 
-    good = f"it ignores the taint {TAINT_KEY}"
-    return _with_flags(facts, misread, f"Cluster Autoscaler does not ignore {TAINT_KEY}", good)
+    good = f"ignores the taint {TAINT_KEY}"
+    return _with_flags(
+        facts, misread, f"Cluster Autoscaler does not ignore the taint {TAINT_KEY}", good
+    )
 
 
 def _with_flags(
@@ -255,14 +260,14 @@ CHECKS: Final = (
     Check(
         code="autoscaler-delays",
         question=f"Are the delays of Cluster Autoscaler at most {duration(DELAY_SECONDS_MAX)}?",
-        effect="every empty node remains for that long before it is removed",
+        effect="Cluster Autoscaler removes an empty node only after these delays",
         fix=f"{_FLAGS}: `--{DELAYS[0]}=1m --{DELAYS[1]}=2m`",
         run=_readable(_delays),
     ),
     Check(
         code="autoscaler-taint",
         question="Does Cluster Autoscaler ignore Ebb's taint?",
-        effect="marked nodes count as not Ready",
+        effect="Cluster Autoscaler counts marked nodes as not Ready",
         fix=f"{_FLAGS}: do not name the taint in `--startup-taint` or `--ignore-taint`",
         run=_taint,
     ),

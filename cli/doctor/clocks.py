@@ -35,8 +35,8 @@ def _clocks(facts: Facts) -> CheckResult:
         return unknown(
             "this machine and the API server agree, but no replica has renewed the Lease of the "
             "leader in time",
-            "see `ebb status` about the leader, and compare the clock of its node with that of "
-            "the control plane",
+            "find the leader with `ebb status`, and compare the clock of the leader's node with "
+            "the clock of the control plane",
         )
     return ok(f"this machine, the API server and the leader agree within {SKEW_SECONDS_MAX} s")
 

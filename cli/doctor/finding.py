@@ -140,7 +140,7 @@ def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> CheckResult:
         )
     return unknown(
         f"cannot read {resource}: {why}",
-        f"make {resource} readable for your user (docs/doctor.md#permissions)",
+        f"if your user may not list {resource}, see docs/doctor.md#permissions",
     )
 
 

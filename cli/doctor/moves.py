@@ -55,7 +55,7 @@ def _refused(facts: Facts) -> CheckResult:
 CHECKS: Final = (
     Check(
         code="detached-pods",
-        question="Is every pod that a surge move has detached attached again in time?",
+        question="Does every pod that a surge move detaches return to its ReplicaSet in time?",
         effect="the pod keeps running without its ReplicaSet, also after a rollout or a scale to "
         "0: with an old version behind its Service",
         fix="run the commands in the evidence, or `ebb cleanup --all`, which also removes "

@@ -134,8 +134,9 @@ CHECKS: Final = (
     Check(
         code="mutating-admission",
         question="Does no other webhook or policy change the objects that Ebb writes?",
-        effect="if it changes an object of Ebb's write, a policy for Ebb's own accounts refuses "
-        "the write: no node is marked or unmarked, and no pod is moved",
+        effect="if a webhook or policy of somebody else changes an object that Ebb writes, a "
+        "policy for Ebb's own accounts refuses the write: no node is marked or unmarked, and no "
+        "pod is moved",
         fix="add a match condition that leaves out the requests of ebb-controller; until then, "
         "let the policy only audit: `kubectl patch validatingadmissionpolicybinding "
         """ebb-controller-nodes --type=merge -p '{"spec":{"validationActions":["Audit"]}}'` """

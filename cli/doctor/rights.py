@@ -80,12 +80,15 @@ def _buffers(facts: Facts) -> CheckResult:
     if missing := first_unread(facts, *RBAC_KINDS):
         return missing
     if not publishes(facts):
-        return ok("Ebb publishes no CapacityBuffers, because the component is not installed")
+        return ok(
+            "Ebb publishes no CapacityBuffers, because the component capacity-buffers is not "
+            "installed"
+        )
     why = facts.cluster_input.why_absent(BUFFERS.name)
     if why == NOT_IN_DUMP:
         return unread(BUFFERS.resource, why, "`kubectl get capacitybuffers -A -o json`")
     if why:
-        seen = "Ebb may publish CapacityBuffers, and they cannot be read"
+        seen = "the component capacity-buffers is installed, but CapacityBuffers cannot be read"
         return problem(seen, [Evidence(BUFFERS.resource, "list", why)])
     return ok("Ebb publishes the pods that it expects as CapacityBuffers")
 
@@ -233,16 +236,17 @@ CHECKS: Final = (
         code="program-rights",
         question="May Ebb's ServiceAccounts do what the configuration needs?",
         effect="calls of the programs fail with 403, and parts of Ebb do not work",
-        fix="add the component of the setting to the overlay and apply it "
-        "(docs/install-reference.md#your-overlay)",
+        fix="add the component that grants the permissions to your overlay, and apply the "
+        "overlay (docs/install-reference.md#your-overlay)",
         run=_programs,
     ),
     Check(
         code="capacity-buffers",
-        question="Can Ebb publish CapacityBuffers, if it may?",
+        question="Can Ebb publish CapacityBuffers, if the component capacity-buffers is "
+        "installed?",
         effect="the autoscaler adds nodes only when pods are Pending",
-        fix="let the autoscaler install its CapacityBuffers, or remove the component "
-        "capacity-buffers (docs/install-reference.md#components)",
+        fix="install the CustomResourceDefinition of the autoscaler's CapacityBuffers, or remove "
+        "the component capacity-buffers (docs/install-reference.md#components)",
         run=_buffers,
     ),
 )

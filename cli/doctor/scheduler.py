@@ -35,7 +35,10 @@ NEWER_SECONDS: Final = 60
 METRIC: Final = "ebb_extender_prioritize_requests_total"
 GIVE_FILE: Final = "copy the file that kube-scheduler's flag --config names, and give it with "
 GIVE_OPTION: Final = f"{GIVE_FILE}--scheduler-config FILE"
-LOOK_AT_METRIC: Final = f"look at the metric {METRIC} (docs/metrics.md)"
+LOOK_AT_METRIC: Final = (
+    f'create a pod, and check that the metric {METRIC} with result="scored" increases '
+    "(docs/metrics.md)"
+)
 
 
 def _scoring(facts: Facts) -> CheckResult:
@@ -109,7 +112,8 @@ def _extender(facts: Facts) -> CheckResult:
         return ok("the extender is not installed, and kube-scheduler does not need it")
     called = facts.setup.extender.value
     if called is not None and (scored := called.by_result.get("scored", 0)):
-        return ok(f"{scored:,} calls, counted by {plural(called.replicas, 'replica')}")
+        counted = f"counted by {plural(called.replicas, 'replica')}"
+        return ok(f"{plural(scored, 'call')} of the extender, {counted}")
     if bare := _without_file(schedulers(facts)):
         return problem("kube-scheduler has no configuration that names the extender", bare)
     if called is None:
@@ -132,9 +136,16 @@ def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> Check
         return problem("kube-scheduler's configuration lacks the extender", evidence)
     if listed and not installed:
         evidence = [Evidence(f"namespace {facts.namespace}", "pods of the extender", "0")]
-        return problem("kube-scheduler is configured to call it, but no pod of it runs", evidence)
+        return problem(
+            "kube-scheduler is configured to call the extender, but no pod of the extender runs",
+            evidence,
+        )
     wrong = [evidence for extender in listed for evidence in _wrong(facts, extender)]
-    return problem("its entry in kube-scheduler's configuration differs", wrong) if wrong else None
+    return (
+        problem("the entry of the extender in kube-scheduler's configuration is wrong", wrong)
+        if wrong
+        else None
+    )
 
 
 def _not_called(facts: Facts, by_result: Mapping[str, int]) -> CheckResult:
@@ -158,10 +169,12 @@ def _not_called(facts: Facts, by_result: Mapping[str, int]) -> CheckResult:
     ]
     if not newer:
         return unknown(
-            "no pod was scheduled since the extender started", "create a pod", *evidence
+            "no pod was scheduled since the extender started",
+            "create a pod, and run `ebb doctor` again",
+            *evidence,
         )
     scheduled = Evidence(f"Pod {newer[0].key}", "spec.nodeName", str(newer[0].node))
-    seen = f"no call of the extender for {plural(len(newer), 'new pod')}"
+    seen = f"kube-scheduler did not call the extender for {plural(len(newer), 'new pod')}"
     return problem(seen, [*evidence, scheduled])
 
 

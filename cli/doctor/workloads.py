@@ -21,7 +21,7 @@ WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
 
 def _daemon_sets(facts: Facts) -> CheckResult:
     if not facts.config.sets_no_schedule:
-        return ok("Ebb sets no NoSchedule taint (noScheduleAfter, eviction)")
+        return ok("Ebb sets no NoSchedule taint, as noScheduleAfter and eviction are disabled")
     if why := facts.cluster_input.why_absent(DAEMON_SETS.name):
         return unread(DAEMON_SETS.resource, why)
     taint = Taint(key=TAINT_KEY, value="", effect="NoSchedule")
@@ -70,10 +70,7 @@ def _budgets(facts: Facts) -> CheckResult:
         )
     if never:
         count = plural(len(never), "PodDisruptionBudget")
-        return ok(
-            f"no eviction is possible under {count}; this does not affect Ebb, because it "
-            "evicts no pods"
-        )
+        return ok(f"no eviction is possible under {count}, but Ebb evicts no pods")
     return ok("every PodDisruptionBudget sometimes allows an eviction")
 
 
@@ -118,8 +115,8 @@ CHECKS: Final = (
     Check(
         code="daemonsets",
         question="Do DaemonSets tolerate Ebb's NoSchedule taint?",
-        effect="their pods are not created on nodes with this taint, so Ebb keeps the mark of "
-        "such a node at PreferNoSchedule",
+        effect="a DaemonSet without the toleration gets no pods on nodes with the taint, so Ebb "
+        "keeps the mark of such a node at PreferNoSchedule",
         fix="add a toleration for the key of the taint, with `operator: Exists`, to each of "
         "these DaemonSets",
         run=_daemon_sets,
@@ -127,9 +124,10 @@ CHECKS: Final = (
     Check(
         code="budgets",
         question="Do PodDisruptionBudgets allow evictions, if Ebb evicts pods?",
-        effect="evictions of these pods are always refused, so their nodes do not become empty",
+        effect="the API server never allows an eviction of the protected pods, so the nodes of "
+        "these pods do not become empty",
         fix="allow at least one disruption (maxUnavailable of at least 1, or fewer pods in "
-        "minAvailable), or exclude these nodes (docs/eviction.md)",
+        "minAvailable), or exclude the nodes of these pods (docs/eviction.md)",
         run=_budgets,
     ),
     Check(

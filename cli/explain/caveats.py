@@ -103,7 +103,7 @@ def _running_nowhere(pods: int) -> Iterator[Caveat]:
         message = (
             f"{pods:,} pod{'' if pods == 1 else 's'} {run} (phase Running) but {are} on no node, "
             "so kubectl did not make the dump, and other fields may be missing too (for example, "
-            f"nodeName is spelled node_name); create it with: {COMMAND}"
+            f"nodeName is spelled node_name); create the dump with: {COMMAND}"
         )
         yield Caveat("running-nowhere", message, pods)
 
@@ -167,7 +167,10 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
         )
         yield Caveat("no-daemonsets", message)
     if BUDGET_KIND not in kinds:
-        message = f"the dump has no {BUDGET_KIND} (pdb), so pods protected by one look evictable"
+        message = (
+            f"the dump has no {BUDGET_KIND} (pdb), so pods that a {BUDGET_KIND} protects look "
+            "evictable"
+        )
         yield Caveat("no-budgets", message)
     with_claims = sum(bool(pod.disruption_facts.claims) for pod in cluster.pods)
     if with_claims and not kinds.issuperset(STORAGE_KINDS):

@@ -30,7 +30,7 @@ async def read(client: Client, namespace: str) -> History:
     stores = [PackedConfigMap(client, namespace, name) for name in (TODAY, HISTORY)]
     today, history = [await store.read() for store in stores]
     if today is None and history is None:
-        problem = "not found; --ebb-namespace NAME is the namespace of Ebb"
+        problem = "not found; if Ebb is installed in another namespace, use --ebb-namespace"
         raise InvalidInputError(f"ConfigMap {namespace}/{TODAY}", problem)
     last = read_today(today.content) if today else None
     days = read_history(history.content) if history else {}

@@ -43,7 +43,7 @@ NOT_THERE: Final = 404
 REQUIRED: Final = frozenset((NODES, PODS))
 """Kinds without which no command can answer; others may be missing, as in a dump."""
 WITHOUT: Final[Mapping[AnyKind, str]] = {
-    BUDGETS: "pods that one protects look evictable",
+    BUDGETS: "pods that a PodDisruptionBudget protects look evictable",
     CLAIMS: "pods with PersistentVolumeClaims count as not movable",
     VOLUMES: "pods with PersistentVolumeClaims count as not movable",
     CSI_NODES: "pods with PersistentVolumeClaims count as not movable",

@@ -107,7 +107,7 @@ class ClusterStatus:
             yield "no replica leads"
         facts = self.cluster_input.facts
         for refused in facts.refused_writes if facts else ():
-            yield f"{refused.policy} refuses writes ({refused.change})"
+            yield f"the policy {refused.policy} refuses Ebb's writes ({refused.change})"
         if overdue := sum(mark.overdue for mark in self.marked):
             yield f"{plural(overdue, 'mark')} overdue"
         wrong = sum(not mark.taints_correct for mark in self.marked)
@@ -267,10 +267,13 @@ def _published(cluster_input: ClusterInput) -> Iterator[Published]:
         if buffer.published is None:
             continue
         if buffer.namespace != cluster_input.namespace:
-            why = f"it has Ebb's label, but is not in {cluster_input.namespace}, Ebb's namespace"
+            home = f"Ebb's namespace {cluster_input.namespace}"
+            why = f"the buffer has Ebb's label, but is not in {home}"
             yield Published(buffer.key, buffer.published, 0, why)
             continue
         few = (
-            "its autoscaler has capacity for no more" if buffer.accepted < buffer.published else ""
+            "the autoscaler has no capacity for more pods"
+            if buffer.accepted < buffer.published
+            else ""
         )
         yield Published(buffer.key, buffer.published, buffer.accepted, buffer.fault or few)

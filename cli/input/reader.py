@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # slow to import
     from cli.input.live import ClusterOutcome, Connecting, Reading
 
 OR_A_DUMP: Final = (
-    f"; name a kubeconfig, or read a dump with --from-file, as `{COMMAND}` writes it"
+    f"; give a kubeconfig with --kubeconfig, or a dump with --from-file; `{COMMAND}` prints a dump"
 )
 _SETUP_KINDS: Final = {kind.name: kind for kind in SETUP_KINDS}
 Environment = Mapping[str, str]

@@ -25,7 +25,7 @@ HOLDERS_MAX: Final = 2
 names."""
 NO_POD: Final = 404
 """Status of a port-forward to a pod that does not exist."""
-UNKNOWN: Final = "its delays, peaks, cooldowns, moves and decisions are unknown"
+UNKNOWN: Final = "delays, peaks, cooldowns, moves and decisions are unknown"
 
 
 class _ConfigMap(msgspec.Struct):
@@ -155,7 +155,7 @@ async def _report(
         except UnavailableError as fault:
             if isinstance(fault, ApiError) and fault.status == NO_POD:
                 findings.problems.append(
-                    f"the leader {pod} is no pod in {namespace}, so {UNKNOWN}"
+                    f"the leader {pod} is no pod in namespace {namespace}, so {UNKNOWN}"
                 )
                 return None
             findings.cannot(f"the report of the leader {pod}, so {UNKNOWN}", fault)

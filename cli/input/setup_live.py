@@ -89,7 +89,7 @@ async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tupl
         return Read(()) if none else Read(absent=str(fault))
     except UnavailableError as fault:
         return Read(absent=str(fault))
-    return Read(absent=f"more than {PAGES_MAX} pages of {kind.resource}")
+    return Read(absent=f"there are more than {PAGES_MAX} pages, the most that `ebb doctor` reads")
 
 
 async def _access(client: Client, rights: tuple[Right, ...]) -> Read[Mapping[Right, bool]]:
@@ -133,7 +133,7 @@ async def _extender(client: Client, pods: tuple[Pod, ...], config: Config) -> Re
             for result, count in _calls(raw).items():
                 totals[result] = totals.get(result, 0) + count
         except UnavailableError as fault:
-            return Read(absent=f"metrics of pod {pod.key}: {fault}")
+            return Read(absent=f"cannot read the metrics of pod {pod.key}: {fault}")
     return Read(ExtenderCalls(totals, len(pods[:REPLICAS_MAX])))
 
 

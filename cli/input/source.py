@@ -19,7 +19,7 @@ WHERE: Final = (
     "from_file", "kubeconfig", "ebb_namespace", "config", "overrides",
 )  # fmt: skip
 """Options that become fields of ClusterOptions with the same name."""
-CONTEXT: Final = "context of the kubeconfig; default: its current context"
+CONTEXT: Final = "context of the kubeconfig; default: the current context"
 SEVERAL_CONTEXTS: Final = f"{CONTEXT}; repeatable, for several clusters"
 SECTIONS: Final = {"--context": "contexts", "--cluster": "clusters", "--user": "users"}
 """Sections of the kubeconfig that have the names for an option."""
@@ -125,7 +125,8 @@ def selection_options(command: Command) -> Command:
 def live_options(command: Command, *, several: bool = False) -> Command:
     """Add the option --config, and those for a live cluster as `connection_options`."""
     help_text = (
-        "an EbbConfiguration in YAML; default: the one that runs in the cluster, or built-in"
+        "an EbbConfiguration in YAML; default: the configuration in the cluster, else the "
+        "built-in defaults"
     )
     with_config = click.option("--config", type=FILE, metavar="FILE", help=help_text)(command)
     return connection_options(with_config, several=several)
@@ -143,15 +144,25 @@ def connection_options(command: Command, *, several: bool = False) -> Command:
         command(*values, overrides=_overrides(given), **given)
 
     for names, metavar, kind, help_text in (
-        (("--request-timeout",), "30s", _seconds, "timeout of each call; default: that of Ebb"),
+        (
+            ("--request-timeout",),
+            "30s",
+            _seconds,
+            "timeout of each call to the API server; default: 15 s for most calls",
+        ),
         (("--as-group", "as_groups"), "GROUP", None, "group to impersonate; repeatable"),
         (("--as", "as_user"), "USER", None, "user to impersonate"),
-        (("--user", "user_entry"), "NAME", None, "user of the kubeconfig; default: the context's"),
+        (
+            ("--user", "user_entry"),
+            "NAME",
+            None,
+            "user of the kubeconfig; default: the user of the context",
+        ),
         (
             ("--cluster", "cluster_entry"),
             "NAME",
             None,
-            "cluster of the kubeconfig; default: the context's",
+            "cluster of the kubeconfig; default: the cluster of the context",
         ),
         (("--context",), "NAME", None, SEVERAL_CONTEXTS if several else CONTEXT),
         (

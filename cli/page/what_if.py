@@ -117,7 +117,7 @@ def _without(cluster: Cluster, name: str) -> tuple[Cluster, Sequence[str]]:
         return cluster, ()
     nodes = tuple(node for node in cluster.nodes if node.name != name)
     if len(nodes) == len(cluster.nodes):
-        raise InvalidInputError("without this node", f"{name!r:.300}; allowed: the name of a node")
+        raise InvalidInputError("without this node", f"the cluster has no node {name!r:.300}")
     pods = tuple(
         replace(pod, node=None, nominated_node="") if pod.node == name else pod
         for pod in cluster.pods

@@ -83,7 +83,7 @@ class Store(Generic[Object]):
                 raise ConflictError(str(fault)) from fault  # deleted since it was read
             raise
         if (stored := self._read(raw)) is None:
-            raise ConflictError(f"{write.key} has finished")
+            raise ConflictError(f"the {self._kind.name} has finished")
         return stored
 
     def _read(self, raw: bytes) -> Versioned[Object] | None:
@@ -140,9 +140,7 @@ async def write_as_decided(
             return Written(write, await objects.write(write, current[1]))
         except ConflictError:
             tried.add(current[1])
-    raise ConflictError(
-        f"{key}: others changed the object during {TRIES_MAX} attempts to write it"
-    )
+    raise ConflictError("another client keeps changing the object")
 
 
 class Failures:

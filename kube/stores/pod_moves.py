@@ -62,7 +62,7 @@ class PodMoves:
                     return False
                 raise
             return True
-        raise ConflictError(f"pod {key}: others changed it during {TRIES_MAX} attempts")
+        raise ConflictError("another client keeps changing the object")
 
 
 def refuses_owner_references(fault: ApiError) -> bool:

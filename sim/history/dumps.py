@@ -129,7 +129,7 @@ def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
     for path in paths:
         at_ms = time_of(path) or _newest(path)
         if at_ms is None:
-            raise InvalidInputError(path, f"does not say when it was made; allowed: {ALLOWED}")
+            raise InvalidInputError(path, f"does not say when it was made; use {ALLOWED}")
         yield at_ms, path
 
 
@@ -145,7 +145,9 @@ def time_of(path: str) -> int | None:
         try:
             at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
         except ValueError as fault:
-            raise InvalidInputError(path, f"{match[0]!r} in its name: {fault}") from fault
+            raise InvalidInputError(
+                path, f"the file name has an invalid time, {match[0]!r}: {fault}"
+            ) from fault
         sign = -1 if (hours or "").startswith("-") else 1
         ahead = timedelta(hours=int(hours or 0), minutes=sign * int(minutes or 0))
         return round((at - ahead).timestamp()) * 1000

@@ -38,8 +38,8 @@ SPARE: Final = Fraction(1, 10)
 """Nodes at the start beyond those that first-fit decreasing fills: kube-scheduler packs worse."""
 MIB_PER_GIB: Final = 1024
 NOTES: Final = (
-    "the trace has no nodes: they are of the types in instance_types.json that fit every instance",
-    "instances with GPU fit on no such node",
+    "the trace has no nodes: the types in instance_types.json that fit every instance are used",
+    "instances with GPU fit on no simulated node, as these have no GPU",
     "max_instance_per_node and requests for network cards are ignored",
 )
 

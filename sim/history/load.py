@@ -27,8 +27,8 @@ REPLACED_MS: Final = 30_000
 """A pod replaces another pod of its ReplicaSet if it was created within this time before or after
 the other pod's end."""
 SHORT: Final = (
-    "shorter than an hour: an autoscaler waits ten minutes before it removes a node, so variants "
-    "differ little"
+    "the history is shorter than an hour: an autoscaler waits ten minutes before it removes a "
+    "node, so variants differ little"
 )
 
 

@@ -105,7 +105,7 @@ def _take_file(reading: Reading, path: str) -> None:
     body = decode_json(_BODY.decode, raw, path, HOW_TO)
     if body.status != "success" or body.data is None:
         error = f"{body.error:.200}" or f"status {body.status!r:.40}"
-        problem = f"is a failed response of Prometheus: {error}; allowed: status 'success'"
+        problem = f"is a failed response of Prometheus: {error}"
         raise InvalidInputError(path, f"{problem}; {HOW_TO}")
     if body.data.result_type != "matrix":
         problem = f"{body.data.result_type!r:.40}; allowed: 'matrix', the type of query_range"
@@ -118,7 +118,7 @@ def _take_file(reading: Reading, path: str) -> None:
         where = f"{path}: data.result[{number}]"
         name = series.metric.get("__name__", "")
         if not name:
-            problem = "missing; allowed: the response for a metric without functions"
+            problem = "missing; query the metric itself, without functions"
             raise InvalidInputError(f"{where}.metric.__name__", problem)
         steps.add(_take_series(reading, name, series, where))
     # Two samples may enclose a gap, so the smallest distance is the step.
@@ -182,7 +182,7 @@ def _history(reading: Reading) -> ClusterHistory:
             reading.pod(interval).add_interval(interval)
     begins_ms, ends_ms = min(reading.moments, default=0), max(reading.moments, default=0)
     step = f"{reading.step_ms // 1000:,} s"
-    note = f"a sample every {step}: objects between two samples are missing"
+    note = f"a sample every {step}: objects that existed only between two samples are missing"
     return ClusterHistory(
         source=reading.source,
         begins_ms=begins_ms,

@@ -478,7 +478,7 @@ async def test_cleanup_continues_when_node_conflicts_on_every_try(
     api.fail_next("patch", 409, times=TRIES_MAX)
     code, _, err = await run(capsys, "cleanup", "--all", "--kubeconfig", kubeconfig)
     assert code == 2
-    assert err.startswith("ebb: node n1: n1: others changed the object during 5 attempts")
+    assert err.startswith("ebb: node n1: another client keeps changing the object")
     assert is_clean(api, "n2")
 
 
@@ -798,14 +798,14 @@ async def test_cleanup_removes_nothing_when_controller_cannot_be_stopped(
     code, _, err = await run(capsys, "cleanup", "--all", "--stop-controller", *installed[1])
     assert code == 2
     assert "/ebb-controller: API server answered 403" in err
-    assert "nothing was cleaned up" in err
+    assert "Nothing was cleaned up" in err
     assert not is_clean(api, "n1")
 
 
 @pytest.mark.parametrize(
     ("holder", "code", "said"),
     [
-        ("laptop", 2, "it does not exist, but laptop holds the Lease"),
+        ("laptop", 2, "the Deployment does not exist, but the controller laptop holds the Lease"),
         ("", 0, "does not exist, and nobody holds the Lease"),
     ],
 )

@@ -114,7 +114,7 @@ async def installed(
 async def test_healthy_cluster_has_no_finding(installed: Installed) -> None:
     found = await installed.findings("--exit-code")
     assert {code: one["seen"] for code, one in found.items() if one["state"] != "ok"} == {}
-    assert found["extender"]["seen"] == "3 calls, counted by 1 replica"
+    assert found["extender"]["seen"] == "3 calls of the extender, counted by 1 replica"
 
 
 async def test_exit_code_is_1_when_check_finds_problem(installed: Installed) -> None:
@@ -181,15 +181,18 @@ async def test_kind_of_plan_that_cannot_be_listed_is_unknown_and_problem_of_righ
     assert evidence["field"].startswith(f"kubectl auth can-i list {resource}.")
 
 
+NO_METRICS = f"cannot read the metrics of pod {EXTENDER}"
+
+
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
         (lambda one: one.api.denied.add("pods/portforward"),
-         f"metrics of pod {EXTENDER}: API server answered 403: Invalid response status"),
+         f"{NO_METRICS}: API server answered 403: Invalid response status"),
         (lambda one: one.api.forwards.update({EXTENDER: reporting(b"up 1\n")}),
-         f"metrics of pod {EXTENDER}: no metric ebb_extender_prioritize_requests_total"),
+         f"{NO_METRICS}: no metric ebb_extender_prioritize_requests_total"),
         (lambda one: one.api.forwards.update({EXTENDER: reporting(b"<html>")}),
-         f"metrics of pod {EXTENDER}: no Prometheus metrics: invalid metric name:<html>"),
+         f"{NO_METRICS}: no Prometheus metrics: invalid metric name:<html>"),
         (lambda one: one.configure(**SETTINGS, extender={"certDir": "/c"}),
          "the extender serves TLS, and a port-forward reads plain HTTP only"),
     ],

@@ -197,13 +197,15 @@ class TestNode:
         assert "taint matches the mark\n" in text
         assert "pods left 1 pod\n" in text
         empty = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "n"))
-        assert "overdue, extended, as the node is empty" in table(capsys, empty, "node", "m")
+        assert "overdue: the controller extends the deadline, as the node is empty" in table(
+            capsys, empty, "node", "m"
+        )
 
     @pytest.mark.parametrize(
         ("one", "told"),
         [
             (marked("m"), "scale-ins delete 2 pods of this node first\n"),
-            (node("m"), "scale-ins delete 2 pods of this node after those of marked nodes\n"),
+            (node("m"), "scale-ins delete 2 pods of this node after the pods of marked nodes\n"),
         ],
     )
     def test_table_counts_pods_with_deletion_cost(
@@ -479,7 +481,7 @@ class TestNames:
             (
                 "pod",
                 "c1",
-                "namespace is missing; allowed: NAMESPACE/NAME, or -n; did you mean shop/c1?",
+                "namespace is missing; use NAMESPACE/NAME, or -n; did you mean shop/c1?",
             ),
             (
                 "pod",
@@ -565,8 +567,12 @@ class TestReaches:
         [
             ("w1", [("general", 3)], "general (3 nodes)"),
             ("g2", [(NAME, 2)], f"{NAME} (2 nodes)"),
-            ("lone", [], "none: no movable pod could run here, so no total includes the node"),
-            ("fargate", [], "none: no movable pod could run here, so no total includes the node"),
+            ("lone", [], "none: no movable pod could run here, so no threshold counts the node"),
+            (
+                "fargate",
+                [],
+                "none: no movable pod could run here, so no threshold counts the node",
+            ),
         ],
     )
     def test_node_is_explained_with_its_reaches(
@@ -762,11 +768,10 @@ class TestFixes:
 
 def test_pod_name_without_namespace_is_rejected_with_suggestion(path: str) -> None:
     done = ebb("explain", "pod", "a1", "--from-file", path)
-    told = b"ebb: pod a1: the namespace is missing; allowed: NAMESPACE/NAME, or -n; "
+    told = b"ebb: pod a1: the namespace is missing; use NAMESPACE/NAME, or -n; "
     told += b"did you mean shop/a1?\n"
     assert (done.returncode, done.stderr) == (2, told)
     done = ebb("explain", "pod", "no-such", "--from-file", path)
     assert (
-        done.stderr
-        == b"ebb: pod no-such: the namespace is missing; allowed: NAMESPACE/NAME, or -n\n"
+        done.stderr == b"ebb: pod no-such: the namespace is missing; use NAMESPACE/NAME, or -n\n"
     )

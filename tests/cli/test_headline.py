@@ -113,7 +113,7 @@ class TestSavings:
         given = Dump(tmp_path, node("a"), pod("p", "a", "3"))
         requested = "Requested: 75 % of CPU, 6 % of memory."
         assert given.text().startswith(f"None of 1 node can be removed. {requested}\n\n")
-        assert given.text("plan", "-l", "none=here").startswith("No node is ")
+        assert given.text("plan", "-l", "none=here").startswith("The cluster has no nodes")
 
     def test_cluster_is_compact_when_its_nodes_are_full(self, tmp_path: Path) -> None:
         items = *map(node, "ab"), pod("p", "a", "3"), pod("q", "b", "3")
@@ -262,7 +262,7 @@ class TestLeader:
         world.report(LEADER, configuration=HEAD, facts=facts, **names)
         done = await world.run("status", "--exit-code")
         assert done.status == 1
-        why = "ebb-controller-nodes refuses writes to nodes (metadata.labels: a)"
+        why = "ebb-controller-nodes refuses Ebb's writes to nodes (metadata.labels: a)"
         assert why in " ".join(done.out.split())
         assert why in " ".join((await world.run("explain", "node", "n0")).out.split())
 
@@ -278,7 +278,7 @@ class TestLeader:
     async def test_headline_assumes_least_without_leader(self, world: World) -> None:
         assert (await world.json("status"))["headline"]["leaderAsked"] is False
         assert world.api.forwards.get(f"{NAMESPACE}/{LEADER}") is None
-        warning = "No replica of ebb-controller leads, so no node is marked until one does.\n"
+        warning = "No replica of ebb-controller leads, so no node is marked now.\n"
         assert warning in (await world.run("plan")).out
         world.lease(f"{LEADER}_1")
         assert warning in (await world.run("status")).out, "its Lease was never renewed"

@@ -350,8 +350,9 @@ class TestBound:
         assert main(["plan", "--from-file", path, "--bound"]) == 0
         out = capsys.readouterr().out
         assert (
-            "Bound: the plan keeps 3 of 4 nodes. Any placement needs at least 2; one on 2 was "
-            "found (the fewest). Both figures ignore pod affinity and anti-affinity, "
+            "Bound: the plan keeps 3 of 4 nodes. Any placement needs at least 2 nodes; the best "
+            "placement found needs 2 (the fewest). Both figures ignore pod affinity and "
+            "anti-affinity, "
         ) in out
 
     def test_json_has_bound_only_on_request(

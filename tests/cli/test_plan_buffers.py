@@ -116,9 +116,9 @@ def test_status_lists_buffers_published_by_ebb_apart_from_other_buffers(
     ]
     assert [one["fault"] for one in status["published"]] == [
         "",
-        "its autoscaler has capacity for no more",
+        "the autoscaler has no capacity for more pods",
         "no autoscaler has accepted the buffer",
-        "it has Ebb's label, but is not in ebb-system, Ebb's namespace",
+        "the buffer has Ebb's label, but is not in Ebb's namespace ebb-system",
     ]
 
 
@@ -138,6 +138,6 @@ def test_status_table_shows_buffers_and_whether_they_are_accepted(
     assert "CapacityBuffer requested allowed reserved why not all" in told
     assert "shop/small 1 1 1" in told
     assert "published by Ebb pods accepted why not all" in told
-    assert "ebb-system/ebb-reserve-b 4 3 its autoscaler has capacity for no more" in told
+    assert "ebb-system/ebb-reserve-b 4 3 the autoscaler has no capacity for more pods" in told
     assert main(["status", *from_files(folder, "cluster.json")]) == 0
     assert "CapacityBuffer" not in capsys.readouterr().out

@@ -126,14 +126,14 @@ TOO_MANY = "type,price\n" + "".join(f"t{number},1\n" for number in range(PRICES_
         ("type,price\nm5,1e99\n", "line 2: price: '1e99'; allowed: a number from 0 on"),
         ("type,price\nm5,NaN\n", "line 2: price: 'NaN'; allowed: a number from 0 on"),
         ("type,price\nm5\n", "line 2: another number of cells than headings"),
-        ("type,price\n,1\n", "line 2: no label; allowed: at least one"),
-        ("type,price\nm5,1\nm5,2\n", "m5: a second price, 2"),
+        ("type,price\n,1\n", "line 2: has a price, but no label"),
+        ("type,price\nm5,1\nm5,2\n", "m5: has a second price, 2"),
         ('type,price\n"m5,1\n', "not a CSV: "),
         ("{", "allowed: a CSV with a column price"),
         ('{"data":{"result":[{"metric":{}}]}}', "has no prices; allowed: a CSV"),
         (cost("a", "many"), "not a page of metrics: "),
         ("# only comments\n", "has no prices; allowed: a CSV"),
-        (TOO_MANY, "1,001 prices; allowed: 1,000; keep the lines of your types"),
+        (TOO_MANY, "1,001 prices; allowed: 1,000; keep the prices of your nodes"),
     ],
 )
 def test_wrong_file_is_an_error_in_one_line(

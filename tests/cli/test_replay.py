@@ -99,7 +99,7 @@ def test_trace_of_instances_is_compared_by_prices_of_its_types(
     assert mean["cost"] == pytest.approx(3.2 * mean["node-hours"])
     assert found["recorded"] == []
     assert main(["replay", "--trace", file, "--at-once", "5"]) == 2
-    assert "--at-once: not with a trace of instances" in capsys.readouterr().err
+    assert "--at-once: only with a trace in the format of openb" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

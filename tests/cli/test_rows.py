@@ -206,7 +206,7 @@ class TestSelector:
         code, out, err = run(*command, *given, "-l", "tier=none")
         assert (code, err.splitlines()[0]) == (0, "Warning: no node matches the options -l and -n")
         if "-o" not in command:
-            assert out.startswith("No node is in the cluster, or the options select none.\n")
+            assert out.startswith("The cluster has no nodes, or the options select no node.\n")
 
     @pytest.mark.parametrize("text", ["a b", "=a", "a in b", "a=(b)", "a,,b", "!"])
     def test_invalid_selector_is_rejected(self, text: str) -> None:

@@ -184,9 +184,9 @@ class TestReport:
         world.api.put_document(f"/api/v1/namespaces/{NAMESPACE}/pods/{LEADER}", pod)
         done = await world.run("status")
         assert done.err == (
-            f"Warning: cannot read the report of the leader {LEADER}, so its delays, peaks, "
+            f"Warning: cannot read the report of the leader {LEADER}, so delays, peaks, "
             "cooldowns, moves and decisions are unknown: "
-            f"pod {NAMESPACE}/{LEADER}: no container has a port with the name report\n"
+            "no container has a port with the name report\n"
         )
 
     async def test_follower_names_leader(self, world: World) -> None:
@@ -202,7 +202,7 @@ class TestReport:
         world.report(OTHER, leader=f"{LEADER}_1")
         done = await world.run("status")
         assert done.status == 0
-        assert done.err.startswith("Warning: no replica leads at the moment, so its delays, ")
+        assert done.err.startswith("Warning: no replica leads at the moment, so delays, ")
 
     async def test_what_cannot_be_read_is_reported(self, world: World) -> None:
         world.lease(f"{LEADER}_1")
@@ -211,7 +211,7 @@ class TestReport:
         done = await world.run("status", "-o", "json")
         (problem,) = json.loads(done.out)["notRead"]
         assert done.err == f"Warning: {problem}\n"
-        assert problem.startswith(f"cannot read the report of the leader {LEADER}, so its delays")
+        assert problem.startswith(f"cannot read the report of the leader {LEADER}, so delays")
         assert "API server answered 403" in problem
 
     async def test_status_shows_what_leader_knows(self, world: World) -> None:

@@ -30,8 +30,8 @@ from tests.support.plan_cli import ebb
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
 DENIED = "API server answered 403: the fake API says 403"
 NO_REPORT = (
-    "Warning: the leader pod-a is no pod in ebb-system, so its delays, peaks, cooldowns, moves "
-    "and decisions are unknown\n"
+    "Warning: the leader pod-a is no pod in namespace ebb-system, so delays, peaks, cooldowns, "
+    "moves and decisions are unknown\n"
 )
 PODS_COUNT = 2 * PAGE_OBJECTS + 3
 
@@ -180,7 +180,7 @@ class TestLive:
         named = [line.split()[2].rstrip(",:") for line in told]
         expected = [one for one in others if status == 403 or not one.optional]
         assert named == [one.resource for one in expected]
-        assert "cannot read poddisruptionbudgets, so pods that one protects look evict" in err
+        assert "cannot read poddisruptionbudgets, so pods that a PodDisruptionBudget prot" in err
 
     @pytest.mark.parametrize("kind", [NODES, PODS])
     async def test_forbidden_nodes_or_pods_are_error(

@@ -199,7 +199,7 @@ class TestTable:
         for start in (
             f"source {path}",
             "configuration built-in defaults",
-            "leader unknown: a dump does not contain it",
+            "leader unknown: a dump does not name the leader",
             "marks oldest 3h, youngest 60m",
             "all 7",
             "leaving 2",

@@ -160,9 +160,15 @@ class TestImpersonation:
             ({"as": "a", "as-groups": [7]}, "as-groups: [7]; allowed: a list of texts of one"),
             ({"as": "a", "as-user-extra": ["b"]}, "as-user-extra: ['b']; allowed: a mapping of"),
             ({"as": "a", "as-user-extra": {"b": "c"}}, "as-user-extra: {'b': 'c'}; allowed: a m"),
-            ({"as-uid": "7"}, "as: missing; allowed: a user name, as as-uid, as-groups or as-"),
-            ({"as-groups": ["b"], "as": ""}, "as: missing; allowed: a user name, as as-uid, as-"),
-            ({"as-user-extra": {"b": []}}, "as: missing; allowed: a user name, as as-uid, as-g"),
+            ({"as-uid": "7"}, "as: missing; allowed: a user name, because as-uid, as-groups "),
+            (
+                {"as-groups": ["b"], "as": ""},
+                "as: missing; allowed: a user name, because as-uid, as-",
+            ),
+            (
+                {"as-user-extra": {"b": []}},
+                "as: missing; allowed: a user name, because as-uid, as-g",
+            ),
         ],
     )
     async def test_invalid_impersonation_is_rejected(

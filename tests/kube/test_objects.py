@@ -163,7 +163,7 @@ async def test_write_is_decided_again_on_stored_node_when_it_conflicts(api: Fake
         assert await write_as_decided(nodes(client), "n", decide) is None
         assert len(decided) == TRIES_MAX
         api.fail_next("patch", 409, times=TRIES_MAX)
-        with pytest.raises(ConflictError, match="n: others changed the object"):
+        with pytest.raises(ConflictError, match="another client keeps changing the object"):
             await write_as_decided(nodes(client), "n", marking)
 
 

@@ -125,7 +125,7 @@ async def test_patch_fails_when_others_change_the_pod_all_the_time(
         api.put("pods", api.objects["pods"][KEY])
         return patched(pod.version)
 
-    with pytest.raises(ConflictError, match="default/web"):
+    with pytest.raises(ConflictError, match="another client keeps changing the object"):
         await PodMoves(client).patch(KEY, decide)
     assert api.count("patch") == TRIES_MAX
 

@@ -97,7 +97,7 @@ def test_workload_is_same_for_dumps_and_metrics() -> None:
         (left, never) = found.notes[-2:]
         assert left == "nodes left out (control plane, virtual or unreadable): 1"
         assert never == "pods left out (they fit on no empty node): 1"
-        assert "shorter than an hour" in found.notes[0]
+        assert "the history is shorter than an hour" in found.notes[0]
     jobs = [
         sorted((one.name, one.at_ms) for one in found.load.arrivals if one.owner_kind == "Job")
         for found in played.values()

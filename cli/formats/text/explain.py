@@ -124,7 +124,7 @@ def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
     """Return a row about pods of the node that scale-ins delete first; empty if there are none."""
     if not status.scaled_in_first:
         return []
-    order = "first" if status.mark else "after those of marked nodes"
+    order = "first" if status.mark else "after the pods of marked nodes"
     return [("scale-ins", f"delete {plural(status.scaled_in_first, 'pod')} of this node {order}")]
 
 
@@ -140,7 +140,7 @@ def _reaches(answer: NodeAnswer) -> str:
     A reach is a set of nodes that some pods can use; its thresholds apply to the node.
     """
     if not answer.reached:
-        return "none: no movable pod could run here, so no total includes the node"
+        return "none: no movable pod could run here, so no threshold counts the node"
     reaches = [f"{reach.name} ({plural(len(reach.nodes), 'node')})" for reach in answer.reaches]
     alone = "none: the pods that could run here can run on no other node"
     return first(reaches, REACHES_SHOWN) or alone
@@ -175,23 +175,23 @@ def _mark_facts(status: MarkStatus, now_seconds: int) -> list[tuple[str, str]]:
         wrong = (
             []
             if status.taints_correct
-            else [("taint", "Ebb's taint is set without a mark: the controller removes it")]
+            else [("taint", "Ebb's taint is set without a mark: the controller removes the taint")]
         )
         return [("mark", "none"), protection, *wrong, *backoff]
     since = timestamp(status.since, now_seconds) if status.since else "unknown"
     facts = [("mark", status.effect), ("since", since)]
     if status.details is None:
-        facts.append(("details", "missing or invalid: the controller writes them again"))
+        facts.append(("details", "missing or invalid: the controller writes the details again"))
     else:
-        then = "extended, as the node is empty" if status.empty else "the node will be unmarked"
-        late = f"; overdue, {then}" if status.overdue else ""
+        then = "extends the deadline, as the node is empty" if status.empty else "unmarks the node"
+        late = f"; overdue: the controller {then}" if status.overdue else ""
         deadline = timestamp(status.details.deadline, now_seconds) + late
         owner = f"{status.details.owner}, policy {status.details.policy}"
         facts += [("deadline", deadline), ("owner", owner)]
     taint = (
         "matches the mark"
         if status.taints_correct
-        else "does not match the mark: the controller repairs it"
+        else "does not match the mark: the controller corrects the taint"
     )
     left = "none: the node is empty" if status.empty else plural(status.pods_left, "pod")
     return [*facts, ("taint", taint), protection, ("pods left", left)]

@@ -46,7 +46,7 @@ def problems(running: Running | None, now_seconds: int) -> Iterator[str]:
             "ebb-controller leads and marks nodes."
         )
     elif not leads:
-        yield "No replica of ebb-controller leads, so no node is marked until one does."
+        yield "No replica of ebb-controller leads, so no node is marked now."
     elif running.facts and (why := running.facts.stale_because):
         yield f"The leader marks no node, because it cannot reconcile: {why}."
 
@@ -54,7 +54,7 @@ def problems(running: Running | None, now_seconds: int) -> Iterator[str]:
 def lines(headline: Headline, now_seconds: int) -> Iterator[str]:
     """Yield the summary of a plan as sentences."""
     if not headline.nodes:
-        yield "No node is in the cluster, or the options select none."
+        yield "The cluster has no nodes, or the options select no node."
         return
     if not headline.removable:
         yield _none(headline)

@@ -89,7 +89,7 @@ def rows_about_node(
     if not facts.knows_limits:
         rows.append(("limits", "unknown: the leader has not reconciled yet"))
     elif facts.delays_omitted or facts.limits_omitted:
-        rows.append(("limits", "the report does not list all of them"))
+        rows.append(("limits", "the leader's report does not list every delay and limit"))
     return rows or [("delay", "none: no cooldown, backoff or waiting time delays this node")]
 
 
@@ -111,7 +111,7 @@ def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]
     yield from _figures(facts)
     yield from _limits(facts, facts.limits, now_seconds)
     for unknown in facts.not_yet_known:
-        about = NOT_YET_KNOWN.get(unknown.needed_for, "what counted before")
+        about = NOT_YET_KNOWN.get(unknown.needed_for, "what happened before this leader started")
         wait = _left(unknown.until_seconds, now_seconds)
         yield "not yet known", f"{about} ({unknown.needed_for}): complete in {wait}"
 
@@ -164,7 +164,8 @@ def _limits(
     """Yield rows of label and text with what delays marks, such as cooldowns and peak demand."""
     for refused in facts.refused_writes:
         wait = _left(refused.until_seconds, now_seconds)
-        why = f"{refused.policy} refuses writes to {refused.resource} ({refused.change})"
+        change = f"Ebb's writes to {refused.resource} ({refused.change})"
+        why = f"the ValidatingAdmissionPolicy {refused.policy} refuses {change}"
         yield "refused", f"{why}; next try in {wait}"
     for use in limits[:ROWS_SHOWN]:
         ends = use.until_seconds + use.unreached_until_seconds

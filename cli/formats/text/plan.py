@@ -70,8 +70,8 @@ def _bound(needed: "NodesNeeded") -> str:
     quality = "the fewest" if needed.found == needed.at_least else "perhaps not the fewest"
     return (
         f"Bound: the plan keeps {needed.planned:,} of {plural(needed.nodes, 'node')}. Any "
-        f"placement needs at least {needed.at_least:,}; one on {needed.found:,} was found "
-        f"({quality}). Both figures ignore {IGNORED}."
+        f"placement needs at least {plural(needed.at_least, 'node')}; the best placement found "
+        f"needs {needed.found:,} ({quality}). Both figures ignore {IGNORED}."
     )
 
 
@@ -189,7 +189,7 @@ def _legend(answer: Planned) -> Iterator[str]:
     emptyings = answer.emptying.values()
     own = {row.name: row.pods for row in answer.rows}
     if any(len(removal.placements) > own[removal.node] for removal in answer.plan.removals):
-        yield "Pods that earlier removals place on a node would move from it too."
+        yield "The targets also take the pods that earlier removals place on a removable node."
     if any(emptying.moves for emptying in emptyings):
         yield "moves: surge moves replace the pods."
     if any(emptying.completing for emptying in emptyings):

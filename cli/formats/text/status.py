@@ -54,7 +54,9 @@ def write(status: ClusterStatus, out: Console) -> None:
 
 def _head(status: ClusterStatus) -> Table:
     known = status.cluster_input.leader
-    leads = _leader(known, status.now_seconds) if known else "unknown: a dump does not contain it"
+    leads = (
+        _leader(known, status.now_seconds) if known else "unknown: a dump does not name the leader"
+    )
     refused = ((blocker.code, blocker.message) for blocker in status.refused)
     rows = [*status.cluster_input.origin, ("leader", leads), *refused]
     if status.pending:

@@ -171,7 +171,7 @@ BAD: list[Any] = [
     ({"memory": "0"}, b"memory threshold: '0'; allowed: "),
     ({"headroom": "-1"}, b"headroom: '-1'; allowed: a whole number from 0 to "),
     ({"headroom": "\u0661"}, b"headroom: "),
-    ({"without": "none"}, b"without this node: 'none'; allowed: the name of a node"),
+    ({"without": "none"}, b"without this node: the cluster has no node 'none'"),
     ({"other": "1"}, b"what-if: Object contains unknown field `other`"),
     (b"[" * 1000, b"what-if: "),
     (b"\xff", b"what-if: "),
