@@ -17,11 +17,11 @@ CHECK_SECONDS: Final = 1.0
 """Interval at which the configuration is checked."""
 FORBIDDEN_BUDGETS: Final = (
     "eviction is enabled, but RBAC does not allow listing poddisruptionbudgets, so no pod is "
-    "evicted; add the component manifests/components/eviction, which grants it"
+    "evicted; manifests/components/eviction grants the permission"
 )
 FORBIDDEN_SURGE: Final = (
-    "surge moves are enabled, but RBAC does not allow listing {resource}, so no pod is moved; add "
-    "the component manifests/components/surge, which grants it"
+    "surge moves are enabled, but RBAC does not allow listing {resource}, so no pod is moved; "
+    "manifests/components/surge grants the permission"
 )
 
 log = logging.getLogger("ebb.conditional-watch")

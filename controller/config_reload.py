@@ -70,10 +70,8 @@ class ConfigReload:
         # file of another kind. The event loop must renew the Lease meanwhile.
         config = await asyncio.to_thread(files.read_config, self._path)
         if fixed := restart_needed(self._reconciler.config, config):
-            allowed = "the value with which the program started; restart it to change the setting"
-            raise ConfigError(
-                self._path, [f"{name}: changed; allowed: {allowed}" for name in fixed]
-            )
+            why = "changed, but ebb-controller reads it only at its start; restart ebb-controller"
+            raise ConfigError(self._path, [f"{name}: {why}" for name in fixed])
         plan = await self._trial_plan(config)
         self._reconciler.config = config
         self._view.wake.set()
@@ -90,7 +88,10 @@ class ConfigReload:
             )
         except Exception as fault:
             log.exception("a plan with the changed configuration failed")
-            problem = f"a plan with this configuration failed: {type(fault).__name__}; see the log"
+            error = type(fault).__name__
+            problem = (
+                f"a plan with this configuration failed: {error}; see the log of ebb-controller"
+            )
             raise ConfigError(self._path, [problem]) from fault
 
     def _record_success(self) -> None:

@@ -30,7 +30,8 @@ REFUSED: Final = "PodEvictionRefused"
 FORBIDDEN: Final = "EvictionForbidden"
 FORBIDDEN_NOTE: Final = (
     "`eviction.mode` is enabled, but RBAC does not allow creating pods/eviction, or listing "
-    "poddisruptionbudgets, so no pod is evicted; manifests/components/eviction grants both"
+    "poddisruptionbudgets, so no pod is evicted; manifests/components/eviction grants both "
+    "permissions"
 )
 
 log = logging.getLogger("ebb.evictor")

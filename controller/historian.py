@@ -150,7 +150,7 @@ class Historian:
         found = await self._stores.today.read()
         if found is None:
             key = self._stores.today.key
-            self._complain(f"the ConfigMap {key} does not exist; manifests/ has it")
+            self._complain(f"the ConfigMap {key} does not exist; apply Ebb's manifests again")
             return
         stored = await asyncio.to_thread(read_today, found.content)
         if stored is None and found.content:
@@ -201,7 +201,7 @@ class Historian:
                 continue
             self._version, self._stored = written.version, today
             return
-        raise ConflictError(f"{self._stores.today.key}: others keep changing it")
+        raise ConflictError(f"{self._stores.today.key}: other writers keep changing the ConfigMap")
 
     async def _is_continued(self) -> bool:
         """Read `ebb-today` after a conflict; return whether another leader has counted further."""
@@ -213,7 +213,7 @@ class Historian:
         if other is None or not self._is_further(other):
             return False
         log.info(
-            "the previous leader has counted further; continuing from there",
+            "another leader has counted further; continuing from its figures",
             extra=fields(writer=other.writer),
         )
         self._continue(other)
@@ -228,7 +228,7 @@ class Historian:
                 if await self._added(days):
                     self._kept = days
                     return
-            raise ConflictError("others keep changing it")
+            raise ConflictError("other writers keep changing the ConfigMap")
         except EbbError as fault:
             self._kept = self.past = None  # days that are not stored would be missing in the sums
             self._complain(f"{self._stores.history.key}: {fault}")
@@ -244,7 +244,7 @@ class Historian:
         before = await asyncio.to_thread(read_history, found.content)
         after = before | {day.number: day for day in days}
         if found.content and not before:
-            log.warning("the content of ebb-history is unusable; it starts anew")
+            log.warning("the content of ebb-history is unreadable; the history starts anew")
         else:
             self.past = await asyncio.to_thread(_sums, after)
         if after != before:

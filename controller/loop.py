@@ -236,7 +236,7 @@ class Loop:
             except Exception:
                 self._metrics.reconcile_errors.inc()
                 log.exception(
-                    "cannot check unschedulable pods at once; the next reconciliation does"
+                    "cannot check unschedulable pods at once; the next reconciliation checks them"
                 )
             took = self._clock.monotonic_seconds() - begun
             await asyncio.sleep(max(PAUSE_SECONDS, (CHECK_SHARE - 1) * took))
@@ -278,7 +278,10 @@ def _notices(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
     config = snapshot.config
     if not snapshot.autoscalers.found:
         subject = f"ConfigMap {config.cluster_autoscaler.status}, NodePools"
-        yield subject, "no autoscaler was found, so Ebb does not know which nodes it can remove"
+        yield (
+            subject,
+            "Ebb found no autoscaler, so it does not know which nodes an autoscaler can remove",
+        )
     if config.lacks_prices:
         yield "minSavings", "minSavings has no effect, because no prices are configured"
     for name in config.budgets.empty_pools(node.labels for node in snapshot.cluster.nodes):

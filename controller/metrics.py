@@ -181,20 +181,20 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
     ReportedGauge(
         "ebb_scale_in_target_nodes",
         "Unmarked nodes whose pods have a low pod deletion cost, so that scale-ins delete these "
-        "pods after those on marked nodes. Requires `podDeletionCost`.",
+        "pods after the pods on marked nodes. Requires `podDeletionCost`.",
         (),
         lambda result: {(): len(result.state.scale_in_targets)},
     ),
     ReportedGauge(
         "ebb_reserved_nodes",
-        "Empty nodes that Ebb keeps, so it does not allow their scale-down, by cause.",
+        "Empty nodes whose scale-down Ebb does not allow, because pods may need them, by cause.",
         ("cause",),
         _reserved_nodes,
         {(cause.value,): 0 for cause in ReserveCause},
     ),
     ReportedGauge(
         "ebb_reserved_cost",
-        "Price of these nodes for an hour, in the unit of `prices`.",
+        "Price of the reserved nodes for an hour, in the unit of `prices`.",
         ("cause",),
         _reserved_cost,
         {(cause.value,): 0 for cause in ReserveCause},
@@ -209,7 +209,8 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
     ReportedGauge(
         "ebb_node_provisioning_seconds",
         "Median time from the moment a pod became unschedulable until it was bound to a new node, "
-        "by reach. If it is longer than `reserve.window`, the reserve uses it instead, up to 15m.",
+        "by reach. If it is longer than `reserve.window`, the reserve uses this time instead, up "
+        "to 15m.",
         ("reach",),
         _provisioning_seconds,
     ),
@@ -223,7 +224,8 @@ RECONCILIATION_GAUGES: Final[tuple[ReportedGauge[ReconcileResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_capacity_buffer_allowed_pods",
-        "Pods that CapacityBuffers request, on at most half of the nodes that they can use.",
+        "Pods that CapacityBuffers request, up to half of the capacity of the nodes that they "
+        "can use.",
         (),
         lambda result: {(): sum(buffer.allowed for buffer in result.plan.buffers)},
     ),
@@ -599,8 +601,8 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.drain_failures = self._counter(
             "ebb_drain_failures_total",
-            "Nodes whose evictions failed by reason code: why a pod could not be evicted, or that "
-            "the cluster needs the node again.",
+            "Nodes whose evictions failed, by reason code: why a pod could not be evicted, or "
+            "that the cluster needs the node again.",
             reason=(),  # a code of docs/reasons.md
         )
         self.eviction_forbidden = self._gauge(

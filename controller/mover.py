@@ -34,7 +34,7 @@ from core.model.reason import Blocker
 from core.moves.facts import AddMoves, ReplicaSetKey, with_moves
 from core.moves.move import Move, found_move, new_pods
 from core.moves.note import OVERDUE_SECONDS
-from core.moves.outcomes import FAILED, SETTLE_SECONDS, MoveOutcome, note_after
+from core.moves.outcomes import FAILED, MEANINGS, SETTLE_SECONDS, MoveOutcome, note_after
 from core.moves.own import leader_to_replace
 from core.moves.patches import PodMetadata, attach_patch, detach_patch
 from core.moves.planner import MoveMemory, MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
@@ -501,7 +501,7 @@ class Mover:
             if move.node in self._moved_from or len(self._moved_from) < MOVED_NODES_MAX:
                 self._moved_from[move.node] = self._moved_from.get(move.node, 0) + 1
             return
-        note = f"the move of pod {move.pod} from node {move.node} ended: {outcome.value}"
+        note = f"the move of pod {move.pod} from node {move.node} ended: {MEANINGS[outcome]}"
         self._its.record_event(_regarding(move), ENDED, note, EventType.NORMAL)
 
     # New moves
@@ -557,7 +557,7 @@ class Mover:
         log.info("handing the Lease over", extra=fields(pod=leader.name, node=leader.node or ""))
         note = (
             f"the leader {leader.name} is the last pod on node {leader.node}, which is being "
-            "emptied: it hands its Lease over, so that another replica moves it"
+            "emptied: it hands its Lease over, so that another replica moves the pod"
         )
         regarding = {"apiVersion": "v1", "kind": "Pod", "name": leader.name}
         regarding |= {"namespace": leader.namespace, "uid": leader.uid}
@@ -649,7 +649,7 @@ class Mover:
         # A policy for Ebb's own accounts refuses the writes to other pods too.
         elif _is_refusal(fault) and not isinstance(fault, PolicyRefusedError):
             until = self._clock.unix_seconds() + REFUSED_SECONDS
-            message = f"not tried again before {timestamp(until)}: {fault}"
+            message = f"Ebb does not try again before {timestamp(until)}: {fault}"
             self._refuse(move, [Blocker(NOT_DETACHED, message, about=move.deployment)])
 
     def _forget(self, move: Move) -> None:
@@ -667,8 +667,8 @@ class Mover:
             extra=fields(deployment=move.deployment_key, pod=move.pod, node=move.node),
         )
         note = (
-            f"moving pod {move.pod} from node {move.node}, which is being emptied: it is detached "
-            "from its ReplicaSet until another pod is available"
+            f"moving pod {move.pod} from node {move.node}, which is being emptied: the pod is "
+            "detached from its ReplicaSet until another pod is available"
         )
         self._its.record_event(_regarding(move), BEGAN, note, EventType.NORMAL)
 

@@ -35,7 +35,7 @@ NO_KIND: Final = (
 ALLOWED: Final = "RBAC allows writing CapacityBuffers, so Ebb publishes the expected pods"
 FORBIDDEN: Final = (
     "RBAC does not allow writing CapacityBuffers, so Ebb publishes none; "
-    "manifests/components/capacity-buffers grants it"
+    "manifests/components/capacity-buffers grants the permission"
 )
 
 log = logging.getLogger("ebb.publisher")

@@ -88,7 +88,7 @@ class Refusals:
 
     def _report(self, resource: str, write: RefusedWrite) -> None:
         log.error(
-            "a policy for Ebb's own accounts refuses writes",
+            "a ValidatingAdmissionPolicy for Ebb's own accounts refuses writes",
             extra=fields(policy=write.policy, resource=resource, change=write.change),
         )
         note = (

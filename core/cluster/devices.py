@@ -76,9 +76,10 @@ class Devices:
         claimed = {*missing, *unknown}
         remaining = tuple((name, of) for name, of in pod.requests.extended if name not in claimed)
         field = (
-            f"{missing[0]}, which no node offers"
+            f"requests for {missing[0]} (no node offers it)"
             if missing
-            else f"{unknown[0]}, which some nodes may offer by DRA (a DeviceClass maps the name)"
+            else f"requests for {unknown[0]} (some nodes may offer it by DRA: a DeviceClass maps "
+            "it)"
         )
         return replace(
             pod,

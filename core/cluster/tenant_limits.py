@@ -226,12 +226,12 @@ def _message(pod: Pod) -> str:
     budget = f"the evaluation budget of {BUDGET:,} units"
     if pod.mirror:
         return (
-            f"{budget} that static pods of all nodes share, with those of node {pod.node}; remove "
-            "constraints or volume claims from its static pods"
+            f"{budget} that the static pods of all nodes share; remove constraints or volume "
+            f"claims from the static pods of node {pod.node}"
         )
     return (
         f"{budget} for the constraints and volume claims of namespace {pod.namespace}; remove "
-        "some, or give more pods equal constraints"
+        "some of them, or give more pods equal constraints"
     )
 
 

@@ -291,7 +291,7 @@ class VolumeLookup:
 
     def _disk_fault(self, disk: InlineDisk) -> str:
         """Return a text why Ebb cannot evaluate a disk that a pod names; empty if it can."""
-        where = f"the disk {disk.driver} {disk.handle} in its own volumes"
+        where = f"the disk {disk.driver} {disk.handle} in spec.volumes"
         if disk.fault:
             return f"{where} {disk.fault}"
         readers, writers = (

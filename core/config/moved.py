@@ -22,13 +22,14 @@ MOVED: Final[Mapping[str, str]] = {
     "controller.leaseDuration": "now the flag --lease-duration of ebb-controller",
     "controller.metricsListen": "now the flag --metrics-listen of ebb-controller",
     "controller.reportPort": "now the flag --report-port of ebb-controller",
-    "drain": "use `eviction: {mode, after, maxAtOnce}`; maxAtOnce was maxInCluster",
+    "drain": "use `eviction: {mode, after, maxAtOnce}`; maxAtOnce replaces maxInCluster",
     "excessNodes.weights": "removed; the weights are 0.8 for CPU and 0.2 for memory",
     "extender.certFile": f"now extender.certDir, {_PAIR}",
     "extender.keyFile": f"now extender.certDir, {_PAIR}",
     "extender.listen": "now the flag --listen of ebb-extender",
     "extender.staleAfter": "now the flag --stale-after of ebb-extender",
-    "nodeUtilization.keepStandalone": "removed; pods without a controller keep their node",
+    "nodeUtilization.keepStandalone": "removed; pods without a controller always prevent the "
+    "removal of their node",
     "nodeUtilization.leave": _HYSTERESIS,
     "pools[].matchExpressions": "use pools[].selector.matchExpressions",
     "pools[].maxInWindow": "use pools[].maxNewMarks",
@@ -39,7 +40,8 @@ MOVED: Final[Mapping[str, str]] = {
     "reserve.capacityBuffers": (
         "removed; Ebb publishes CapacityBuffers where the component capacity-buffers is installed"
     ),
-    "reserve.lookback": "removed; pods count for an hour. Use reserve.window: never for 0s",
+    "reserve.lookback": "removed; Ebb counts the pods of the last hour. Instead of 0s, use "
+    "reserve.window: never",
     "reserve.maxBuffers": "removed; CapacityBuffers get at most half of the nodes",
     "scaleDownProtection.afterRelease": "use scaleDownProtection.afterUnmark",
     "scaleDownProtection.utilization": (
@@ -48,7 +50,7 @@ MOVED: Final[Mapping[str, str]] = {
     "surge.maxInCluster": "use surge.maxAtOnce",
     "surge.maxInNamespace": "removed; a namespace has at most 10 moves at the same time",
     "taintKey": f"removed; the key of the taint is always {TAINT_KEY}",
-    "usability": "use usableCapacity; its value none is now all",
+    "usability": "use usableCapacity, with the value all instead of none",
     "webhook.certFile": f"now webhook.certDir, {_PAIR}",
     "webhook.keyFile": f"now webhook.certDir, {_PAIR}",
     "webhook.listen": "now the flag --listen of ebb-webhook",

@@ -107,7 +107,7 @@ LONG_TERMINATING: Final = Reason(
     "pod-long-terminating",
     "The pod has been terminating for much longer than its grace period, so Ebb ignores it. "
     "On Karpenter's nodes a pod of a StatefulSet counts until it is deleted.",
-    "find out what blocks its deletion, such as a finalizer: "
+    "find out what blocks the deletion, such as a finalizer: "
     "kubectl -n {namespace} get pod {name} -o yaml",
     "the pod is deleted",
 )
@@ -134,14 +134,13 @@ NOT_TO_DISRUPT: Final = Reason(
     "pod-do-not-disrupt",
     "An annotation forbids disruption of the pod, permanently or for some time: Karpenter's, or "
     f"{DO_NOT_DISRUPT_KEYS[-1]}.",
-    f"{_LEAVE_IT}; to allow it, remove the annotation that the message names from the pod "
-    "template",
+    f"{_LEAVE_IT}; to allow evictions, remove the annotation from the pod template",
     "the annotation is removed, or its duration is over",
 )
 NOT_TO_REMOVE: Final = Reason(
     "pod-removal-disabled",
     "An annotation or label asks CAST AI not to remove the node of the Pod.",
-    f"{_LEAVE_IT}; to allow it, remove {REMOVAL_DISABLED} from the pod template",
+    f"{_LEAVE_IT}; to allow evictions, remove {REMOVAL_DISABLED} from the pod template",
     "the Pod is gone, or the annotation or label is removed",
 )
 PREFERS_NO_EVICTION: Final = Reason(
@@ -155,15 +154,15 @@ GANG: Final = Reason(
     "pod-gang",
     "The Pod is scheduled together with a group of Pods (spec.schedulingGroup, "
     "spec.workloadRef, or a label or annotation of coscheduling, Koordinator, Volcano, YuniKorn, "
-    "Grove or LeaderWorkerSet). Without it the others may be of no use, so Ebb neither evicts it "
-    "nor gives it a pod deletion cost.",
+    "Grove or LeaderWorkerSet). Without the Pod, the others may be of no use, so Ebb neither "
+    "evicts the Pod nor gives it a pod deletion cost.",
     f"{_LEAVE_IT}; to move the group, delete or restart its workload",
     "the Pod is gone",
 )
 RESIZE_DEFERRED: Final = Reason(
     "pod-resize-deferred",
     "The kubelet has deferred a resize of the Pod because its node lacks room. Ebb counts the "
-    "requests that the Pod is to have, as kube-scheduler does, so it places no Pods on that room.",
+    "requests after the resize, as kube-scheduler does, and places no other Pods in that room.",
     "none needed: the kubelet tries again when other Pods have left the node; to get room sooner, "
     "delete a Pod that can move, or let the Pod be recreated on another node",
     "the kubelet has resized the Pod, or the resize is withdrawn",
@@ -174,7 +173,7 @@ FOREIGN_COST: Final = Reason(
     "scale-ins may delete Pods on unmarked nodes before Pods on marked nodes.",
     "let one tool write the costs: disable Karpenter's feature gate PodDeletionCostManagement, "
     "Koordinator's ScaleDownBinPack or the Pod's own cost, or set `podDeletionCost: disabled`",
-    "the Pod has no cost, or one that Ebb has written",
+    "the Pod has no pod deletion cost, or Ebb has written the cost",
 )
 SAFE: Final = Reason(
     "pod-safe-to-evict",
@@ -192,8 +191,8 @@ BARE: Final = Reason(
 )
 CUSTOM_CONTROLLER: Final = Reason(
     "pod-custom-controller",
-    "The pod belongs to a controller that Ebb does not know, so Ebb cannot tell whether it would "
-    "be recreated. A pod that runs to completion still leaves its node by itself.",
+    "The pod belongs to a controller that Ebb does not know, so Ebb cannot tell whether the pod "
+    "would be recreated. A pod that runs to completion still leaves its node by itself.",
     _LEAVE_IT,
     "the pod has finished, or its controller has replaced it",
 )
@@ -206,19 +205,20 @@ OF_STATEFUL_SET: Final = Reason(
 SYSTEM: Final = Reason(
     "pod-system",
     "The pod runs in the namespace kube-system or has a system-critical priority class.",
-    f"{_LEAVE_IT}; to move it, delete the pod or restart its workload when that is harmless",
+    f"{_LEAVE_IT}; to move the pod, delete it or restart its workload when that is harmless",
     "the pod is recreated on another node",
 )
 NOT_SAFE_TO_EVICT: Final = Reason(
     "pod-not-safe-to-evict",
     "Cluster Autoscaler's annotation forbids the eviction of the pod.",
-    f"{_LEAVE_IT}; to allow it, remove the annotation {SAFE_TO_EVICT} from the pod template",
+    f"{_LEAVE_IT}; to allow evictions, remove the annotation {SAFE_TO_EVICT} from the pod "
+    "template",
     "the pod is gone, or the annotation does not forbid it any more",
 )
 LOCAL_STORAGE: Final = Reason(
     "pod-local-storage",
     "The pod stores data on the node itself; an eviction would lose it.",
-    f"list volumes that may be lost in the annotation {SAFE_VOLUMES} of the pod template",
+    f"in the annotation {SAFE_VOLUMES} of the pod template, list the volumes that may be lost",
     "the pod is gone, or the annotation lists all its local volumes",
 )
 

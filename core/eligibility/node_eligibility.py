@@ -86,11 +86,11 @@ CONTROL_PLANE: Final = Reason(
 BEING_DELETED: Final = Reason(
     "being-deleted",
     "Something else removes the node: the Node object or its NodeClaim is being deleted, or a "
-    "taint or condition of another program announces its removal, such as that of an autoscaler "
-    "or of a spot interruption. Ebb does not count its capacity, and places its pods on other "
-    "nodes before all others.",
-    "none needed; if the node remains, read the log of the program that set what the message "
-    "names",
+    "taint or condition of another program announces its removal, such as a taint of an "
+    "autoscaler or the condition of a spot interruption. Ebb does not count the capacity of the "
+    "node, and finds places for the pods of the node first.",
+    "none needed; if the node remains, read the log of the autoscaler, or of the program "
+    "that set the taint or condition in the message",
     "the node is gone, the taint is removed, or the condition has changed or is an hour old",
 )
 

@@ -26,9 +26,9 @@ NOT_SCALABLE: Final = Reason(
     "not-scalable",
     "No autoscaler would remove the node: its node pool is fixed or for system pods, or its node "
     "group is at its minimum.",
-    "none needed; to let Ebb empty the node, change what the message names, such as the minimum "
-    "of its node group",
-    "the node group has more nodes than its minimum, or what the message names has changed",
+    "none needed; to let Ebb empty the node, remove the cause in the message; for example, lower "
+    "the minimum of the node group",
+    "the node group has more nodes than its minimum, or the cause in the message is removed",
 )
 
 SYSTEM_LABEL: Final = ("kubernetes.azure.com/mode", "system")
@@ -193,7 +193,9 @@ class Autoscalers:
             return _unknown(f"its NodePool {name} is not known")
         if pool.fixed:
             return _not(f"its NodePool {name} {pool.fixed}")
-        return NodeScalability(Scalability.SCALABLE, f"Karpenter manages it (NodePool {name})")
+        return NodeScalability(
+            Scalability.SCALABLE, f"Karpenter manages the node (NodePool {name})"
+        )
 
     def _of_group(self, node: Node) -> NodeScalability:
         named = [(one, value) for one in NODE_GROUPS if (value := _value(node, one))]
@@ -235,7 +237,7 @@ def largest_groups(groups: Mapping[str, str]) -> Mapping[str, str]:
 def _of_platform(node: Node) -> NodeScalability | None:
     key, value = SYSTEM_LABEL
     if node.labels.get(key) == value:
-        return _not(f"label {key}={value} says that it is in a system pool")
+        return _not(f"label {key}={value} says that the node is in a system pool")
     if node.provider in UNMANAGED_PROVIDERS:
         return _not(f"no autoscaler manages machines with a providerID {node.provider}://")
     return None

@@ -17,8 +17,8 @@ from core.model.reason import Blocker, Reason
 
 VOLUME: Final = Reason(
     "surge-volume",
-    "The pod uses a volume that the pods of one node alone can use (ReadWriteOnce), so a second "
-    "pod could not start on another node.",
+    "The pod uses a volume that only pods of one node can use (ReadWriteOnce), so a second pod "
+    "could not start on another node.",
     "use a volume with the access mode ReadWriteMany; otherwise none needed: Ebb waits until the "
     "pod terminates",
     "the pod uses no such volume",
@@ -50,7 +50,7 @@ def why_not_replaced(pod: Pod, now: Now | None, *, keep_local_storage: bool) -> 
     stores data on the node itself.
     """
     if volumes := pod.disruption_facts.one_node_volumes:
-        message = f"uses {', '.join(volumes)}, which the pods of one node alone can use"
+        message = f"uses volumes that only pods of one node can use: {', '.join(volumes)}"
         return Blocker(VOLUME, message, pod.key)
     if (
         surely_short_lived(pod)

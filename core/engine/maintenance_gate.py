@@ -33,8 +33,9 @@ CLOSED: Final = Reason(
 )
 WRITES_REFUSED: Final = Reason(
     "writes-refused",
-    "A policy for Ebb's own accounts refuses Ebb's writes, because another webhook or policy "
-    "changes the same objects. Ebb begins nothing that it might not be able to end.",
+    "A ValidatingAdmissionPolicy for Ebb's own accounts refuses Ebb's writes, because another "
+    "webhook or policy changes the same objects. Ebb begins nothing that it might not be able to "
+    "end.",
     "run `ebb doctor`, whose check `mutating-admission` names the webhook or policy; "
     "docs/alerts.md#ebbwritesrefused says what to do",
     "no write has been refused for a minute; then Ebb tries again",
@@ -128,7 +129,7 @@ def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
 
 def _refused(refused: RefusedWrite | None, now: Now) -> Iterator[Blocker]:
     if refused is not None and now.before(refused.until):
-        message = f"{refused.policy} refuses writes ({refused.change})"
+        message = f"ValidatingAdmissionPolicy {refused.policy} refuses writes ({refused.change})"
         why = f"{message}: nothing begins until {timestamp(refused.until)}"
         yield Blocker(WRITES_REFUSED, why, until=refused.until)
 

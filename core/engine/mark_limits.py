@@ -157,7 +157,7 @@ def _no_mark(why: str, use: Use) -> Timed | None:
 
 
 def _skipped(why: str, use: Use) -> Timed | None:
-    return _until(f"{why}: it is skipped until", use)
+    return _until(f"{why}: Ebb skips the node until", use)
 
 
 def _until(text: str, use: Use) -> Timed | None:
@@ -307,8 +307,9 @@ class MarkInterval(MarkLimit):
 
 BACKOFF: Final = Reason(
     "backoff",
-    "The node did not empty before the deadline of its last mark, its eviction failed, or "
-    "`ebb unmark` removed its mark. Ebb skips it for a time that doubles with each repetition.",
+    "The node did not empty before the deadline of its last mark, evictions of its pods failed, "
+    "or `ebb unmark` removed its mark. Ebb skips the node for a time that doubles with each "
+    "repetition.",
     "see which pods remained: ebb explain node {node}; to retry at once: "
     f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
     f"the time in the annotation {BACKOFF_ANNOTATION} of the node has passed",
@@ -333,8 +334,8 @@ class BackoffLimit(_NodeLimit):
         """Return why the node may not be marked."""
         failed = use.ends[0].about if use.ends else ""
         if failed == UNMARKED_BY_PERSON:
-            return _skipped("`ebb unmark` removed its mark", use)
-        why = f"its eviction failed ({failed})" if failed else "it did not empty in time"
+            return _skipped("`ebb unmark` removed the mark", use)
+        why = f"evictions failed ({failed})" if failed else "the node did not empty in time"
         return _skipped(why, use)
 
 
@@ -392,7 +393,7 @@ class MarkRefused(_NodeLimit):
 
     def describe(self, use: Use, config: Config) -> Timed | None:  # noqa: ARG002
         """Return why the node may not be marked."""
-        return _skipped("its mark could not be written", use)
+        return _skipped("the mark could not be written", use)
 
     def skipped(self, now: Now) -> frozenset[str]:
         """Return the names of the nodes whose backoff after a failed write has not ended."""
@@ -556,7 +557,8 @@ class NewMarks(_BudgetLimit):
         limit, count = _budget(use, config).max_new_marks, len(use.ends)
         if limit is None or count < limit.of(use.nodes):
             return None
-        message = f"{_name(use)} had {plural(count, 'mark')} in the period, maxNewMarks is {limit}"
+        marks = f"{plural(count, 'new mark')} within budgets.period"
+        message = f"{_name(use)} had {marks}, maxNewMarks is {limit}"
         # This many marks must leave the window first. Marks of this plan have no end yet.
         leaving = count - limit.of(use.nodes) + 1
         until = use.ends[leaving - 1].until if leaving <= count else None

@@ -64,15 +64,15 @@ NO_SCHEDULE_SPREAD: Final = Reason(
     "scheduled there, so pods could stay Pending.",
     "set `nodeTaintsPolicy: Honor`, and no `minDomains`, in these topologySpreadConstraints; or "
     "accept that the mark remains PreferNoSchedule",
-    "the domain has had an unmarked node that admits such pods for five minutes, or all such "
-    "constraints have honored taints and set no `minDomains` for as long",
+    "for five minutes, the domain has had an unmarked node that admits such pods, or all such "
+    "constraints have honored taints and set no `minDomains`",
 )
 NO_SCHEDULE_AFFINITY: Final = Reason(
     "no-schedule-affinity",
-    "Pods with required pod affinity to pods on the node would match no schedulable node, so new "
-    "ones would stay Pending.",
-    "make the pod affinity preferred; or run one of the pods that it selects on an unmarked node; "
-    "or accept that the mark remains PreferNoSchedule",
+    "New pods with required pod affinity to pods on the node would match no schedulable node, and "
+    "would stay Pending.",
+    "make the pod affinity preferred; or run a pod that the affinity selects on an unmarked "
+    "node; or accept that the mark remains PreferNoSchedule",
     "an unmarked node that admits such pods has satisfied the affinity for five minutes",
 )
 NO_SCHEDULE_WAITING: Final = Reason(
@@ -86,16 +86,16 @@ NO_SCHEDULE_WAITING: Final = Reason(
 NO_SCHEDULE_PREEMPTION: Final = Reason(
     "no-schedule-preemption",
     "If another pod like the one in the message were created, it would find no room on unmarked "
-    "nodes. Because its priority is above the lowest in the cluster, the scheduler would preempt "
-    "other pods for it: it uses no node with a NoSchedule taint, not even an empty one.",
+    "nodes. The scheduler would not use nodes with a NoSchedule taint, not even empty ones. It "
+    "would preempt pods with a lower priority.",
     "accept that the mark remains PreferNoSchedule; or keep more nodes (`thresholds`, "
     "`maxMarked`), so that unmarked nodes have room for a pod like {name} in {namespace}",
     "for five minutes, at least one unmarked node on which such a pod may run has had room for it",
 )
 NO_SCHEDULE_KUEUE: Final = Reason(
     "no-schedule-kueue",
-    "Kueue's topology-aware scheduling has put a pod on the node. Kueue treats a node with a "
-    "NoSchedule taint that the pod does not tolerate as failed, and may end the workload.",
+    "Kueue's topology-aware scheduling has put a pod on the node. If the pod does not "
+    "tolerate a NoSchedule taint, Kueue treats the node as failed, and may end the workload.",
     "none needed: the mark stays PreferNoSchedule until the pod is gone",
     "no pod with a topology assignment of Kueue runs on the node",
 )
@@ -329,8 +329,8 @@ def _daemon_sets_without_pod(
             node = context.marked[number]
             if (node.name, daemon_set.namespace, daemon_set.name) not in existing:
                 unblocked.discard(number)
-                name = daemon_set.key
-                message = f"DaemonSet {name} has no pod there and does not tolerate {TAINT_KEY}"
+                lacks = f"no pod on the node and does not tolerate the taint {TAINT_KEY}"
+                message = f"DaemonSet {daemon_set.key} has {lacks}"
                 yield node.name, Blocker(NO_SCHEDULE_DAEMONSET_WAITS, message, None, TAINT_KEY)
 
 
@@ -376,8 +376,8 @@ def _last_nodes_of_spread_domains(context: _Context) -> Iterable[_NodeBlocker]:
             node = context.marked[number]
             if (domain := node.labels.get(key)) is not None:
                 message = (
-                    f"topology spread over {key} would still count {domain}, where no node would "
-                    "accept pods with this constraint"
+                    f"topology spread over {key} would still count domain {domain}, where no node "
+                    "would accept pods with this constraint"
                 )
                 yield node.name, Blocker(NO_SCHEDULE_SPREAD, message)
 
@@ -395,7 +395,8 @@ def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
     if len(pods) > SHAPES_MAX:
         blocker = Blocker(
             NO_SCHEDULE_AFFINITY,
-            f"more than {SHAPES_MAX} distinct pod affinities, none was evaluated",
+            f"the pods have more than {SHAPES_MAX} distinct affinities, so Ebb evaluates none of "
+            "them",
         )
         yield from ((node.name, blocker) for node in marked)
         return

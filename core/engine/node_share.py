@@ -111,8 +111,8 @@ class NodeShares:
         if got + self._unplaced < share:
             return None
         return (
-            f"within {WINDOW_SECONDS // 60} minutes a node may get {share} pods that Ebb "
-            f"replaces: {name} has got {got}, and {self._unplaced} have no node yet"
+            f"within {WINDOW_SECONDS // 60} minutes a node may get {share} replacements of pods: "
+            f"node {name} has got {got}, and {self._unplaced} more have no node yet"
         )
 
     @cached_property

@@ -49,10 +49,10 @@ BEYOND: Final = f"its reach (the nodes it can use) is not among the {REACHES_MAX
 
 UNREACHED: Final = Reason(
     "unreached",
-    "All pods that can use the node are pods that Ebb cannot evaluate. Thresholds count only the "
-    "requests of other pods, so they would not keep enough room for these.",
+    "Ebb can evaluate none of the pods that can use the node. Thresholds do not count the "
+    "requests of such pods, so thresholds would not keep enough room for them.",
     "find out why Ebb cannot evaluate these pods: ebb explain pod {namespace}/{name}",
-    "at least one pod that Ebb can evaluate can use the node, or no pod at all can use it",
+    "Ebb can evaluate at least one pod that can use the node, or no pod can use the node",
 )
 
 
@@ -141,7 +141,7 @@ class ClusterSnapshot:
         for pod in self._pods_beyond_reaches:
             if pod.node is not None:
                 by_node[pod.node] += self.pod_blockers(pod)
-        message = "only pods that Ebb cannot evaluate can use it"
+        message = "only pods that Ebb cannot evaluate can use the node"
         for number in self.reaches.unreached_nodes_for(
             pod.node_constraints for pod in self.pods.unsupported
         ):

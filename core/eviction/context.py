@@ -105,7 +105,7 @@ class Allowances:
                 return Blocker(BUDGET_TOO_LARGE, message, pod.key)
         if len(budgets) > 1:
             names = ", ".join(sorted(budget.name for budget in budgets)[:BUDGETS_NAMED_MAX])
-            message = f"selected by {len(budgets)} budgets, such as {names}"
+            message = f"is selected by {len(budgets)} PodDisruptionBudgets, such as {names}"
             return Blocker(TWO_BUDGETS, message, pod.key)
         for budget in budgets:
             requires_all = not budget.outdated and budget.expected <= budget.healthy_min
@@ -127,7 +127,12 @@ class Allowances:
                 message = f"the newest spec of budget {budget.name} has not been processed yet"
                 return Blocker(NOT_NOW, message, pod.key)
             if self._left[budget.key] <= 0:
-                return Blocker(NOT_NOW, _counts(budget), pod.key)
+                message = (
+                    f"Ebb uses all disruptions that budget {budget.name} allows now"
+                    if budget.disruptions_allowed > 0
+                    else _counts(budget)
+                )
+                return Blocker(NOT_NOW, message, pod.key)
         return None
 
     def take(self, pod: Pod) -> None:

@@ -384,4 +384,6 @@ def _why_not(context: EvictionContext, state: EvictionState, pod: Pod) -> Blocke
 
 def _refused(state: EvictionState, pod: Pod) -> Blocker:
     refused = state.refused[pod.uid]
-    return Blocker(REFUSED, f"rejected {plural(refused.times, 'time')}: {refused.why}", pod.key)
+    return Blocker(
+        REFUSED, f"eviction rejected {plural(refused.times, 'time')}: {refused.why}", pod.key
+    )

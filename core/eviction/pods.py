@@ -67,7 +67,7 @@ def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
     if pod.disruption_facts.completes and any(reason in AWAITED for reason in reasons):
         # Even an annotation that allows evictions does not bring the pod back, and an eviction
         # ends one member of a gang.
-        return Blocker(COMPLETES, "runs to completion, and Ebb waits for that", pod.key)
+        return Blocker(COMPLETES, "runs to completion, and Ebb waits for its completion", pod.key)
     if pod.owner_kind != JOB or drainability.SAFE in reasons:
         return None
     message = f"belongs to Job {pod.owner_name}, and Ebb waits for its completion"

@@ -31,8 +31,9 @@ NOT_NO_SCHEDULE: Final = Reason(
     "evict-needs-no-schedule",
     "The node does not have a NoSchedule mark and taint, so new pods could still be scheduled to "
     "it.",
-    "wait: Ebb sets the mark and the taint within seconds; if they stay away, check the log of "
-    "ebb-controller, and the label and taints of the node: kubectl get node {node} -o yaml",
+    "wait: Ebb sets the mark and the taint within seconds; if the node does not get them, check "
+    "the log of ebb-controller, and the label and taints of the node: kubectl get node {node} "
+    "-o yaml",
     "the mark and the taint of the node are NoSchedule",
 )
 OF_JOB: Final = Reason(
@@ -110,11 +111,11 @@ TURN: Final = Reason(
 )
 NODE_SHARE: Final = Reason(
     "evict-node-share",
-    "A node has got as many replacements of evicted pods within 10 minutes as it may, or would if "
-    "kube-scheduler chose it for the next ones. So a node that claims too much capacity does not "
-    "draw the pods of all others.",
+    "Within 10 minutes, a node has got as many replacements of evicted pods as Ebb allows, or "
+    "would have if kube-scheduler chose it for the next replacements. The limit keeps a node that "
+    "claims too much capacity from getting the pods of all other nodes.",
     "wait; if the node in the message should not get so many pods, check its allocatable capacity",
-    "10 minutes are over",
+    "the node has got fewer replacements within the last 10 minutes",
 )
 REASONS: Final = (
     INTERRUPTED,

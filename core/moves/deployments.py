@@ -6,6 +6,7 @@ deleted.
 
 from collections.abc import Iterator
 
+from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.moves.objects import (
@@ -61,7 +62,12 @@ def why_never(deployment: ObservedDeployment, objects: SurgeObjects) -> Iterator
     elif deployment.max_surge < 1:
         yield Blocker(STRATEGY, f"maxSurge of Deployment {name} is 0", about=name)
     if deployment.keep:
-        yield Blocker(KEEP, f"an annotation of Deployment {name} forbids it", about=name)
+        yield Blocker(
+            KEEP,
+            f"the annotation {KEEP_ANNOTATION} of Deployment {name} or its pod template forbids "
+            "moves",
+            about=name,
+        )
     if ready_seconds >= deployment.deadline_seconds:
         message = (
             f"minReadySeconds of Deployment {name} is {ready_seconds}, and a move may take "
@@ -71,7 +77,7 @@ def why_never(deployment: ObservedDeployment, objects: SurgeObjects) -> Iterator
     hpa = objects.autoscalers.get(deployment.key) if ready_seconds >= HPA_SYNC_SECONDS else None
     if hpa is not None:
         message = (
-            f"HorizontalPodAutoscaler {hpa.name} scales Deployment {name}, and its "
+            f"HorizontalPodAutoscaler {hpa.name} scales Deployment {name}, whose "
             f"minReadySeconds is {ready_seconds}"
         )
         yield Blocker(HPA, message, about=name)

@@ -1,5 +1,6 @@
 """Define how moves end, and which pause of the Deployment follows."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -20,31 +21,39 @@ class MoveOutcome(StrEnum):
     """The new pod is available on an unmarked node, and the old one was given back to be
     deleted."""
     TIMED_OUT = "timed_out"
-    """The new pod was not available before the deadline."""
     UNSCHEDULABLE = "unschedulable"
-    """The new pod was unschedulable."""
     REFUSED = "refused"
     """The API server rejected the new pod, for example because of a quota."""
     MISPLACED = "misplaced"
-    """The new pod was scheduled to a marked node."""
     POD_GONE = "pod_gone"
-    """The pod to move terminated by itself, or was deleted."""
     NODE_UNMARKED = "node_unmarked"
-    """The node was unmarked."""
     CORDONED = "cordoned"
-    """The node was cordoned or is leaving: whoever drains it must find the pod in its
-    ReplicaSet."""
+    """Whoever drains the node must find the pod in its ReplicaSet."""
     CHANGED = "changed"
-    """The spec of the Deployment changed: a rollout, a scale, a pause."""
+    """A rollout, a scale, a pause."""
     GONE = "gone"
     """The Deployment was deleted, or its ReplicaSet without the pods."""
     PENDING_PODS = "pending_pods"
-    """Other pods were unschedulable and need the room of the new pod."""
+    """Other pods need the room of the new pod."""
     STOPPED = "stopped"
-    """Surge moves were disabled, another leader had begun the move, or someone else gave the pod
-    back."""
 
 
+MEANINGS: Final[Mapping[MoveOutcome, str]] = {
+    MoveOutcome.MOVED: "the pod was replaced",
+    MoveOutcome.TIMED_OUT: "the new pod was not available in time",
+    MoveOutcome.UNSCHEDULABLE: "the new pod was unschedulable",
+    MoveOutcome.REFUSED: "the API server rejected the new pod",
+    MoveOutcome.MISPLACED: "the new pod was scheduled to a marked node",
+    MoveOutcome.POD_GONE: "the pod terminated by itself, or was deleted",
+    MoveOutcome.NODE_UNMARKED: "the node was unmarked",
+    MoveOutcome.CORDONED: "the node was cordoned, or is being removed",
+    MoveOutcome.CHANGED: "the spec of the Deployment changed",
+    MoveOutcome.GONE: "the Deployment was deleted",
+    MoveOutcome.PENDING_PODS: "other pods were unschedulable",
+    MoveOutcome.STOPPED: "surge moves were disabled, another leader had begun the move, or "
+    "somebody else attached the pod",
+}
+"""How a move ended, as Events and docs/metrics.md say it."""
 FAILED: Final = frozenset(
     {
         MoveOutcome.TIMED_OUT,

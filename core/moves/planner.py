@@ -241,8 +241,9 @@ class SurgeContext:
         never = why_not_replaced(pod, self.now, keep_local_storage=keep)
         found = [never] if never is not None else []
         if deployment is None:
-            owner = f"{pod.owner_kind} {pod.owner_name}" if pod.owner_kind else "nothing"
-            return [*found, Blocker(NO_DEPLOYMENT, f"belongs to {owner}", pod.key)]
+            owner = f"{pod.owner_kind} {pod.owner_name}"
+            message = f"belongs to {owner}" if pod.owner_kind else "belongs to no controller"
+            return [*found, Blocker(NO_DEPLOYMENT, message, pod.key)]
         if self._may_lead(pod, deployment):
             known = "is" if self.surge_input.leader_pod else "may be"
             message = f"{known} the leader of ebb-controller"
@@ -264,10 +265,10 @@ class SurgeContext:
         notes = (note_of(one, self.now) for one in self.of_deployment[deployment.key])
         until = max((note.until for note in notes if note is not None), default=0)
         if self.now.before(until):
-            message = f"no move before {timestamp(until)}"
+            message = f"the last move failed; no move before {timestamp(until)}"
             yield Blocker(LEFT_ALONE, message, pod.key, name, until)
         if memory.failures.get(pod.namespace, 0) >= FAILURES_IN_NAMESPACE_MAX:
-            message = f"{FAILURES_IN_NAMESPACE_MAX} moves failed in its namespace within an hour"
+            message = f"{FAILURES_IN_NAMESPACE_MAX} moves failed in the namespace within an hour"
             yield Blocker(LEFT_ALONE, message, pod.key, name)
         owner = pod.namespace, pod.owner_name
         until = memory.ended.get(owner, -SETTLE_SECONDS) + SETTLE_SECONDS
@@ -290,7 +291,7 @@ class SurgeContext:
             yield Blocker(YOUNG, message, pod.key, until=until)
         for other in self.of_deployment[deployment.key]:
             if other.uid != pod.uid and number_of(other.deletion_cost) < MOVE_COST:
-                message = f"pod {other.name} has the deletion cost {other.deletion_cost}"
+                message = f"pod {other.name} has the pod deletion cost {other.deletion_cost}"
                 yield Blocker(CHEAPER, message, pod.key)
                 break
         if pod.key not in self.places:

@@ -42,7 +42,8 @@ class ResourceQuota:
             return ""
         for name in sorted(self.hard):
             if SHORT_NAMES.get(name, name) in pod.quota_facts.unset:
-                return f"ResourceQuota {self.name} rejects pods without {name} in all containers"
+                unset = f"pods that do not set {name} in all containers"
+                return f"ResourceQuota {self.name} rejects {unset}"
         for name, amount in sorted(_counted(pod).items()):
             if amount and name in self.hard and self.used.get(name, 0) + amount > self.hard[name]:
                 return f"ResourceQuota {self.name} has no room for {name}"

@@ -25,7 +25,8 @@ OWN: Final = Reason(
     "The pod is the leader of Ebb's controller, which cannot finish a move of its own pod. Once "
     "it is the last pod on its marked node, and at most once a day, it hands its Lease over to "
     "another replica, which then moves the pod.",
-    "none needed; or move it yourself: kubectl -n {namespace} rollout restart deployment {owner}",
+    "none needed; or move the pod yourself: kubectl -n {namespace} rollout restart deployment "
+    "{owner}",
     "another replica leads",
 )
 STRATEGY: Final = Reason(
@@ -70,8 +71,8 @@ MIN_READY: Final = Reason(
 HPA: Final = Reason(
     "surge-hpa",
     "A HorizontalPodAutoscaler scales the Deployment, whose `minReadySeconds` is 15 seconds or "
-    "more. For that long, a move has one Ready pod more than the Deployment wants. The "
-    "HorizontalPodAutoscaler would count it, and could add a pod.",
+    "more. During this time, a move has one Ready pod more than the Deployment wants. The "
+    "HorizontalPodAutoscaler would count the additional pod, and could add a further pod.",
     "lower `minReadySeconds` in Deployment {owner} to less than 15 seconds",
     "`minReadySeconds` is less than 15 seconds, or nothing scales the Deployment",
 )
@@ -86,8 +87,8 @@ LEFT_ALONE: Final = Reason(
     "surge-left-alone",
     "The last move of the Deployment failed: its new pod did not become available on an unmarked "
     "node. Or many moves in the namespace failed within the last hour.",
-    f"check why a new pod would not start: {_DESCRIBE}; otherwise wait",
-    "the time that the message names is over",
+    f"wait; meanwhile, check why a new pod does not start: {_DESCRIBE}",
+    "the time in the message is over, or fewer moves have failed in the namespace within an hour",
 )
 SETTLING: Final = Reason(
     "surge-settling",
@@ -98,7 +99,7 @@ SETTLING: Final = Reason(
 OTHER_CONTROLLER: Final = Reason(
     "surge-other-controller",
     "Another ReplicaSet, ReplicationController or DaemonSet of the namespace also selects the "
-    "pod. During a move, when the pod has no controller, this one would adopt it.",
+    "pod. During a move the pod has no controller, so this object would adopt it.",
     "give the selector and the template of {owner} a label that the Deployment does not have",
     "no other controller selects the pod",
 )
@@ -111,8 +112,8 @@ HASH_SELECTED: Final = Reason(
 )
 OWNER_REFERENCES: Final = Reason(
     "surge-owner-references",
-    "The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, does not "
-    "let Ebb change the owner reference of a pod without the right to delete the pod.",
+    "The API server lets only those who may delete a pod change its owner reference (admission "
+    "plugin OwnerReferencesPermissionEnforcement, as in OpenShift). Ebb may not delete pods.",
     "install the component manifests/components/surge-delete",
     "the API server lets Ebb change the owner reference of a pod",
 )
@@ -136,7 +137,7 @@ NOT_READY: Final = Reason(
 )
 YOUNG: Final = Reason(
     "surge-young",
-    "The pod is younger than `surge.minPodAge`, so that no pod is moved twice in a row.",
+    "The pod is younger than `surge.minPodAge`. This limit keeps pods from moving twice in a row.",
     "wait; or lower `surge.minPodAge` in the configuration",
     "the pod is old enough",
 )
@@ -155,15 +156,15 @@ NO_PLACE: Final = Reason(
 )
 BESIDE: Final = Reason(
     "surge-beside",
-    "No node that stays admits the new pod and has room for it while the old pod still runs: "
-    "its topology spread constraints or its pod affinity or anti-affinity count the old pod too.",
-    "add `matchLabelKeys: [pod-template-hash]` to its topology spread constraints; otherwise add "
-    "a node where the new pod could run beside the old one",
+    "No node that stays admits the new pod and has room for it while the old pod still runs. "
+    "The topology spread constraints, affinity or anti-affinity of the pod count the old pod too.",
+    "add `matchLabelKeys: [pod-template-hash]` to the topology spread constraints of the "
+    "pod template; or add a node where the new pod could run beside the old one",
     "a node that stays admits the new pod beside the old one",
 )
 HOST_PORT: Final = Reason(
     "surge-host-port",
-    "The pod uses host ports, and no node that stays has room for it where they are free.",
+    "The pod uses host ports. No node that stays has room for the pod and these ports free.",
     "use a Service in place of host ports, or add a node",
     "another node has room for the pod, and its host ports are free there",
 )
@@ -181,11 +182,11 @@ TURN: Final = Reason(
 )
 NODE_SHARE: Final = Reason(
     "surge-node-share",
-    "A node has got as many replacements of moved pods within 10 minutes as it may, or would if "
-    "kube-scheduler chose it for the next ones. So a node that claims too much capacity does not "
-    "draw the pods of all others.",
+    "Within 10 minutes, a node has got as many replacements of moved pods as Ebb allows, or "
+    "would have if kube-scheduler chose it for the next replacements. The limit keeps a node that "
+    "claims too much capacity from getting the pods of all other nodes.",
     "wait; if the node in the message should not get so many pods, check its allocatable capacity",
-    "10 minutes are over",
+    "the node has got fewer replacements within the last 10 minutes",
 )
 REASONS: Final = (
     NO_DEPLOYMENT,

@@ -45,7 +45,7 @@ def selecting_blockers(pod: Pod, objects: SelectingObjects) -> Iterator[Blocker]
     for one in objects.controllers:
         own = (one.kind, one.name) == (pod.owner_kind, pod.owner_name)
         if not own and any(selects(to, pod) or selects(to, without) for to in one.selectors):
-            message = f"{one.kind} {one.name} selects it too, and would adopt it"
+            message = f"{one.kind} {one.name} selects the pod too, and would adopt it"
             yield Blocker(OTHER_CONTROLLER, message, pod.key, one.name)
     for one in objects.observers:
         if any(selects(to, pod) != selects(to, without) for to in one.selectors):

@@ -242,11 +242,10 @@ def _note(event: Event, facts: NodeFacts) -> str:
         case Event.LEAVING | Event.LEAVING_UNMARKED:
             return why_leaving(facts.node) or ""
         case Event.EVICTION_FAILED:
-            pods = [f"{failure.pod}: " for failure in facts.eviction_failure if failure.pod]
-            return f"evictions failed: {''.join(pods)}{_text(facts.eviction_failure)}"
+            return f"evictions failed: {_text(facts.eviction_failure)}"
         case Event.UNREMOVABLE:
             return _text(facts.kept)
-        case Event.REMOVABLE_OBSERVED | Event.INVALID_DETAILS:
+        case Event.REMOVABLE_OBSERVED:
             return Event.REMOVABLE.meaning
         case Event.REMOVABLE | Event.MARK_REMOVED | Event.DETAILS_REMOVED:
             return _with_removed_mark(event, facts)
@@ -257,17 +256,38 @@ def _note(event: Event, facts: NodeFacts) -> str:
         case Event.RESERVED | Event.PROTECTION_WANTED | Event.RESERVE_CHANGED:
             return _why_reserved(event, facts)
         case _:
-            return event.meaning
+            return _with_consequence(event, facts)
+
+
+def _with_consequence(event: Event, facts: NodeFacts) -> str:
+    """Return the meaning of the event, and what Ebb writes if the kind of the write misleads."""
+    notes = {
+        Event.INVALID_DETAILS: f"{Event.REMOVABLE.meaning}; Ebb restores the details of the mark",
+        Event.EMPTY_AT_DEADLINE: f"{event.meaning}; Ebb extends the deadline",
+        Event.PROTECTION_UNWANTED: f"{event.meaning}; {_protection_ends(facts)}",
+        Event.INVALID_END: "the former end of the protection was not valid; "
+        f"{_protection_ends(facts)}",
+        Event.WRONG_ANNOTATION: (
+            "the autoscaler of the node does not read the annotation that Ebb used before"
+        ),
+    }
+    return notes.get(event, event.meaning)
 
 
 def _with_removed_mark(event: Event, facts: NodeFacts) -> str:
     """Return why Ebb marks a node, or that someone else removed the mark and it will come back."""
     removed = Event.MARK_REMOVED.meaning
+    if event is Event.DETAILS_REMOVED:
+        removed = f"{removed}; {_protection_ends(facts)}"
     if event is not Event.REMOVABLE:
         final = facts.observe or KEEP_ANNOTATION in facts.node.annotations
         return removed if final else f"{removed}; {COMES_BACK}"
     marked_before = DETAILS_ANNOTATION in facts.node.annotations
     return f"{event.meaning}; {removed}, and {COMES_BACK}" if marked_before else event.meaning
+
+
+def _protection_ends(facts: NodeFacts) -> str:
+    return f"the protection from scale-down ends in {duration(facts.after_unmark_seconds)}"
 
 
 def _why_due(facts: NodeFacts) -> str:
@@ -304,7 +324,15 @@ def _unmark_code(event: Event, facts: NodeFacts) -> str:
 
 
 def _text(blockers: Iterable[Blocker]) -> str:
-    return "; ".join(f"{blocker.code}: {blocker.message}" for blocker in blockers)
+    return "; ".join(
+        f"{blocker.code}: {_subject(blocker)}{blocker.message}" for blocker in blockers
+    )
+
+
+def _subject(blocker: Blocker) -> str:
+    """Return the pod that the message is about, unless the message names it; empty for a node."""
+    pod = blocker.pod
+    return f"pod {pod}: " if pod and pod not in blocker.message else ""
 
 
 def _labels(transition: Transition, facts: NodeFacts) -> Keys:

@@ -58,4 +58,4 @@ def test_explain_says_whether_an_autoscaler_removes_the_node(
         assert found["scalability"]["state"] == state
     assert main(["explain", "node", "s", "--from-file", str(path)]) == 0
     out = capsys.readouterr().out
-    assert f"not scalable: label {label}=system says that it is in a system pool" in out
+    assert f"not scalable: label {label}=system says that the node is in a system pool" in out

@@ -29,7 +29,7 @@ def test_each_notice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         for _ in range(3):
             notices.observe(ClusterSnapshot(ONE, CONFIG))
     assert [record.message for record in caplog.records] == [
-        "no autoscaler was found, so Ebb does not know which nodes it can remove",
+        "Ebb found no autoscaler, so it does not know which nodes an autoscaler can remove",
         "a configured pool selects no node",
     ]
 

@@ -16,7 +16,7 @@ from tests.e2e.plane import START_SECONDS, Plane, until
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 ERRORS = 'ebb_node_writes_total{{operation="{}",result="error"}}'
-LINE = "a policy for Ebb's own accounts refuses writes"
+LINE = "a ValidatingAdmissionPolicy for Ebb's own accounts refuses writes"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from controller import config_reload, evictor, mover, refusals
 from controller.writers import EVENT_REASONS
 from core.eligibility.scalability import GROUPS_SHOWN, OTHER
 from core.engine.plan import REACHES_SHOWN
-from core.moves.outcomes import MoveOutcome
+from core.moves.outcomes import MEANINGS
 from core.setting_types.structure import CONTROLLER, EXTENDER, WEBHOOK
 from core.writes.transitions import Transition
 from core.writes.write import WriteKind
@@ -86,21 +86,6 @@ This picture is drawn from the queries of the dashboard and a simulated day with
 Cluster Autoscaler, the simulation has only the number of removed nodes. In Grafana the panels look
 different.
 """
-OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
-    MoveOutcome.MOVED: "the pod was replaced",
-    MoveOutcome.TIMED_OUT: "the new pod was not available in time",
-    MoveOutcome.UNSCHEDULABLE: "the new pod was unschedulable",
-    MoveOutcome.REFUSED: "the API server rejected the new pod",
-    MoveOutcome.MISPLACED: "the new pod was scheduled to a marked node",
-    MoveOutcome.POD_GONE: "the pod terminated by itself, or was deleted",
-    MoveOutcome.NODE_UNMARKED: "the node was unmarked",
-    MoveOutcome.CORDONED: "the node was cordoned, or is being removed",
-    MoveOutcome.CHANGED: "the spec of the Deployment changed",
-    MoveOutcome.GONE: "the Deployment was deleted",
-    MoveOutcome.PENDING_PODS: "other pods were unschedulable",
-    MoveOutcome.STOPPED: "surge moves were disabled, another leader had begun the move, or "
-    "somebody else attached the pod",
-}
 LABELS: Final[Mapping[str, str]] = {
     "cause": "why a pod is Pending: `mark`: a node with a NoSchedule mark has room for it; "
     "`room`: no node has room; `other`: no node could hold the pod even if it were empty, Ebb "
@@ -112,7 +97,7 @@ LABELS: Final[Mapping[str, str]] = {
     f"*{Transition.EXTEND_DEADLINE.title}*; `unmark` includes every removal of a mark; "
     f"`remove_protection` includes *{Transition.ALLOW_SCALE_DOWN.title}*",
     "outcome": "how a surge move ended: "
-    + "; ".join(f"`{one}`: {meaning}" for one, meaning in OUTCOMES.items()),
+    + "; ".join(f"`{one}`: {meaning}" for one, meaning in MEANINGS.items()),
     "pool": "group of nodes, as in `ebb plan`: what a label of the provider names, such as "
     "the NodePool, node group, agent pool or instance group, or else the pool of the setting "
     f"`pools`. It is empty for nodes in neither. The {GROUPS_SHOWN} largest groups have their "

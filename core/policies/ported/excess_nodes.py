@@ -190,8 +190,8 @@ class ExcessNodes(Policy):
             below = f"{message}, counting this node, and below {_decimal(least - SLACK)}"
             return (Blocker(NO_EXCESS, below),)
         if excess > least and (first := self._first_without_excess) is not None:
-            before = f"the policy removes node {first[1]} before it"
-            return (Blocker(NO_EXCESS, f"{before}, but the excess is too small for that node"),)
+            before = f"the policy would first remove node {first[1]}"
+            return (Blocker(NO_EXCESS, f"{before}, and the excess is too small for {first[1]}"),)
         return (Blocker(NO_EXCESS, f"{message}, not above {_decimal(least)}"),)
 
     def describe(self, node: int) -> str:

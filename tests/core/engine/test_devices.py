@@ -44,7 +44,10 @@ def test_pod_is_unevaluable_when_no_node_offers_its_device(
     found = evaluate(requesting(None, (name, 1)), node("a", extended=there))
     (why,) = pod_blockers(found)
     assert why.code == POD_UNSUPPORTED.code
-    assert why.message == f"uses fields that Ebb cannot evaluate: {name}, which no node offers"
+    assert (
+        why.message
+        == f"uses fields that Ebb cannot evaluate: requests for {name} (no node offers it)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,7 @@ def test_pod_may_get_its_device_by_dra_when_a_device_class_maps_it(
     if not evaluable:
         (why,) = pod_blockers(found)
         assert why.message.endswith(
-            f"{GPU}, which some nodes may offer by DRA (a DeviceClass maps the name)"
+            f"requests for {GPU} (some nodes may offer it by DRA: a DeviceClass maps it)"
         )
 
 

@@ -269,11 +269,17 @@ def test_limits_are_reported_in_fixed_order() -> None:
             "mark-interval",
             f"a node was marked, or did not empty in time: no node is marked until {timestamp(4)}",
         ),
-        ("backoff", "it did not empty in time: it is skipped until 1970-01-01 00:00:09 UTC"),
+        (
+            "backoff",
+            "the node did not empty in time: Ebb skips the node until 1970-01-01 00:00:09 UTC",
+        ),
         ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
-        ("budget-new-marks", "the cluster had 0 marks in the period, maxNewMarks is 0"),
+        (
+            "budget-new-marks",
+            "the cluster had 0 new marks within budgets.period, maxNewMarks is 0",
+        ),
         ("budget-marked", "pool a has 0 marked nodes, maxMarked is 0"),
-        ("budget-new-marks", "pool a had 0 marks in the period, maxNewMarks is 0"),
+        ("budget-new-marks", "pool a had 0 new marks within budgets.period, maxNewMarks is 0"),
     ]
     nodes = [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *SIX.nodes[1:]]
     limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), settings), rate_limits)
@@ -872,9 +878,9 @@ def test_backoff_is_read_from_node_annotation() -> None:
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("1 2000", "it did not empty in time"),
-        ("1 2000 bare", "its eviction failed (bare)"),
-        ("1 2000 unmarked", "`ebb unmark` removed its mark"),
+        ("1 2000", "the node did not empty in time"),
+        ("1 2000 bare", "evictions failed (bare)"),
+        ("1 2000 unmarked", "`ebb unmark` removed the mark"),
     ],
 )
 def test_backoff_message_gives_reason(written: str, why: str) -> None:
@@ -882,7 +888,7 @@ def test_backoff_message_gives_reason(written: str, why: str) -> None:
     snapshot = ClusterSnapshot(Cluster.of([one, node("n1")], []), config())
     limits = rate_limits(LeaderState(), snapshot, Now(NOW))
     (found,) = RemovalLimits(snapshot, limits).blockers(one)
-    assert found.message == f"{why}: it is skipped until 1970-01-01 00:33:20 UTC"
+    assert found.message == f"{why}: Ebb skips the node until 1970-01-01 00:33:20 UTC"
 
 
 def test_backoff_and_old_job_limit_only_their_own_nodes() -> None:
@@ -1264,7 +1270,7 @@ def test_node_is_kept_when_only_unevaluable_pods_can_use_it() -> None:
     plan = reconcile.plan(
         Cluster.of(nodes, [odd, pod("p", "c", 10, 10, node_constraints=only)]), config()
     )
-    reported = Blocker(UNREACHED, "only pods that Ebb cannot evaluate can use it")
+    reported = Blocker(UNREACHED, "only pods that Ebb cannot evaluate can use the node")
     assert reported in blockers_of(plan, "a")
     assert reported not in blockers_of(plan, "b")
 

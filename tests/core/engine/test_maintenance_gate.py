@@ -105,6 +105,7 @@ def test_nothing_begins_until_refused_write_may_be_tried_again() -> None:
     assert now.next_change == found.until == MONDAY + 60
     (why,) = found.blockers
     end = timestamp(MONDAY + 60)
-    message = f"a-policy refuses writes (metadata.labels: a): nothing begins until {end}"
+    text = "ValidatingAdmissionPolicy a-policy refuses writes (metadata.labels: a)"
+    message = f"{text}: nothing begins until {end}"
     assert (why.code, why.message) == ("writes-refused", message)
     assert may_begin(config(), Now(MONDAY + 60), refused) == ALWAYS

@@ -570,7 +570,7 @@ def test_blocker_names_pod_and_reason() -> None:
         "n2": (
             Blocker(
                 NO_SCHEDULE_SPREAD,
-                "topology spread over zone would still count b, where no node would accept "
+                "topology spread over zone would still count domain b, where no node would accept "
                 "pods with this constraint",
             ),
         ),

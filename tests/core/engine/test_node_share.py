@@ -123,8 +123,8 @@ def test_placements_and_pods_without_node_count_together() -> None:
     assert may_get(shares(2, 2, 2, got=placed("b", 2), unplaced=1)) == 1
     full = shares(2, 2, 2, got=placed("b", 4))
     assert full.why_not(POD) == (
-        "within 10 minutes a node may get 4 pods that Ebb replaces: b has got 4, and 0 have no "
-        "node yet"
+        "within 10 minutes a node may get 4 replacements of pods: node b has got 4, and 0 more "
+        "have no node yet"
     )
     spread = [*placed("a", 3), *placed("b", 3), *placed("c", 3)]
     assert may_get(shares(2, 2, 2, got=spread)) == 1, "the sum of all nodes is not bounded"

@@ -551,6 +551,13 @@ def test_only_budgets_of_own_namespace_are_checked() -> None:
     assert count_calls(partial(none.why_not, A)) == count_calls(partial(many.why_not, A))
 
 
+def test_reason_says_that_planned_evictions_use_the_budget_when_it_allows_one() -> None:
+    allowances = Allowances([budget(1)])
+    allowances.take(A)
+    assert (why := allowances.why_not(A)) is not None
+    assert why.message == "Ebb uses all disruptions that budget b allows now"
+
+
 @pytest.mark.parametrize(
     ("changes", "names", "evicted_now"),
     [

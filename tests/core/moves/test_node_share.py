@@ -29,8 +29,8 @@ def test_node_gets_its_share_whatever_it_claims() -> None:
     assert len(found.begin) == 4
     assert waits(found) == {"surge-node-share"}
     assert found.waits[0].message == (
-        "within 10 minutes a node may get 4 pods that Ebb replaces: "
-        "m has got 0, and 4 have no node yet"
+        "within 10 minutes a node may get 4 replacements of pods: "
+        "node m has got 0, and 4 more have no node yet"
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from core.model.now import Now
 from core.moves.note import FAILURES_MAX
-from core.moves.outcomes import FAILED, MoveOutcome, note_after
+from core.moves.outcomes import FAILED, MEANINGS, MoveOutcome, note_after
 from tests.support.surge import NOTE, NOW
 
 LATER = NOW + 700
@@ -38,3 +38,7 @@ def test_moved_pod_says_so_until_it_is_deleted() -> None:
 
 def test_failures_are_those_that_the_documentation_names() -> None:
     assert {one.value for one in FAILED} == {"timed_out", "unschedulable", "refused", "misplaced"}
+
+
+def test_every_outcome_has_a_meaning() -> None:
+    assert set(MEANINGS) == set(MoveOutcome)

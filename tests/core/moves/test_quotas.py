@@ -99,7 +99,7 @@ def test_quota_has_room_for_pod_up_to_its_limit(name: str, used: int) -> None:
 def test_pod_must_set_what_quota_limits(name: str, unset: str, *, refused: bool) -> None:
     pod = make_pod("a", quota_facts=QuotaFacts(unset=(unset,)))
     quota = replace(FULL, hard={name: 10**9}, used={name: 0})
-    expected = f"ResourceQuota q rejects pods without {name} in all containers"
+    expected = f"ResourceQuota q rejects pods that do not set {name} in all containers"
     assert quota.why_refused(pod) == (expected if refused else "")
 
 

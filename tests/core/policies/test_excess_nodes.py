@@ -268,7 +268,7 @@ def test_explanation_names_earlier_node_without_excess() -> None:
     kept = {one.node: one.blockers for one in reconcile.plan(cluster, config()).kept}
     assert [one.message for one in kept["large"]] == ["the excess is 1.45 nodes, not above 2"]
     assert [one.message for one in kept["n0"]] == [
-        "the policy removes node large before it, but the excess is too small for that node"
+        "the policy would first remove node large, and the excess is too small for large"
     ]
 
 

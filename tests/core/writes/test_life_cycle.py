@@ -221,15 +221,23 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
 }
 """For each event with a write: how to cause it."""
 LEAVING = f"taint {SHUT_DOWN.key} announces that the node will be removed"
+ENDS = "the protection from scale-down ends in 15 min"
 NOTES = {
     Event.LEAVING: LEAVING,
     Event.LEAVING_UNMARKED: LEAVING,
     Event.UNREMOVABLE: "",
-    Event.EVICTION_FAILED: "evictions failed: a/p: pod-bare: nobody owns it",
+    Event.EVICTION_FAILED: "evictions failed: pod-bare: pod a/p: nobody owns it",
     Event.REMOVABLE_OBSERVED: "the cluster does not need the node",
     Event.MARK_REMOVED: f"someone else removed the mark; {COMES_BACK}",
-    Event.DETAILS_REMOVED: f"someone else removed the mark; {COMES_BACK}",
-    Event.INVALID_DETAILS: "the cluster does not need the node",
+    Event.DETAILS_REMOVED: f"someone else removed the mark; {ENDS}; {COMES_BACK}",
+    Event.PROTECTION_UNWANTED: f"the unmarked node needs no protection any more; {ENDS}",
+    Event.INVALID_END: f"the former end of the protection was not valid; {ENDS}",
+    Event.WRONG_ANNOTATION: (
+        "the autoscaler of the node does not read the annotation that Ebb used before"
+    ),
+    Event.INVALID_DETAILS: "the cluster does not need the node; Ebb restores the details of the "
+    "mark",
+    Event.EMPTY_AT_DEADLINE: f"{Event.EMPTY_AT_DEADLINE.meaning}; Ebb extends the deadline",
     Event.NO_SCHEDULE_DUE: "marked for 1 min",
     Event.RESERVED: "reserve: for p",
     Event.NO_SCHEDULE_BLOCKED: "NoSchedule marks are not configured (noScheduleAfter: never)",
@@ -361,3 +369,14 @@ def test_failed_eviction_is_noted_and_node_with_evictions_is_no_schedule() -> No
     refused = replace(WATCH, no_schedule=frozenset("n"), no_schedule_blockers={"n": (BARE,)})
     (write,) = replace(drained.apply_writes(), watch=refused).decided()
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE
+
+
+@pytest.mark.parametrize(
+    ("message", "note"),
+    [("nobody owns it", "pod a/p: nobody owns it"), ("pod a/p is alone", "pod a/p is alone")],
+)
+def test_note_names_the_pod_of_a_reason_once(message: str, note: str) -> None:
+    """The Event is about the Node, so without the pod its text would seem to be about the node."""
+    failed = {"n": Blocker(drainability.BARE, message, "a/p")}
+    (write,) = replace(marked(**PROTECTION), watch=replace(WATCH, failed=failed)).decided()
+    assert write.note == f"evictions failed: pod-bare: {note}"

@@ -718,7 +718,8 @@ class TestOneBudget:
         (blocker,) = pod_blockers(found)
         assert blocker.message == (
             "exceeds a limit of Ebb: the evaluation budget of 524,288 units for the constraints "
-            "and volume claims of namespace shop; remove some, or give more pods equal constraints"
+            "and volume claims of namespace shop; remove some of them, or give more pods equal "
+            "constraints"
         )
 
 
