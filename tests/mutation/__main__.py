@@ -28,12 +28,15 @@ STATS: Final = MUTANTS / "mutmut-stats.json"
 NICE: Final = 10
 SETTLED: Final = ("caught by type check", "killed", "timeout", "not checked")
 """Statuses of mutants that the report does not show."""
+NEAR_SEEDS: Final = "--seeds=25"
+"""Before the first mutant, mutmut runs all tests three times."""
 RUN: Final = """
 import sys
 from mutmut.__main__ import cli
 from mutmut.configuration import config
 config().only_mutate = sys.argv[1].split()
 config().pytest_add_cli_args_test_selection = sys.argv[3].split()
+config().pytest_add_cli_args += sys.argv[4].split()
 cli(["run", "--max-children", "1", *sys.argv[2].split()])
 """
 """A process without the package `tests`, so that tests run from the copy in `mutants`."""
@@ -57,7 +60,8 @@ def _git(*arguments: str) -> str:
 def run(files: Sequence[str], minutes: float | None, *, near: bool) -> None:
     """Run the mutants of the files, or those that fit in the time.
 
-    *near*: only with the tests in the folders of the files, such as tests/core/engine.
+    *near*: only with the tests in the folders of the files, such as tests/core/engine, and with
+    fewer random clusters.
     """
     tests = {f"tests/{Path(file).parent}" for file in files} if near else {"tests"}
     for file in files:
@@ -67,7 +71,8 @@ def run(files: Sequence[str], minutes: float | None, *, near: bool) -> None:
     STATS.unlink(missing_ok=True)
     names = [f"{file.removesuffix('.py').replace('/', '.')}.*" for file in files]
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    arguments = [" ".join(files), " ".join(names), " ".join(sorted(tests))]
+    fewer = NEAR_SEEDS if near else ""
+    arguments = [" ".join(files), " ".join(names), " ".join(sorted(tests)), fewer]
     command = [sys.executable, "-c", RUN, *arguments]
     seconds = None if minutes is None else 60 * minutes
     if code := run_within(seconds, command, environment=environment):
