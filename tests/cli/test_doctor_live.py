@@ -165,7 +165,7 @@ async def test_unknown_names_answer_and_what_makes_it_visible(installed: Install
     installed.api.denied.add(path_of(SETUP_KINDS[-1]))
     found = (await installed.findings())["program-rights"]
     assert found["seen"] == f"cannot read rolebindings: {DENIED}"
-    assert found["visibleBy"].endswith("(docs/doctor.md#permissions)")
+    assert found["visibleBy"].endswith(" see docs/doctor.md#permissions")
 
 
 @pytest.mark.parametrize("resource", ["daemonsets", "poddisruptionbudgets"])

@@ -193,7 +193,7 @@ class TestNode:
         }
         text = table(capsys, file, "node", "m")
         assert "since 2023-11-14 22:13:20 UTC (" in text
-        assert "overdue, the node will be unmarked" in text
+        assert "overdue: the controller unmarks the node" in text
         assert "taint matches the mark\n" in text
         assert "pods left 1 pod\n" in text
         empty = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "n"))
@@ -260,7 +260,7 @@ class TestNode:
     ) -> None:
         bare = node("m", metadata={"name": "m", "labels": {MARK_LABEL: "NoSchedule"}})
         text = table(capsys, of(tmp_path, bare, node("n"), pod("p", "n")), "node", "m")
-        assert "taint does not match the mark: the controller repairs it\n" in text
+        assert "taint does not match the mark: the controller corrects the taint\n" in text
         assert "details missing or invalid" in text
         assert "since unknown\n" in text
         assert "pods left none: the node is empty\n" in text

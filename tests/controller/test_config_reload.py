@@ -124,7 +124,7 @@ async def test_file_is_rejected_when_no_plan_can_be_made(running: Running) -> No
             REFUSED,
             (
                 f"{running.path}: a plan with this configuration failed: ZeroDivisionError; "
-                "see the log"
+                "see the log of ebb-controller"
             ),
             EventType.WARNING,
         )

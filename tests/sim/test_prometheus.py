@@ -426,7 +426,7 @@ INFINITE = orjson.dumps(
         ),
         (
             body({"metric": {}, "values": []}),
-            "x.json: data.result[0].metric.__name__: missing; allowed",
+            "x.json: data.result[0].metric.__name__: missing; query the metric",
         ),
         (
             body({"metric": {"__name__": "kube_pod_info"}, "values": [["x", "1"]]}),

@@ -676,7 +676,8 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
         (CONFIG, node(None, DETAILED), (POD,), False,
          f"someone else removed the mark; {COMES_BACK}"),
         (CONFIG, node(None, PROTECTION), (POD,), False,
-         f"someone else removed the mark; {COMES_BACK}"),
+         ("someone else removed the mark; the protection from scale-down ends in 15 min; "
+         f"{COMES_BACK}")),
         (CONFIG, node(None, {**DETAILED, KEEP_ANNOTATION: "true"}), (POD,), False,
          "someone else removed the mark"),
         (OBSERVE, node(None, DETAILED), (POD,), False, "someone else removed the mark"),
@@ -687,7 +688,8 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
          "someone else removed the protection"),
         (CONFIG, node(None, EXPIRED), (POD,), False, "the protection has reached its end"),
         (CONFIG, node(None, PROTECTION | {PROTECTION_ANNOTATION: "x"}), (POD,), False,
-         "the end of the protection is unreadable or too far in the future"),
+         ("the former end of the protection was not valid; the protection from scale-down ends in "
+         "15 min")),
         (CONFIG, node(None, FORGOTTEN), (), False,
          ("the backoff ended at least a day ago, its end is too far in the future, or the mode is "
          "observe")),
@@ -702,7 +704,8 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
          "the mark is younger than noScheduleAfter (1 h)"),
         (NO_SCHEDULE, with_mark("NoSchedule", NO_SCHEDULE_TAINT),
          (POD, LOGS, replace(LOGS, name="e")), True,
-         "; ".join([f"no-schedule-daemonset: {REPELLED} {TAINT_KEY}"] * 2)),
+         "; ".join(
+             f"no-schedule-daemonset: pod a/{name}: {REPELLED} {TAINT_KEY}" for name in "de")),
         (CONFIG, node(MARKED, DETAILED, SHUT_DOWN), (), False,
          f"taint {SHUT_DOWN.key} announces that the node will be removed"),
     ],
@@ -718,7 +721,7 @@ def test_note_of_unmarking_names_all_blockers() -> None:
     blockers = (Blocker(LAST_NODE, "no other"), Blocker(MIN_NODES, "too few", "a/p"))
     plan = replace(a_plan(False, feasible=False), kept=(UnremovableNode("n1", blockers),))
     (found,) = decide(Cluster.of([marked()], []), plan, CONFIG, now_seconds=NOW, owner="me")
-    assert found.note == "last-node: no other; min-nodes: too few"
+    assert found.note == "last-node: no other; min-nodes: pod a/p: too few"
 
 
 def test_mark_time_is_read_from_taint() -> None:

@@ -772,7 +772,10 @@ def test_empty_node_keeps_mark_when_no_autoscaler_removes_it(value: Mark) -> Non
     assert writes_of(config, run_reconciliation(config, nodes, THERE, now=late - 1)) == ()
     (renewed,) = writes_of(config, run_reconciliation(config, nodes, THERE, now=late))
     assert (renewed.kind, renewed.key) == (WriteKind.MARK, "n")
-    assert renewed.note == "the autoscaler has not removed the empty node before its deadline"
+    assert renewed.note == (
+        "the autoscaler has not removed the empty node before its deadline; Ebb extends the "
+        "deadline"
+    )
     assert set(renewed.annotations) == {DETAILS_ANNOTATION}
     nodes = [stored(renewed, nodes[0]), OTHER]
     assert mark_of(nodes[0].labels) is value

@@ -759,7 +759,7 @@ class TestNodeBoundPods:
             assert set(beyond) <= {one.name for one in attack}
             found = next(one for one in within_budget(pods, SMALL) if one.too_much)
             assert found.pod_constraints == NO_POD_CONSTRAINTS
-            assert "with those of node evil" in found.too_much
+            assert "the static pods of node evil" in found.too_much
 
     def test_mirror_pods_of_all_nodes_share_one_budget(self) -> None:
         pods = [
