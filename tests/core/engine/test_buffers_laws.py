@@ -75,6 +75,7 @@ def test_buffers_do_not_count_as_load(seeds: range) -> None:
         assert found.before == without.before, seed
 
 
+@pytest.mark.law(seeds_min=100)
 def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
     kept = 0
     for seed in seeds[: len(seeds) // 3]:
