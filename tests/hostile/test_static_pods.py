@@ -67,6 +67,8 @@ def test_pods_of_the_namespace_are_evaluated_all_the_same() -> None:
     watched.list([*with_terms(), *attack(300)])
     pods = watched.cluster().pods
     tame = [one for one in pods if one.namespace == "tame" and not one.mirror]
-    assert any("with those of node" in one.too_much for one in pods if one.mirror)
+    assert any(
+        "that the static pods of all nodes share" in one.too_much for one in pods if one.mirror
+    )
     assert len(tame) > 9
     assert [one.name for one in tame if one.too_much] == []
