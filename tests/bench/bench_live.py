@@ -2,8 +2,8 @@
 
 `python -m tests.bench.bench_live [--wide FILE] [LOAD:RUN ...]` takes about nine minutes per run.
 The autoscaler is Karpenter, or a simulated one that acts on the API server. It removes nodes after
-20 s without need for them, or after 4 s in runs whose name ends with `-4s`. FILE has the load
-`wide` (tests/e2e/wide.py); `churn` and `protected` are those of tests/e2e/karpenter_loads.py.
+20 s without need for them, or after the seconds with which the name of the run ends. FILE has the
+load `wide` (tests/e2e/wide.py); `churn` and `protected` are those of tests/e2e/karpenter_loads.py.
 Needs `make e2e-tools`.
 """
 
@@ -99,24 +99,40 @@ def publishing(title: str, **settings: Any) -> Run:
 ALMOST_FULL: Final = {"cpu": "98%", "memory": "98%"}
 SURGE: Final = {"mode": "enabled", "minPodAge": "20s", "maxPerHour": 6000}
 """A thirtieth of the default age, and thirty times the default number of moves in an hour."""
+DEFAULTS: Final = {
+    "usableCapacity": "auto",
+    "thresholds": {"cpu": "95%", "memory": "95%"},
+    "unneededTime": "4s",
+    "reserve": {"window": "2s"},
+    "stabilizationWindow": "4s",
+    "budgets": {"maxMarked": "50%", "maxNewMarks": "10%", "period": "20s"},
+    "cooldown": {"delayAfterAdd": "6s", "delayAfterPending": "6s"},
+    "maxJobAge": "60s",
+    "scaleDownProtection": {"afterUnmark": "30s"},
+    "surge": SURGE,
+}
+"""The default settings with surge moves, all times a thirtieth of their defaults."""
 AT_20S: Final = {
     "autoscaler": Run("autoscaler 50%", ScaleDown.UTILIZATION),
     "mostallocated": packed("MostAllocated"),
+    "mostallocated-50": packed("MostAllocated 50%", scale_down=ScaleDown.UTILIZATION),
     "kep-5982": packed("MostAllocated, KEP-5982", order=ScaleInOrder.FEWEST_PODS),
     "scaledownbinpack": packed("MostAllocated, ScaleDownBinPack", order=ScaleInOrder.BIN_PACK),
     "marks": replace(ebb("Ebb, marks"), score="marks"),
     "ebb": ebb("Ebb"),
     "buffers": publishing("Ebb, buffers"),
     "surge": publishing("Ebb, buffers, surge moves", surge=SURGE),
+    "defaults": replace(ebb("Ebb, defaults, surge moves", **DEFAULTS), publishes=True),
     "karpenter": packed("Karpenter WhenEmpty, MostAllocated", karpenter=EMPTY),
     "balanced": packed("Karpenter Balanced, MostAllocated", karpenter=BALANCED),
     "ebb-karpenter": replace(ebb("Karpenter WhenEmpty, Ebb"), karpenter=EMPTY),
 }
 RUNS: Final = AT_20S | {
-    f"{name}-4s": replace(run, title=f"{run.title}, 4 s", unneeded=4.0)
+    f"{name}-{seconds}s": replace(run, title=f"{run.title}, {seconds} s", unneeded=float(seconds))
     for name, run in AT_20S.items()
+    for seconds in (4, 2)
 }
-"""Runs by name. Four seconds represent the two minutes of `--scale-down-unneeded-time` that
+"""Runs by name. Two seconds represent the minute of `--scale-down-unneeded-time` that
 docs/install.md advises."""
 WIDE: Final = "wide"
 KARPENTERS: Final = {"churn": churn, "protected": protected}
@@ -124,7 +140,7 @@ LOADS: Final = ("ramp", "day", *KARPENTERS, WIDE)
 DEFAULT: Final = tuple(
     f"{load}:{run}"
     for load in ("ramp", "day")
-    for run in ("autoscaler-4s", "mostallocated-4s", "surge-4s")
+    for run in ("autoscaler-2s", "mostallocated-50-2s", "defaults-2s")
 )
 
 
