@@ -155,7 +155,7 @@ class Loop:
             if not self._leading():
                 return "this replica does not lead any more"
             if self._view.wake.is_set():
-                return "a change in the cluster cannot wait"
+                return "an urgent change in the cluster needs a new reconciliation"
             if self._clock.monotonic_seconds() - begun > PLAN_SECONDS_MAX:
                 return (
                     f"the snapshot of the cluster is older than {PLAN_SECONDS_MAX:.0f} s; if this "

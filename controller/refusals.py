@@ -92,8 +92,8 @@ class Refusals:
             extra=fields(policy=write.policy, resource=resource, change=write.change),
         )
         note = (
-            f"ValidatingAdmissionPolicy {write.policy} refuses Ebb's writes to {resource} "
-            f"({write.change}), because another webhook or policy changes the objects too; "
-            f"meanwhile Ebb begins {NOT_BEGUN[resource]}"
+            f"ValidatingAdmissionPolicy {write.policy}, which limits Ebb's own accounts, refuses "
+            f"Ebb's writes to {resource} ({write.change}): another webhook or policy changes "
+            f"them; exempt Ebb's accounts there. Meanwhile Ebb begins {NOT_BEGUN[resource]}"
         )
         self._record_event(REFUSED, note)

@@ -137,5 +137,5 @@ def _lengths(received: bytes, bytes_max: int) -> tuple[int, int]:
     if status[1] != b"200":
         raise _InvalidError(f"status {status[1].decode()}: {one_line(body.decode('latin-1'))}")
     if int(length[1]) > bytes_max:
-        raise _InvalidError(f"the answer is larger than {bytes_max} bytes")
+        raise _InvalidError(f"the HTTP response is larger than {bytes_max} bytes")
     return len(head) + len(END), int(length[1])

@@ -350,7 +350,7 @@ async def lines(
             parts = [others[-1]]
             size = len(others[-1])
         if size > bytes_max:
-            raise GarbledError(f"API server: a line is longer than {bytes_max} bytes")
+            raise GarbledError(f"API server: a watch event is larger than {bytes_max} bytes")
     if b"".join(parts).strip():
         raise UnavailableError("API server: the stream ended within a line")
 

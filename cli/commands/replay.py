@@ -91,7 +91,8 @@ FOLDER: Final = click.Path()
     "--sweep",
     multiple=True,
     metavar="SETTING=VALUE,VALUE",
-    help="simulate every combination; repeatable; `usual` is a predefined sweep",
+    help="simulate every combination of these values; repeatable; `usual` stands for usual values "
+    "of thresholds, reserve.window and extender.score",
 )
 @click.option("--page", type=FOLDER, metavar="FILE", help="also write the answer as one HTML file")
 @click.option(

@@ -266,9 +266,9 @@ CHECKS: Final = (
     ),
     Check(
         code="autoscaler-taint",
-        question="Does Cluster Autoscaler ignore Ebb's taint?",
-        effect="Cluster Autoscaler counts marked nodes as not Ready",
-        fix=f"{_FLAGS}: do not name the taint in `--startup-taint` or `--ignore-taint`",
+        question="Does Cluster Autoscaler count marked nodes as Ready?",
+        effect="Cluster Autoscaler takes marked nodes for nodes that have not started yet",
+        fix=f"{_FLAGS}: remove Ebb's taint from `--startup-taint` and `--ignore-taint`",
         run=_taint,
     ),
     Check(

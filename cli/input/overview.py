@@ -142,7 +142,11 @@ class ClusterStatus:
                 "marked and protected from scale-down",
                 sum(mark.protection is not Protection.NONE for mark in marked),
             ),
-            Count("markedAndOverdue", "marked and overdue", sum(mark.overdue for mark in marked)),
+            Count(
+                "markedAndOverdue",
+                "marked longer than `deadline`",
+                sum(mark.overdue for mark in marked),
+            ),
             Count(
                 "markedWithWrongTaint",
                 "marked with a wrong taint",

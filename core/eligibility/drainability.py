@@ -162,7 +162,7 @@ GANG: Final = Reason(
 RESIZE_DEFERRED: Final = Reason(
     "pod-resize-deferred",
     "The kubelet has deferred a resize of the Pod because its node lacks room. Ebb counts the "
-    "requests after the resize, as kube-scheduler does, and places no other Pods in that room.",
+    "requests after the resize, as kube-scheduler does, and plans no other Pods in that room.",
     "none needed: the kubelet tries again when other Pods have left the node; to get room sooner, "
     "delete a Pod that can move, or let the Pod be recreated on another node",
     "the kubelet has resized the Pod, or the resize is withdrawn",

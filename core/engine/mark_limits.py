@@ -483,7 +483,7 @@ class MaxMarked(_BudgetLimit):
         limit, marked = _budget(use, config).max_marked, use.marked + len(use.ends)
         if limit is None or marked < limit.of(use.nodes):
             return None
-        return f"{_name(use)} has {plural(marked, 'marked node')}, maxMarked is {limit}"
+        return f"{_name(use)} has {plural(marked, 'marked node')}; `maxMarked` is {limit}"
 
 
 BUDGET_NEW_MARKS: Final = Reason(
@@ -557,8 +557,9 @@ class NewMarks(_BudgetLimit):
         limit, count = _budget(use, config).max_new_marks, len(use.ends)
         if limit is None or count < limit.of(use.nodes):
             return None
-        marks = f"{plural(count, 'new mark')} within budgets.period"
-        message = f"{_name(use)} had {marks}, maxNewMarks is {limit}"
+        period = duration(config.budgets.period_seconds)
+        marks = f"{plural(count, 'new mark')} in the last {period} (`budgets.period`)"
+        message = f"{_name(use)} had {marks}; `maxNewMarks` is {limit}"
         # This many marks must leave the window first. Marks of this plan have no end yet.
         leaving = count - limit.of(use.nodes) + 1
         until = use.ends[leaving - 1].until if leaving <= count else None

@@ -238,16 +238,20 @@ def _groups(entries: object) -> tuple[NodeGroup, ...]:
     return groups
 
 
+def _shown(value: object) -> str:
+    return "a missing value" if value is None else f"{value!r:.{SHOWN_MAX}}"
+
+
 def _group(entry: Any) -> NodeGroup:  # noqa: ANN401 YAML holds anything
     name = entry.get("name") if isinstance(entry, dict) else None
     is_name = isinstance(name, str) and name.isascii() and name.isprintable()
     if not isinstance(name, str) or not is_name or not 0 < len(name) <= GROUP_CHARS_MAX:
-        raise InvalidInputError("nodeGroups.name", f"{name!r:.{SHOWN_MAX}} is not a name")
+        raise InvalidInputError("nodeGroups.name", f"{_shown(name)} is not a name")
     health = entry.get("health")
     least = health.get("minSize") if isinstance(health, dict) else None
     if not isinstance(least, int) or isinstance(least, bool) or not 0 <= least <= SIZE_MAX:
         raise InvalidInputError(
-            "nodeGroups.health.minSize", f"{least!r:.{SHOWN_MAX}} is not a number of nodes"
+            "nodeGroups.health.minSize", f"{_shown(least)} is not a number of nodes"
         )
     zone = _ZONE.search(name)
     counts = health.get("nodeCounts") if isinstance(health, dict) else None

@@ -103,7 +103,7 @@ def _disk(
 ) -> InlineDisk:
     fault = ""
     if not handle or len(handle) > HANDLE_CHARS_MAX:
-        fault, handle = f"is no disk that {driver} can serve", ""
+        fault, handle = f"has a missing or invalid ID for {driver}", ""
     return InlineDisk(driver, handle, bool(source.read_only), counted, fault)
 
 

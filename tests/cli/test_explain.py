@@ -567,11 +567,15 @@ class TestReaches:
         [
             ("w1", [("general", 3)], "general (3 nodes)"),
             ("g2", [(NAME, 2)], f"{NAME} (2 nodes)"),
-            ("lone", [], "none: no movable pod could run here, so no threshold counts the node"),
+            (
+                "lone",
+                [],
+                "none: no pod that Ebb may move could run here, so no threshold applies",
+            ),
             (
                 "fargate",
                 [],
-                "none: no movable pod could run here, so no threshold counts the node",
+                "none: no pod that Ebb may move could run here, so no threshold applies",
             ),
         ],
     )

@@ -204,7 +204,7 @@ class TestTable:
             "all 7",
             "leaving 2",
             "being deleted 1",
-            "marked and overdue 1",
+            "marked longer than `deadline` 1",
             "cpu requests, cores",
             "PreferNoSchedule m-old 3h overdue",
             "being-deleted ",

@@ -45,7 +45,8 @@ def test_first_refused_write_is_told_once_until_refusal_is_over(
         world.clock.seconds += RETRY_SECONDS + 1
     ((reason, note),) = world.told
     assert reason == REFUSED
-    assert "ebb-controller-nodes refuses Ebb's writes to nodes (metadata.labels: a)" in note
+    assert "ValidatingAdmissionPolicy ebb-controller-nodes" in note
+    assert "refuses Ebb's writes to nodes (metadata.labels: a)" in note
     assert len(caplog.records) == 1
     world.accept(NODE)
     world.refuse(NODE)

@@ -28,5 +28,5 @@ def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
 
 async def test_line_is_rejected_when_it_is_too_long() -> None:
     assert await read_lines([b"x" * 60, b"x" * 40, b"\n"]) == [b"x" * 100]
-    with pytest.raises(UnavailableError, match="longer than 100 bytes"):
+    with pytest.raises(UnavailableError, match="larger than 100 bytes"):
         await read_lines([b"x" * 60, b"x" * 41])

@@ -65,7 +65,10 @@ async def test_body_is_read_from_data_channel(
             "the answer is not HTTP, or has no Content-Length",
         ),
         ([*OPENED, b"\0" + http_answer(b"gone", 404)], "status 404: gone"),
-        ([*OPENED, b"\0" + http_answer(b"x" * 1001)], "the answer is larger than 1000 bytes"),
+        (
+            [*OPENED, b"\0" + http_answer(b"x" * 1001)],
+            "the HTTP response is larger than 1000 bytes",
+        ),
     ],
 )
 async def test_invalid_answer_is_reported_in_one_line(

@@ -140,7 +140,7 @@ def _reaches(answer: NodeAnswer) -> str:
     A reach is a set of nodes that some pods can use; its thresholds apply to the node.
     """
     if not answer.reached:
-        return "none: no movable pod could run here, so no threshold counts the node"
+        return "none: no pod that Ebb may move could run here, so no threshold applies"
     reaches = [f"{reach.name} ({plural(len(reach.nodes), 'node')})" for reach in answer.reaches]
     alone = "none: the pods that could run here can run on no other node"
     return first(reaches, REACHES_SHOWN) or alone

@@ -39,7 +39,7 @@ POOL_NOT_CONFIGURED: Final = Reason(
 )
 POOL_DISABLED: Final = Reason(
     "pool-disabled",
-    "The node's pool is not enabled: Ebb exposes its metrics but removes none of its nodes.",
+    "The node's pool is not enabled: Ebb exposes metrics of the pool, but removes no node of it.",
     "set `enabled: true` for the pool in `underutilizedCount.pools`",
     "the pool is enabled",
 )

@@ -273,13 +273,16 @@ def test_limits_are_reported_in_fixed_order() -> None:
             "backoff",
             "the node did not empty in time: Ebb skips the node until 1970-01-01 00:00:09 UTC",
         ),
-        ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
+        ("budget-marked", "the cluster has 0 marked nodes; `maxMarked` is 0"),
         (
             "budget-new-marks",
-            "the cluster had 0 new marks within budgets.period, maxNewMarks is 0",
+            "the cluster had 0 new marks in the last 10 min (`budgets.period`); `maxNewMarks` is 0",
         ),
-        ("budget-marked", "pool a has 0 marked nodes, maxMarked is 0"),
-        ("budget-new-marks", "pool a had 0 new marks within budgets.period, maxNewMarks is 0"),
+        ("budget-marked", "pool a has 0 marked nodes; `maxMarked` is 0"),
+        (
+            "budget-new-marks",
+            "pool a had 0 new marks in the last 10 min (`budgets.period`); `maxNewMarks` is 0",
+        ),
     ]
     nodes = [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *SIX.nodes[1:]]
     limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), settings), rate_limits)

@@ -65,8 +65,8 @@ class TestStatus:
             (listed(("a", 2**31)), "is not a number of nodes"),
             (listed(("a" * 513, 1)), "nodeGroups.name: "),
             ("nodeGroups: {a: b}", "nodeGroups: is not a list"),
-            ("nodeGroups:\n- [x]", "nodeGroups.name: None is not a name"),
-            ("nodeGroups:\n- name: a", "nodeGroups.health.minSize: None"),
+            ("nodeGroups:\n- [x]", "nodeGroups.name: a missing value is not a name"),
+            ("nodeGroups:\n- name: a", "nodeGroups.health.minSize: a missing value"),
             ("nodeGroups: *anchor", "aliases are not allowed"),
             ("nodeGroups:\n- name: 'a", "data.status"),
             (

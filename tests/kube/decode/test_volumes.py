@@ -173,11 +173,11 @@ class TestVolume:
             ),
             (
                 {"spec__csi": None, "spec__awsElasticBlockStore": {"volumeID": "aws://a/disk"}},
-                "is no disk that ebs.csi.aws.com can serve",
+                "has a missing or invalid ID for ebs.csi.aws.com",
             ),
             (
                 {"spec__csi": None, "spec__azureDisk": {"diskURI": "d", "kind": "Dedicated"}},
-                "is no disk that disk.csi.azure.com can serve",
+                "has a missing or invalid ID for disk.csi.azure.com",
             ),
             ({"spec__csi__volumeHandle": MISSING}, "has no CSI driver or no volume handle"),
             (
@@ -312,7 +312,9 @@ class TestPod:
             ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, InlineDisk(*EBS)),
             (
                 {"awsElasticBlockStore": {"volumeID": "aws://a/b"}},
-                InlineDisk(EBS.driver, "", fault="is no disk that ebs.csi.aws.com can serve"),
+                InlineDisk(
+                    EBS.driver, "", fault="has a missing or invalid ID for ebs.csi.aws.com"
+                ),
             ),
             (
                 {"azureDisk": {"diskURI": "d", "kind": "Managed", "readOnly": True}},
