@@ -365,8 +365,13 @@ class History(NamedTuple):
     """What Ebb has done and saved: the figures of `ebb history`."""
 
     today: Today
-    month: PoolDay | None
-    """Sums of the last MONTH_DAYS days; None while past days are unknown."""
+    past: Mapping[int, PoolDay] | None
+    """Sums of the past days by number of the day; None while they are unknown."""
+
+    @property
+    def month(self) -> PoolDay | None:
+        """Return the sums of the last MONTH_DAYS days; None while past days are unknown."""
+        return None if self.past is None else self.today.month(self.past)
 
 
 _FIGURES_OF_DAYS: Final[tuple[tuple[str, str, Callable[[PoolDay], float]], ...]] = (
@@ -688,9 +693,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         if changed:
             self.figure_gauges.report(after)
         if (today := after.day.today) is not None:
-            past = self._past()
-            month = None if past is None else today.month(past)
-            self.history_gauges.report(History(today, month))
+            self.history_gauges.report(History(today, self._past()))
         for cause in Cause:
             seconds = after.pending.pod_seconds[cause] - before.pending.pod_seconds[cause]
             self.pending_pod_seconds.labels(cause).inc(seconds)

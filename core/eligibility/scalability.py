@@ -229,7 +229,10 @@ def largest_groups(groups: Mapping[str, str]) -> Mapping[str, str]:
 
     *groups*: group of each node for display, by name of the node.
     """
-    largest_first = sorted(Counter(groups.values()).items(), key=lambda item: (-item[1], item[0]))
+    counts = Counter(groups.values())
+    if len(counts) <= GROUPS_SHOWN:
+        return groups
+    largest_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rest = {group for group, _ in largest_first[GROUPS_SHOWN:]}
     return {name: OTHER if group in rest else group for name, group in groups.items()}
 

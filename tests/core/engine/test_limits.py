@@ -251,6 +251,7 @@ def test_limits_are_reported_in_fixed_order() -> None:
         backing_off={"n0": 9},
     )
     limits = RemovalLimits(ClusterSnapshot(SIX, settings), rate_limits)
+    no_new_marks = "had 0 new marks in the last 10 min (`budgets.period`); `maxNewMarks` is 0"
     assert [(one.code, one.message) for one in limits.blockers(SIX.nodes[0])] == [
         (
             "min-untainted-nodes",
@@ -274,15 +275,9 @@ def test_limits_are_reported_in_fixed_order() -> None:
             "the node did not empty in time: Ebb skips the node until 1970-01-01 00:00:09 UTC",
         ),
         ("budget-marked", "the cluster has 0 marked nodes; `maxMarked` is 0"),
-        (
-            "budget-new-marks",
-            "the cluster had 0 new marks in the last 10 min (`budgets.period`); `maxNewMarks` is 0",
-        ),
+        ("budget-new-marks", f"the cluster {no_new_marks}"),
         ("budget-marked", "pool a has 0 marked nodes; `maxMarked` is 0"),
-        (
-            "budget-new-marks",
-            "pool a had 0 new marks in the last 10 min (`budgets.period`); `maxNewMarks` is 0",
-        ),
+        ("budget-new-marks", f"pool a {no_new_marks}"),
     ]
     nodes = [marked(SIX.nodes[0], Mark.PREFER_NO_SCHEDULE, 1), *SIX.nodes[1:]]
     limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), settings), rate_limits)
