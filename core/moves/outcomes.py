@@ -10,8 +10,18 @@ from core.moves.note import FAILURES_MAX, PAUSE_SECONDS_MAX, MoveNote
 PAUSE_SECONDS: Final = 600
 """Pause after a failed move; it doubles with each further failure, up to PAUSE_SECONDS_MAX."""
 SETTLE_SECONDS: Final = 60
-"""Time between two moves of a Deployment. While a new pod starts, the Deployment shows one
-available pod less than it wants."""
+"""Time between two moves of a Deployment with at most SETTLE_REPLICAS replicas. While a new pod
+starts, the Deployment shows one available pod less than it wants."""
+SETTLE_REPLICAS: Final = 50
+"""Replicas of which one may be missing throughout: it is 2% of the Deployment."""
+
+
+def settle_seconds(replicas: int) -> int:
+    """Return the time between two moves of a Deployment with that many replicas.
+
+    A scale-in of a large Deployment leaves many pods to move, and misses one of them least.
+    """
+    return SETTLE_SECONDS * SETTLE_REPLICAS // max(replicas, SETTLE_REPLICAS)
 
 
 class MoveOutcome(StrEnum):

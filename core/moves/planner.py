@@ -29,7 +29,7 @@ from core.moves.deployments import deployment_blockers
 from core.moves.move import Move
 from core.moves.note import MoveNote, note_of
 from core.moves.objects import ObservedDeployment, SurgeObjects, is_controller
-from core.moves.outcomes import SETTLE_SECONDS
+from core.moves.outcomes import settle_seconds
 from core.moves.reasons import (
     BESIDE,
     CHEAPER,
@@ -270,8 +270,8 @@ class SurgeContext:
         if memory.failures.get(pod.namespace, 0) >= FAILURES_IN_NAMESPACE_MAX:
             message = f"{FAILURES_IN_NAMESPACE_MAX} moves failed in the namespace within an hour"
             yield Blocker(LEFT_ALONE, message, pod.key, name)
-        owner = pod.namespace, pod.owner_name
-        until = memory.ended.get(owner, -SETTLE_SECONDS) + SETTLE_SECONDS
+        ended = memory.ended.get((pod.namespace, pod.owner_name))
+        until = 0 if ended is None else ended + settle_seconds(deployment.replicas)
         if self.now.before(until):
             message = f"no move before {timestamp(until)}"
             yield Blocker(SETTLING, message, pod.key, name, until)

@@ -8,7 +8,7 @@ from typing import Final
 from core.eligibility.surge import VOLUME
 from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.reason import Reason
-from core.moves.outcomes import SETTLE_SECONDS
+from core.moves.outcomes import SETTLE_REPLICAS, SETTLE_SECONDS
 
 _DESCRIBE: Final = "kubectl -n {namespace} describe deployment {owner}"
 _STATUS: Final = "kubectl -n {namespace} rollout status deployment {owner}"
@@ -92,7 +92,8 @@ LEFT_ALONE: Final = Reason(
 )
 SETTLING: Final = Reason(
     "surge-settling",
-    f"The last move of the Deployment ended less than {SETTLE_SECONDS} seconds ago.",
+    f"The last move of the Deployment ended less than {SETTLE_SECONDS} seconds ago. The time is "
+    f"shorter with more than {SETTLE_REPLICAS} replicas.",
     "none needed",
     "the time that the message names is over",
 )

@@ -98,6 +98,8 @@ class Expected:
             )
             windows = self.windows(own, now, takes)
             windows.sort(key=lambda one: (weight(one, whole), len(one)))
+            if self.mutant != "one burst is usual" and not self.usual(own, now, takes, share):
+                continue
             found += next(
                 (one for rank, one in enumerate(windows, 1) if rank >= share * len(windows)), []
             )
@@ -109,7 +111,7 @@ class Expected:
         *takes* is the provisioning time of a new node.
         """
         many = max(self.many, -(-takes // self.slot))
-        near = [one for one in came if (one.second // self.slot + 1) * self.slot > now - HOUR]
+        near = self.near(came, now)
         ends = {one.second // self.slot for one in near}
         if self.mutant == "windows without arrivals count":
             ends = set(range((now - HOUR) // self.slot, now // self.slot + 1))
@@ -117,6 +119,21 @@ class Expected:
             [one.pod for one in near if end - many < one.second // self.slot <= end]
             for end in sorted(ends)
         ]
+
+    def near(self, came: list[Came], now: int) -> list[Came]:
+        """Return the arrivals of the last hour."""
+        return [one for one in came if (one.second // self.slot + 1) * self.slot > now - HOUR]
+
+    def usual(self, came: list[Came], now: int, takes: int, share: Fraction) -> bool:
+        """Return whether pods came often enough, compared with at least four windows."""
+        many = max(self.many, -(-takes // self.slot))
+        left = {one.second // self.slot for one in self.near(came, now)}
+        times = 0
+        while left:
+            left -= set(range(min(left), min(left) + many))
+            times += 1
+        empty = max(4 - times, 0)
+        return next(rank for rank in range(1, 5) if rank >= share * 4) > empty
 
 
 def asks_by_name(pod: Pod) -> bool:

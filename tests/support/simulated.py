@@ -3,8 +3,9 @@
 import json
 from dataclasses import replace
 
-from core.model.constraints import HOST_LABEL, PodConstraints
+from core.model.constraints import HOST_LABEL
 from core.model.node import Node
+from core.model.pod import Pod
 from core.model.resources import Resources
 from kube.decode.kinds import NODES, PODS
 from sim.cluster import DAEMON_REQUESTS
@@ -47,7 +48,8 @@ def simulated(load: Load) -> SimulatedLoad:
             tuple((at[id(one)], one.replicas) for one in own if one.event != "kill"),
             restarts=tuple(at[id(one)] for one in own if one.event == "kill"),
             startup_ms=MS,
-            pod_constraints=_pod_constraints(first),
+            pod_constraints=_pod(first).pod_constraints,
+            disruption_facts=_pod(first).disruption_facts,
         )
 
     return SimulatedLoad(
@@ -61,12 +63,13 @@ def simulated(load: Load) -> SimulatedLoad:
     )
 
 
-def _pod_constraints(event: Event) -> PodConstraints:
+def _pod(event: Event) -> Pod:
     one = pod("any", **event.pod_spec)
     one["metadata"]["namespace"] = NAMESPACE  # selectors select pods of the pod's namespace
+    one["metadata"]["annotations"] = dict(event.annotations)
     found = PODS.decode(json.dumps(one).encode())
     assert found is not None
-    return found.pod_constraints
+    return found
 
 
 def _groups(load: Load) -> dict[Resources, Node]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -26,7 +27,7 @@ LABELS = {"team": "shop", "pool": "a"}
 SHOP = NodeConstraints(node_selector=(("team", "shop"),))
 OTHER = NodeConstraints(node_selector=(("pool", "a"),))
 """Selects the same nodes; its key sorts first."""
-RESERVE = Reserve(window_seconds=300)
+RESERVE = Reserve(window_seconds=300, percentile=Fraction(1))
 ASKED = Config(budgets=replace(UNLIMITED, reserve=RESERVE, stabilization_window_seconds=3600))
 GENERAL = [node("g0"), node("g1")]
 

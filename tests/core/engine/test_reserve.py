@@ -337,6 +337,15 @@ class TestArrivals:
         )
 
 
+def disjoint(many: int, buckets: Iterable[int]) -> int:
+    """Return how many windows of *many* buckets, without common ones, contain all buckets."""
+    left, windows = set(buckets), 0
+    while left:
+        left -= set(range(min(left), min(left) + many))
+        windows += 1
+    return windows
+
+
 class TestBuckets:
     """A bucket is 60 s, and a window has five of them."""
 
@@ -369,7 +378,12 @@ class TestBuckets:
     @pytest.mark.parametrize(
         ("pods", "percentile", "chosen"),
         [
-            *(([3], percentile, 0) for percentile in ("0", "1/100", "1/2", "1")),
+            *(([3], percentile, None) for percentile in ("0", "1/100", "1/2", "3/4")),
+            ([3], "76/100", 0),
+            ([3], "1", 0),
+            ([3, 3], "1/2", None),
+            ([3, 1], "3/4", 0),
+            ([3, 3, 3], "1/4", None),
             ([4, 3, 2, 1], "0", 3),
             ([4, 3, 2, 1], "1/4", 3),
             ([4, 3, 2, 1], "26/100", 2),
@@ -385,9 +399,12 @@ class TestBuckets:
         ],
     )
     def test_window_at_percentile_counts(
-        self, pods: Sequence[int], percentile: str, chosen: int
+        self, pods: Sequence[int], percentile: str, chosen: int | None
     ) -> None:
-        """*pods*: number of pods in each window, in the order of time."""
+        """*pods*: number of pods in each window, in the order of time.
+
+        Fewer than four windows count as four, the others empty.
+        """
         shapes = [
             self.ONE._replace(node_constraints=NodeConstraints(node_selector=((str(n), ""),)))
             for n in range(len(pods))
@@ -396,12 +413,19 @@ class TestBuckets:
             self.NOW // 60 + 5 * (n + 1 - len(pods)): {shape: pods[n]}
             for n, shape in enumerate(shapes)
         }
-        assert self.expected(slots, Fraction(percentile)) == {shapes[chosen]: pods[chosen]}
+        usual = {} if chosen is None else {shapes[chosen]: pods[chosen]}
+        assert self.expected(slots, Fraction(percentile)) == usual
+
+    def test_one_burst_over_many_buckets_is_not_usual(self) -> None:
+        last = self.NOW // 60
+        burst = {n: {self.ONE: 9} for n in range(last - 4, last + 1)}
+        assert self.expected(burst, Fraction(1, 2)) == {}
+        assert self.expected(burst) == {self.ONE: 45}
 
     def test_windows_are_compared_by_requests_before_number_of_pods(self) -> None:
         large = self.ONE._replace(requests=Resources(3000, 100))
         last = self.NOW // 60
-        slots = {last - 5: {large: 1}, last: {self.ONE: 2}}
+        slots = {last - 5 * n: {self.ONE: 2} if n % 2 else {large: 1} for n in range(4)}
         assert self.expected(slots, Fraction(1, 2)) == {self.ONE: 2}
         assert self.expected(slots) == {large: 1}
 
@@ -409,8 +433,8 @@ class TestBuckets:
         """The windows of one do not change the rank of those of the other."""
         apart = self.OTHER._replace(reach="apart")
         last = self.NOW // 60
-        slots = {last - 15: {self.ONE: 1, apart: 4}, last - 10: {self.ONE: 2}, last: {self.ONE: 3}}
-        assert self.expected(slots, Fraction(1, 2)) == {self.ONE: 2, apart: 4}
+        slots = {last - 10 * n: {self.ONE: 3 - n, apart: 4 + n} for n in range(3)}
+        assert self.expected(slots, Fraction(1, 2)) == {self.ONE: 2, apart: 5}
 
     @pytest.mark.parametrize("percentile", [Fraction(1, 10), Fraction(1)])
     @pytest.mark.parametrize("ago", [0, 300, 3600, 5000])
@@ -460,7 +484,10 @@ class TestBuckets:
                 if slots[end]
             ]
             sums.sort(key=lambda one: (sum(sizes[kind] * one[kind] for kind in one), one.total()))
+            empty = [Counter[PodShape]()] * (4 - disjoint(many, [n for n in slots if slots[n]]))
+            few = next((rank for rank in range(1, 5) if rank >= percentile * 4), 4)
             usual = next(one for rank, one in enumerate(sums, 1) if rank >= percentile * len(sums))
+            usual = usual if few > len(empty) else Counter()
             seen, now = Arrivals(buckets=self.BUCKETS, recent=slots), Now(self.NOW)
             least = {"general": many * 60}
             found = expected_pods(seen, WHOLE, now, percentile=percentile, at_least=least)
@@ -740,7 +767,7 @@ class TestReservedNodes:
     ) -> None:
         """Counts remain valid if the bucket length is the same; otherwise observation restarts."""
         before = self.found(job("a", None), job("b", None), nodes=[node("e0"), *self.PROTECTED])
-        reserve = Reserve(window_seconds=window_seconds)
+        reserve = replace(BUSIEST, window_seconds=window_seconds)
         other = replace(ASKED, budgets=replace(ASKED.budgets, reserve=reserve))
         cluster = before.snapshot.cluster
         found = reconcile(cluster, other, before.state, START + 700, last=before)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -276,7 +277,7 @@ def test_detached_pod_is_one_of_its_workload() -> None:
     ("moving", "expected"), [(frozenset({("d", "web-1")}), 0), (frozenset(), 1)]
 )
 def test_pod_of_a_move_is_no_arrival(moving: frozenset[tuple[str, str]], expected: int) -> None:
-    budgets = replace(UNLIMITED, reserve=Reserve())
+    budgets = replace(UNLIMITED, reserve=Reserve(percentile=Fraction(1)))
     config, nodes = replace(ON, budgets=budgets), [node("n")]
     old, new = make_pod("old", "n"), make_pod("new", "n")
     first = reconcile.reconcile(Cluster.of(nodes, [old]), config, LeaderState(), NOW)

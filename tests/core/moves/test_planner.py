@@ -330,6 +330,18 @@ def test_deployment_settles_for_a_minute_after_a_move() -> None:
     assert chosen(memory=MoveMemory(ended={("d", "db-1"): NOW})).begin
 
 
+@pytest.mark.parametrize(
+    ("replicas", "seconds"), [(0, 60), (1, 60), (50, 60), (51, 58), (100, 30), (500, 6), (9999, 0)]
+)
+def test_large_deployment_settles_sooner(replicas: int, seconds: int) -> None:
+    of = objects(
+        deployment(replicas=replicas, pods=replicas, updated=replicas, available=replicas)
+    )
+    found = chosen(of=of, memory=MoveMemory(ended={("d", "web-1"): NOW}))
+    waits = [one.until for one in found.waits if one.code == "surge-settling"]
+    assert waits == [NOW + seconds] * bool(seconds)
+
+
 def test_namespace_is_left_alone_after_many_failures_within_an_hour() -> None:
     many = FAILURES_IN_NAMESPACE_MAX
     assert codes(chosen(memory=MoveMemory(failures={"d": many}))) == {"surge-left-alone"}
