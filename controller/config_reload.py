@@ -58,11 +58,13 @@ class ConfigReload:
                 "the configuration file is invalid; keeping the previous configuration",
                 extra=fields(reason=str(fault)),
             )
-            self._record_event(REFUSED, "; ".join(str(fault).splitlines()), EventType.WARNING)
+            problems = "; ".join(str(fault).splitlines())
+            note = f"keeping the previous configuration: {problems}"
+            self._record_event(REFUSED, note, EventType.WARNING)
         else:
             self._record_success()
             log.info("using the changed configuration", extra=fields(path=self._path, plan=note))
-            self._record_event(ACCEPTED, note, EventType.NORMAL)
+            self._record_event(ACCEPTED, f"using the changed file: {note}", EventType.NORMAL)
         return True
 
     async def _replace(self) -> str:

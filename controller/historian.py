@@ -213,7 +213,7 @@ class Historian:
         if other is None or not self._is_further(other):
             return False
         log.info(
-            "another leader has counted further; continuing from its figures",
+            "another leader has stored later figures of the day; continuing from these",
             extra=fields(writer=other.writer),
         )
         self._continue(other)
@@ -244,7 +244,9 @@ class Historian:
         before = await asyncio.to_thread(read_history, found.content)
         after = before | {day.number: day for day in days}
         if found.content and not before:
-            log.warning("the content of ebb-history is unreadable; the history starts anew")
+            log.warning(
+                "the content of ConfigMap ebb-history is unreadable; the history starts anew"
+            )
         else:
             self.past = await asyncio.to_thread(_sums, after)
         if after != before:

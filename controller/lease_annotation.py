@@ -32,7 +32,10 @@ async def annotate(leases: Leases, key: str, change: Callable[[str], str | None]
         try:
             await leases.write(replace(lease, annotations={**lease.annotations, key: value}))
         except ConflictError as fault:
-            log.info("the Lease was renewed meanwhile", extra=fields(reason=str(fault)))
+            log.info(
+                "the Lease changed before its annotation was written; retrying",
+                extra=fields(reason=str(fault)),
+            )
             continue
         return True
     raise ConflictError(f"the annotation {key} of the Lease could not be written")

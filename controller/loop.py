@@ -283,6 +283,6 @@ def _notices(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
             "Ebb found no autoscaler, so it does not know which nodes an autoscaler can remove",
         )
     if config.lacks_prices:
-        yield "minSavings", "minSavings has no effect, because no prices are configured"
+        yield "minSavings", "`minSavings` has no effect, because no `prices` are configured"
     for name in config.budgets.empty_pools(node.labels for node in snapshot.cluster.nodes):
         yield f"pool {name}", "a configured pool selects no node"

@@ -225,7 +225,7 @@ class Mover:
         self._moved_from: dict[str, int] = {}
         """Number of moved pods by node, until the node is removed."""
         self._pods_pending = False
-        self._pauses = PauseLog(log, "further moves wait", NODE_SHARE)
+        self._pauses = PauseLog(log, "further surge moves wait", NODE_SHARE)
         self._due = 0
         self._complained: str = ""
 
@@ -556,8 +556,8 @@ class Mover:
             return
         log.info("handing the Lease over", extra=fields(pod=leader.name, node=leader.node or ""))
         note = (
-            f"the leader {leader.name} is the last pod on node {leader.node}, which is being "
-            "emptied: it hands its Lease over, so that another replica moves the pod"
+            f"the leader, pod {leader.name}, is the last pod on node {leader.node}, which is "
+            "being emptied: it hands its Lease over, so that another replica moves the pod"
         )
         regarding = {"apiVersion": "v1", "kind": "Pod", "name": leader.name}
         regarding |= {"namespace": leader.namespace, "uid": leader.uid}

@@ -136,7 +136,9 @@ class WriteBatch:
         write that does something else.
         """
         new = write.kind is WriteKind.SET_NO_SCHEDULE or is_new_mark(write)
-        return None if not new or self.live_view.permitted() else "nothing may begin any more"
+        if not new or self.live_view.permitted():
+            return None
+        return "`schedule`, `pauseUntil` or a refused write forbids new marks now"
 
 
 def is_new_mark(write: Write[Node]) -> bool:

@@ -267,7 +267,11 @@ def _faults_of_server(cluster: Mapping[str, Any]) -> Iterator[Fault]:
     parts = _url(text)
     https = text.startswith(("https://", "http://"))
     if "@" in text:  # aiohttp rejects such a URL with a token
-        yield "server", HIDDEN, "https://host:port; a user has the fields username and password"
+        yield (
+            "server",
+            HIDDEN,
+            "https://host:port, with username and password in the fields of the user",
+        )
     elif parts is None or not https or not _is_host(parts.hostname):
         yield "server", server, "https://host:port"
     proxy, name = (cluster.get(field) or "" for field in CONNECTIONS)
@@ -304,7 +308,7 @@ def _is_host(name: str | None) -> bool:
 def _faults_of_user(user: Mapping[str, Any]) -> Iterator[Fault]:
     plugin = user.get("exec")
     if plugin and not isinstance(version := plugin.get("apiVersion"), str):
-        yield "exec.apiVersion", version, "a version, as client.authentication.k8s.io/v1"
+        yield "exec.apiVersion", version, "a version, such as client.authentication.k8s.io/v1"
     for field in ("as", "as-uid"):
         if not (user.get(field) is None or _is_line(user[field])):
             yield field, user[field], "a text of one line"
@@ -335,7 +339,9 @@ def _invalid(source: str, field: str, value: object, allowed: str) -> InvalidInp
 
 
 def _one_of(names: Mapping[str, object], section: str) -> str:
-    shown = ", ".join(list(names)[:NAMES_SHOWN_MAX]) or "there are none"
+    if not names:
+        return f"one of the {section}, but the kubeconfig has none"
+    shown = ", ".join(list(names)[:NAMES_SHOWN_MAX])
     more = len(names) - NAMES_SHOWN_MAX
     return f"one of the {section}: {shown}" + (f" and {more} more" if more > 0 else "")
 

@@ -211,7 +211,7 @@ def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
     try:
         page: Page[Any] = decoded(_page_decoder(kind).decode, raw)
     except RecursionError as fault:
-        raise TooLargeError(f"API server: a page {fault}") from fault
+        raise TooLargeError(f"API server: a page of a list {fault}") from fault
     except DECODE_ERRORS:
         return answered(_RAW_PAGE, raw)
     return page

@@ -352,7 +352,7 @@ async def lines(
         if size > bytes_max:
             raise GarbledError(f"API server: a watch event is larger than {bytes_max} bytes")
     if b"".join(parts).strip():
-        raise UnavailableError("API server: the stream ended within a line")
+        raise UnavailableError("API server: the watch ended within an event")
 
 
 class _Event(msgspec.Struct, Generic[Object_]):

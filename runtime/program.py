@@ -53,7 +53,7 @@ LOG_LEVEL: Final = Flag(
     "--log-level",
     text("|".join(logs.LEVELS), f"one of {', '.join(logs.LEVELS)}"),
     logs.INFO,
-    "least severe messages that are logged",
+    "lowest level of the messages that are logged",
 )
 """Flag of every program."""
 

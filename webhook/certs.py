@@ -160,7 +160,7 @@ class Certificates:
             if not before:
                 log.warning("created a CA", extra=fields(reason=reason))
                 if _ours(secret):  # not for the first CA after the installation
-                    self._record_event(REPLACED, reason)
+                    self._record_event(REPLACED, f"created a new CA: {reason}")
             return trust
         raise UnavailableError(f"the Secret with the CA changed during {TRIES_MAX} attempts")
 

@@ -291,9 +291,9 @@ class VolumeLookup:
 
     def _disk_fault(self, disk: InlineDisk) -> str:
         """Return a text why Ebb cannot evaluate a disk that a pod names; empty if it can."""
-        where = f"the disk {disk.driver} {disk.handle} in spec.volumes"
         if disk.fault:
-            return f"{where} {disk.fault}"
+            return f"a disk in spec.volumes {disk.fault}"
+        where = f"the disk {disk.driver} {disk.handle} in spec.volumes"
         readers, writers = (
             self.disk_users.get((disk.driver, disk.handle, read_only), 0)
             for read_only in (True, False)

@@ -81,7 +81,7 @@ def _named_once(name: str, info: ValidationInfo[FileContext]) -> str:
     return name
 
 
-POOL_NAME: Final = "a text that no other pool has"
+POOL_NAME: Final = "a name that no other pool has"
 LIMIT: Final = ValueFormat(
     _limit,
     lambda limit: limit.number if limit.share is None else percent(limit.share),

@@ -41,7 +41,9 @@ def parse(document: object, source: str, policy: str | None = None) -> Config:
     Raises: ConfigError with all faults.
     """
     if document is None:
-        raise ConfigError(source, ["document: the file is empty; allowed: a mapping of fields"])
+        raise ConfigError(
+            source, ["document: the file is empty; allowed: apiVersion, kind and settings"]
+        )
     if isinstance(document, dict):
         document = _with_policy(document, policy)
     try:

@@ -45,7 +45,7 @@ MOVED: Final[Mapping[str, str]] = {
     "reserve.maxBuffers": "removed; CapacityBuffers get at most half of the nodes",
     "scaleDownProtection.afterRelease": "use scaleDownProtection.afterUnmark",
     "scaleDownProtection.utilization": (
-        "removed; an unmarked node stays protected for afterUnmark whatever its requests are"
+        "removed; an unmarked node stays protected for scaleDownProtection.afterUnmark"
     ),
     "surge.maxInCluster": "use surge.maxAtOnce",
     "surge.maxInNamespace": "removed; a namespace has at most 10 moves at the same time",

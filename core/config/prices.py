@@ -18,4 +18,5 @@ class Price:
     node_selector: Selector
     """Labels of the nodes. A node has the price of the first entry whose labels it has."""
     price: Annotated[Fraction, number(positive=False)]
-    """Price of such a node for an hour, in any currency. Nodes without an entry cost 0."""
+    """Price for an hour of a node with the labels in `nodeSelector`, in any currency. Nodes
+    without an entry cost 0."""

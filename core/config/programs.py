@@ -17,7 +17,7 @@ SCORE_NAMES: Final = ("pack", "marks")
 
 def _beside_cert(client_ca_file: str | None, info: ValidationInfo) -> str | None:
     if "cert_dir" in info.data and info.data["cert_dir"] is None:
-        raise not_allowed("a path, and only together with certDir")
+        raise not_allowed("a path, if extender.certDir is set too")
     return client_ca_file
 
 

@@ -235,7 +235,7 @@ def _with_costs(surge: SurgeConfig, info: ValidationInfo) -> SurgeConfig:
     """
     disabled = info.data.get("pod_deletion_cost") is PodDeletionCost.DISABLED
     if surge.mode is SurgeMode.ENABLED and disabled:
-        allowed = "disabled, unless podDeletionCost is auto or enabled"
+        allowed = "disabled, because podDeletionCost is disabled"
         raise refused([("mode", surge.mode.value, allowed)])
     return surge
 

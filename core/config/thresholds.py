@@ -18,12 +18,15 @@ class Thresholds:
     """
 
     cpu: Annotated[Fraction, SHARE, ON_FIRST_PAGE] = Fraction(95, 100)
-    """Maximum for CPU. Lower it if rollouts and scale-outs often have to wait for new nodes."""
+    """Maximum ratio of CPU requests to usable CPU. Lower it if rollouts and scale-outs often have
+    to wait for new nodes."""
     memory: Annotated[Fraction, SHARE, ON_FIRST_PAGE] = Fraction(95, 100)
-    """Maximum for memory. Lower it if pods often wait for new nodes because memory is short."""
+    """Maximum ratio of memory requests to usable memory. Lower it if pods often wait for new nodes
+    because memory is short."""
     devices: Annotated[Fraction, SHARE] | None = None
-    """Maximum for each device that pods request, such as nvidia.com/gpu. By default the same as
-    for CPU. Raise it if idle devices cost more than pods that wait for a new node."""
+    """Maximum ratio of requests to capacity for each device that pods request, such as
+    nvidia.com/gpu. By default the same as for CPU. Raise it if idle devices cost more than pods
+    that wait for a new node."""
 
     @property
     def for_devices(self) -> Fraction:

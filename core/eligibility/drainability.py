@@ -113,10 +113,10 @@ LONG_TERMINATING: Final = Reason(
 )
 EXPENDABLE: Final = Reason(
     "pod-expendable",
-    "The priority of the pod is below the autoscaler's cutoff for expendable pods: the autoscaler "
-    "removes its node without regard to the pod.",
+    "The priority of the pod is below Cluster Autoscaler's cutoff for expendable pods: the "
+    "autoscaler removes the node without regard to the pod.",
     "none needed; to protect the pod, give it a higher priority class",
-    "the priority of the pod is not below the cutoff",
+    "the priority of the pod is not below Cluster Autoscaler's cutoff",
 )
 TERMINATING: Final = Reason(
     "pod-terminating",
@@ -126,7 +126,7 @@ TERMINATING: Final = Reason(
 )
 ON_COMPLETION: Final = Reason(
     "pod-on-completion",
-    "An annotation asks to wait until the pod has completed.",
+    f"The annotation {SAFE_TO_EVICT}: on-completion asks to wait until the pod has completed.",
     "none needed: Ebb waits until the pod has completed",
     "the pod has completed, or the annotation is removed",
 )
@@ -177,7 +177,8 @@ FOREIGN_COST: Final = Reason(
 )
 SAFE: Final = Reason(
     "pod-safe-to-evict",
-    "An annotation allows the eviction of the pod, even if other rules advise against it.",
+    f'The annotation {SAFE_TO_EVICT}: "true" allows the eviction of the pod, even if other rules '
+    "advise against it.",
     "none needed",
     "the annotation is removed",
 )
@@ -244,7 +245,11 @@ def _long_terminating(pod: Pod, now: Now | None) -> str | None:
 
 
 def _expendable(pod: Pod, _: Now | None) -> str | None:
-    return f"has the expendable priority {pod.priority}" if pod.expendable else None
+    return (
+        f"has the priority {pod.priority}, which Cluster Autoscaler treats as expendable"
+        if pod.expendable
+        else None
+    )
 
 
 def do_not_disrupt(pod: Pod, now: Now | None, key: str = DO_NOT_DISRUPT) -> str | Timed | None:
@@ -277,7 +282,7 @@ def _not_to_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
 
 def _removal_disabled(pod: Pod, _: Now | None) -> str | None:
     disabled = _note(pod, REMOVAL_DISABLED) == "true"
-    return f"has {REMOVAL_DISABLED}: 'true'" if disabled else None
+    return f"has the annotation or label {REMOVAL_DISABLED}: 'true'" if disabled else None
 
 
 def disruption_cost(pod: Pod) -> int:

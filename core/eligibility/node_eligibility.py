@@ -74,7 +74,7 @@ NOT_READY: Final = Reason(
     "for example while it starts or its disk is full. Ebb does not mark the node and places no "
     "pods on it.",
     "check Conditions and Taints: kubectl describe node {node}",
-    "the node is Ready and has no such taint",
+    "the node is Ready, its machine runs, and no transient taint keeps pods off it",
 )
 CONTROL_PLANE: Final = Reason(
     "control-plane",

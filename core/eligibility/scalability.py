@@ -190,9 +190,9 @@ class Autoscalers:
             return None
         pool = self.node_pools.get(name)
         if pool is None:
-            return _unknown(f"its NodePool {name} is not known")
+            return _unknown(f"NodePool {name} of the node does not exist or was not read")
         if pool.fixed:
-            return _not(f"its NodePool {name} {pool.fixed}")
+            return _not(f"NodePool {name} of the node {pool.fixed}")
         return NodeScalability(
             Scalability.SCALABLE, f"Karpenter manages the node (NodePool {name})"
         )
@@ -200,17 +200,17 @@ class Autoscalers:
     def _of_group(self, node: Node) -> NodeScalability:
         named = [(one, value) for one in NODE_GROUPS if (value := _value(node, one))]
         if not named:
-            return _unknown("no label or annotation names its node group")
+            return _unknown("no label or annotation of the node names its node group")
         if self.status is not None:
             return _in_group(node, named, self.status)
         key, value = named[0]
         text = f"{key.key}={value}"
         if self.node_pools and key in MANAGED:
             return _not(
-                f"its node group ({text}) is fixed: Karpenter manages other nodes, and there is "
+                f"the node group ({text}) is fixed: Karpenter manages other nodes, and there is "
                 "no Cluster Autoscaler"
             )
-        return _unknown(f"no autoscaler was found for its node group ({text})")
+        return _unknown(f"no autoscaler was found for the node group ({text})")
 
 
 def group_name(node: Node, pool: str) -> str:
@@ -268,13 +268,17 @@ def _in_group(
         (*named[0], []),
     )
     if len(candidates) != 1:
-        many = f"{len(candidates)} node groups" if candidates else "no node group"
+        many, match = (
+            (f"{len(candidates)} node groups", "match")
+            if candidates
+            else ("no node group", "matches")
+        )
         text = f"{key.key}={value}"
-        return _unknown(f"{many} in ConfigMap {status.key} may be the node's ({text})")
+        return _unknown(f"{many} in ConfigMap {status.key} {match} the node ({text})")
     (group,) = candidates
     return NodeScalability(
         Scalability.SCALABLE,
-        f"Cluster Autoscaler manages its node group {group.name} (minimum {group.min_size})",
+        f"Cluster Autoscaler manages node group {group.name} (minimum size {group.min_size})",
         group,
     )
 
@@ -317,6 +321,6 @@ def _doubt(verdict: NodeScalability, counts: Mapping[NodeGroup, int]) -> NodeSca
     if group is None:
         return verdict
     return _unknown(
-        f"{counts[group]} nodes seem to be in its node group {group.name}, for which Cluster "
-        f"Autoscaler reports {group.nodes}"
+        f"{counts[group]} nodes seem to be in node group {group.name}, but Cluster Autoscaler "
+        f"reports {group.nodes} nodes there"
     )

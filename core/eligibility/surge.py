@@ -21,7 +21,7 @@ VOLUME: Final = Reason(
     "could not start on another node.",
     "use a volume with the access mode ReadWriteMany; otherwise none needed: Ebb waits until the "
     "pod terminates",
-    "the pod uses no such volume",
+    "the pod uses no ReadWriteOnce volume",
 )
 NEVER: Final = frozenset(
     {

@@ -34,7 +34,7 @@ BUFFERED: Final = Reason(
     "buffer",
     "Without the node there would be no room for pods of a CapacityBuffer, so an autoscaler that "
     "honors the buffer would keep the node.",
-    "reduce the CapacityBuffer",
+    "lower the replicas of the CapacityBuffer in the message, or delete it",
     "the remaining nodes have room for the pods of the buffer, or even with the node there is no "
     "room for them",
 )

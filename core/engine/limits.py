@@ -285,7 +285,7 @@ class RemovalLimits:
     def no_pool(self, node_class: _NodeClass) -> Iterator[str]:
         """Yield a message if pools are configured and none selects the node."""
         if self._pools and len(node_class.scopes.checked) == 1:
-            yield "it is in none of the configured pools"
+            yield "the node is in none of the configured `pools`"
 
     def group_minimum(self, node_class: _NodeClass) -> Iterator[str]:
         """Yield a message if the node group would fall below its minimum size.
@@ -296,7 +296,10 @@ class RemovalLimits:
         if group is not None and self._group_sizes[group] <= group.min_size:
             left = plural(self._group_sizes[group] - 1, "node")
             least = group.min_size
-            yield f"node group {group.name} would have {left}, fewer than its minimum: {least}"
+            yield (
+                f"without the node, node group {group.name} would have {left}; its minimum is "
+                f"{least}"
+            )
 
     def min_untainted(self, node_class: _NodeClass) -> Iterator[str]:
         """Yield a message if too few nodes without taints would remain.
@@ -311,7 +314,10 @@ class RemovalLimits:
         least = self._budgets.min_untainted_nodes
         if left < least:
             nodes = plural(left, "node without a taint", "nodes without a taint")
-            yield f"{scope.name} would have {nodes}, fewer than minUntaintedNodes: {least}"
+            yield (
+                f"without the node, {scope.name} would have {nodes}; `minUntaintedNodes` is "
+                f"{least}"
+            )
 
     def min_nodes(self, node_class: _NodeClass) -> Iterator[str]:
         """Yield a message for the cluster and for the pool if too few nodes would remain.
@@ -326,13 +332,16 @@ class RemovalLimits:
             if left < least:
                 nouns = SCHEDULABLE_NODE if only_schedulable else ("node", "nodes")
                 nodes = plural(left, *(f"{noun}{count.which}" for noun in nouns))
-                yield f"{scope.name} would have {nodes}, fewer than minNodes: {least}"
+                yield f"without the node, {scope.name} would have {nodes}; `minNodes` is {least}"
 
     def min_savings(self, node_class: _NodeClass) -> Iterator[str]:
         """Yield a message if the node costs less for an hour than `minSavings`."""
         if (price := node_class.low_price) is not None:
             least = self._snapshot.config.min_savings
-            yield f"its price for an hour is {float(price):g}, minSavings is {float(least):g}"
+            yield (
+                f"the price of the node for an hour is {float(price):g}; `minSavings` is "
+                f"{float(least):g}"
+            )
 
     def zone_balance(self, node_class: _NodeClass) -> Iterator[str]:
         """Yield a message if too few nodes would remain in the node's zone."""

@@ -113,7 +113,7 @@ def may_begin(config: Config, now: Now, refused: RefusedWrite | None = None) -> 
 def _paused(config: Config, now: Now) -> Iterator[Blocker]:
     until = config.pause_until_seconds
     if until is not None and now.before(until):
-        yield Blocker(PAUSED, f"nothing begins until {timestamp(until)}", until=until)
+        yield Blocker(PAUSED, f"`pauseUntil` is {timestamp(until)}", until=until)
 
 
 def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
@@ -122,15 +122,18 @@ def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
         return
     starts = [start for window in windows if (start := window.next_start(at)) is not None]
     if not starts:
-        yield Blocker(CLOSED, "no window opens again")
+        yield Blocker(CLOSED, "no window of `schedule` opens again")
     elif now.before(until := min(starts)):
-        yield Blocker(CLOSED, f"nothing begins until {timestamp(until)}", until=until)
+        message = f"the next window of `schedule` opens at {timestamp(until)}"
+        yield Blocker(CLOSED, message, until=until)
 
 
 def _refused(refused: RefusedWrite | None, now: Now) -> Iterator[Blocker]:
     if refused is not None and now.before(refused.until):
-        message = f"ValidatingAdmissionPolicy {refused.policy} refuses writes ({refused.change})"
-        why = f"{message}: nothing begins until {timestamp(refused.until)}"
+        message = (
+            f"ValidatingAdmissionPolicy {refused.policy} refuses Ebb's writes ({refused.change})"
+        )
+        why = f"{message}; Ebb tries again at {timestamp(refused.until)}"
         yield Blocker(WRITES_REFUSED, why, until=refused.until)
 
 

@@ -457,11 +457,12 @@ class OldJob(_NodeLimit):
             and now.reached(pod.created_seconds + age_seconds)
         }
 
-    def describe(self, use: Use, config: Config) -> str | None:  # noqa: ARG002
+    def describe(self, use: Use, config: Config) -> str | None:
         """Return why the node may not be marked."""
-        if not use.ends:
+        if not use.ends or config.max_job_age_seconds is None:
             return None
-        return f"pod {use.ends[0].about} runs to completion and is older than maxJobAge"
+        age = duration(config.max_job_age_seconds)
+        return f"pod {use.ends[0].about} runs to completion and is older than `maxJobAge` ({age})"
 
 
 BUDGET_MARKED: Final = Reason(

@@ -81,7 +81,7 @@ NO_SCHEDULE_WAITING: Final = Reason(
     "found a place for it that the scheduler does not use. The mark stays PreferNoSchedule until "
     "five minutes after the pod is scheduled.",
     "see why the scheduler rejects the nodes: kubectl -n {namespace} describe pod {name}",
-    "no such pod has been Pending for five minutes",
+    "for five minutes, no pod has been Pending that a NoSchedule mark may keep Pending",
 )
 NO_SCHEDULE_PREEMPTION: Final = Reason(
     "no-schedule-preemption",
@@ -294,7 +294,7 @@ def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
         if pod.node in snapshot.marks and TOPOLOGY_FIELD in pod.unsupported
     }
     for name, pod in sorted(pods.items(), key=lambda entry: entry[1].key):
-        yield name or "", Blocker(NO_SCHEDULE_KUEUE, "Kueue has put a pod on the node", pod.key)
+        yield name or "", Blocker(NO_SCHEDULE_KUEUE, "Kueue has put the pod on the node", pod.key)
 
 
 def _daemon_sets_without_pod(

@@ -69,8 +69,8 @@ TIME_BOX: Final = Reason(
     "time-box",
     "The reconciliation ended before the node was checked, because it ran out of time or was "
     "interrupted by an urgent event. Other reasons were not checked.",
-    "none needed: the next reconciliation checks the node; if ebb_reconcile_timeouts_total "
-    "keeps growing, give the controller a faster CPU",
+    "none needed: the next reconciliation checks the node; if the metric "
+    "`ebb_reconcile_timeouts_total` keeps growing, give the controller a faster CPU",
     "a reconciliation checks the node in time",
 )
 LIMIT: Final = Reason(
@@ -81,7 +81,9 @@ LIMIT: Final = Reason(
 )
 
 
-LIMIT_REACHED: Final = Blocker(LIMIT, "the plan already removes as many nodes as allowed")
+LIMIT_REACHED: Final = Blocker(
+    LIMIT, "the plan already removes as many nodes as `--max-removals` allows"
+)
 """Reason for nodes that nothing else blocks."""
 
 
@@ -514,7 +516,9 @@ class Planner:
         if name in self.snapshot.leaving_nodes:
             return blockers
         if not self._is_due(name):
-            message = f"unneededTime, {duration(self._unneeded_time_seconds)}, has not passed yet"
+            message = (
+                f"`unneededTime` ({duration(self._unneeded_time_seconds)}) has not passed yet"
+            )
             until = (self._delays or {}).get(name)
             blockers.append(Blocker(DELAY, message, until=until))
         blockers += self._limits.blockers(self.packer.nodes[node])

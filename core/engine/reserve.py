@@ -328,7 +328,7 @@ def _reserved_node(name: str, expected: Counter[Resources | str], waiting: int) 
         for shape in expected
     )
     cause = next(cause for cause in ReserveCause if cause in causes)
-    why = Blocker(RESERVE, f"it is reserved for {pods}: {', '.join(parts)}")
+    why = Blocker(RESERVE, f"the node is reserved for {pods}: {', '.join(parts)}")
     return ReservedNode(name, cause, why)
 
 

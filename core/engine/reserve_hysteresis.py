@@ -98,8 +98,8 @@ class ReserveHits:
             until = _reserved_until(hit, window_seconds)
             if now.before(until) and name not in reserved and _is_empty_and_marked(snapshot, name):
                 message = (
-                    "it was needed again after its scale-down was allowed, and is reserved "
-                    f"until {timestamp(until)}"
+                    "the node was needed again after its scale-down was allowed, and is "
+                    f"reserved until {timestamp(until)}"
                 )
                 why = Blocker(reason, message, until=until)
                 reserved[name] = ReservedNode(name, ReserveCause.REPEATED, why)

@@ -44,7 +44,9 @@ from core.policies.policy import Policy
 NO_TEMPLATES: Final = RecentTemplates()
 NO_POOL: Final = ""
 """Name for the nodes that are in no pool."""
-BEYOND: Final = f"its reach (the nodes it can use) is not among the {REACHES_MAX} that Ebb tracks"
+BEYOND: Final = (
+    f"its reach (the nodes it can use) is not among the {REACHES_MAX} reaches that Ebb tracks"
+)
 """Message for pods beyond the REACHES_MAX limit."""
 
 UNREACHED: Final = Reason(

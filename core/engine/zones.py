@@ -50,7 +50,7 @@ class ZoneClass:
         if left >= most - ZONE_SKEW_MAX:
             return None
         nodes = plural(left, *SCHEDULABLE_NODE)
-        return f"zone {self.zone} would have {nodes} and another zone {most}"
+        return f"without the node, zone {self.zone} would have {nodes} and another zone {most}"
 
 
 class Zones:

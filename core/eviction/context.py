@@ -101,7 +101,7 @@ class Allowances:
         budgets = self._budgets(pod)
         for budget in budgets:
             if budget.too_much:
-                message = f"budget {budget.name}: {budget.too_much}"
+                message = f"{_name(budget)}: {budget.too_much}"
                 return Blocker(BUDGET_TOO_LARGE, message, pod.key)
         if len(budgets) > 1:
             names = ", ".join(sorted(budget.name for budget in budgets)[:BUDGETS_NAMED_MAX])
@@ -124,11 +124,11 @@ class Allowances:
             if _is_free(budget, pod):
                 continue
             if budget.outdated:
-                message = f"the newest spec of budget {budget.name} has not been processed yet"
+                message = f"the newest spec of {_name(budget)} has not been processed yet"
                 return Blocker(NOT_NOW, message, pod.key)
             if self._left[budget.key] <= 0:
                 message = (
-                    f"Ebb uses all disruptions that budget {budget.name} allows now"
+                    f"other evictions use all disruptions that {_name(budget)} allows"
                     if budget.disruptions_allowed > 0
                     else _counts(budget)
                 )
@@ -158,9 +158,13 @@ def _is_free(budget: DisruptionBudget, pod: Pod) -> bool:
     return budget.unhealthy_free or 0 < budget.healthy_min <= budget.healthy
 
 
+def _name(budget: DisruptionBudget) -> str:
+    return f"PodDisruptionBudget {budget.name}"
+
+
 def _counts(budget: DisruptionBudget) -> str:
     return (
-        f"budget {budget.name} allows {max(0, budget.disruptions_allowed)} disruptions: "
+        f"{_name(budget)} allows {max(0, budget.disruptions_allowed)} disruptions: "
         f"{budget.healthy} of {budget.expected} pods are Ready, {budget.healthy_min} must be Ready"
     )
 

@@ -55,28 +55,29 @@ COMPLETES: Final = Reason(
 TWO_BUDGETS: Final = Reason(
     "evict-two-budgets",
     "More than one PodDisruptionBudget selects the pod. The API server rejects such evictions.",
-    "change the selectors so that only one budget selects the pod: kubectl -n {namespace} get pdb",
-    "at most one budget selects the pod",
+    "change the selectors so that one PodDisruptionBudget selects the pod: kubectl -n {namespace} "
+    "get pdb",
+    "at most one PodDisruptionBudget selects the pod",
 )
 BUDGET_TOO_LARGE: Final = Reason(
     "evict-budget-too-large",
     "The selector of a PodDisruptionBudget in the namespace is larger than Ebb evaluates. Ebb "
     "evicts no pod of the namespace.",
-    "shorten the selector of the budget: kubectl -n {namespace} get pdb",
-    "Ebb evaluates the selectors of all budgets in the namespace",
+    "shorten the selector of the PodDisruptionBudget: kubectl -n {namespace} get pdb",
+    "Ebb evaluates the selectors of all PodDisruptionBudgets in the namespace",
 )
 NEVER_ALLOWED: Final = Reason(
     "evict-budget-never",
     "The PodDisruptionBudget of the pod requires all replicas to be Ready, so it can never allow "
     "an eviction.",
-    "set `maxUnavailable: 1` in the budget, or add a replica",
-    "the budget requires fewer pods than there are replicas",
+    "set `maxUnavailable: 1` in the PodDisruptionBudget, or add a replica",
+    "the PodDisruptionBudget requires fewer pods than there are replicas",
 )
 NOT_NOW: Final = Reason(
     "evict-budget",
     "The PodDisruptionBudget of the pod currently allows no disruption.",
     "check which pods are not Ready: kubectl -n {namespace} get pdb,pods",
-    "the budget allows a disruption",
+    "the PodDisruptionBudget allows a disruption",
 )
 NO_PLACE: Final = Reason(
     "evict-no-place",
@@ -93,7 +94,7 @@ REFUSED: Final = Reason(
 UNSETTLED: Final = Reason(
     "evict-unsettled",
     "Another pod of the same controller is starting, terminating or not Ready.",
-    "check these pods: kubectl -n {namespace} get pods",
+    "check which pods of the controller are not Ready: kubectl -n {namespace} get pods",
     "all other pods of the same controller (such as a ReplicaSet) are Ready",
 )
 NOT_REPLACED: Final = Reason(
@@ -105,7 +106,8 @@ NOT_REPLACED: Final = Reason(
 )
 TURN: Final = Reason(
     "evict-turn",
-    "The limits on concurrent evictions are reached.",
+    "As many pods are being evicted as `eviction.maxAtOnce` or Ebb's limits for one node (5) and "
+    "one namespace (3) allow.",
     "none needed; to evict more pods at once, raise `eviction.maxAtOnce` in the configuration",
     "pods that were evicted earlier have been replaced",
 )

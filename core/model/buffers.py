@@ -104,7 +104,7 @@ def _with_placeholder(
         example = examples.get((buffer.namespace, *buffer.scalable))
         source = f"a pod of {' '.join(buffer.scalable)}"
     else:
-        return replace(buffer, fault="it names neither a PodTemplate nor a workload")
+        return replace(buffer, fault="the buffer names neither a PodTemplate nor a workload")
     if example is None:
         return replace(buffer, fault=f"{source} was not found")
     if example.too_much or example.unreadable:

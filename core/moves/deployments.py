@@ -70,7 +70,7 @@ def why_never(deployment: ObservedDeployment, objects: SurgeObjects) -> Iterator
         )
     if ready_seconds >= deployment.deadline_seconds:
         message = (
-            f"minReadySeconds of Deployment {name} is {ready_seconds}, and a move may take "
+            f"minReadySeconds of Deployment {name} is {ready_seconds} s, and a move may take "
             f"{deployment.deadline_seconds} s"
         )
         yield Blocker(MIN_READY, message, about=name)
@@ -78,7 +78,7 @@ def why_never(deployment: ObservedDeployment, objects: SurgeObjects) -> Iterator
     if hpa is not None:
         message = (
             f"HorizontalPodAutoscaler {hpa.name} scales Deployment {name}, whose "
-            f"minReadySeconds is {ready_seconds}"
+            f"minReadySeconds is {ready_seconds} s"
         )
         yield Blocker(HPA, message, about=name)
 

@@ -265,7 +265,9 @@ class SurgeContext:
         notes = (note_of(one, self.now) for one in self.of_deployment[deployment.key])
         until = max((note.until for note in notes if note is not None), default=0)
         if self.now.before(until):
-            message = f"the last move failed; no move before {timestamp(until)}"
+            message = (
+                f"the last move of Deployment {name} failed; no move before {timestamp(until)}"
+            )
             yield Blocker(LEFT_ALONE, message, pod.key, name, until)
         if memory.failures.get(pod.namespace, 0) >= FAILURES_IN_NAMESPACE_MAX:
             message = f"{FAILURES_IN_NAMESPACE_MAX} moves failed in the namespace within an hour"
@@ -273,7 +275,9 @@ class SurgeContext:
         ended = memory.ended.get((pod.namespace, pod.owner_name))
         until = 0 if ended is None else ended + settle_seconds(deployment.replicas)
         if self.now.before(until):
-            message = f"no move before {timestamp(until)}"
+            message = (
+                f"a move of Deployment {name} has just ended; no move before {timestamp(until)}"
+            )
             yield Blocker(SETTLING, message, pod.key, name, until)
 
     def _pod_blockers(self, pod: Pod, deployment: ObservedDeployment) -> Iterator[Blocker]:
@@ -287,11 +291,11 @@ class SurgeContext:
             yield Blocker(NOT_READY, "is not Ready", pod.key)
         until = (pod.created_seconds or 0) + self.surge_input.config.surge.min_pod_age_seconds
         if self.now.before(until):
-            message = f"is younger than surge.minPodAge until {timestamp(until)}"
+            message = f"is younger than `surge.minPodAge` until {timestamp(until)}"
             yield Blocker(YOUNG, message, pod.key, until=until)
         for other in self.of_deployment[deployment.key]:
             if other.uid != pod.uid and number_of(other.deletion_cost) < MOVE_COST:
-                message = f"pod {other.name} has the pod deletion cost {other.deletion_cost}"
+                message = f"pod {other.name} has the lower pod deletion cost {other.deletion_cost}"
                 yield Blocker(CHEAPER, message, pod.key)
                 break
         if pod.key not in self.places:

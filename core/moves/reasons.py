@@ -39,7 +39,7 @@ STRATEGY: Final = Reason(
 PAUSED: Final = Reason(
     "surge-paused",
     "The Deployment is paused.",
-    "resume it: kubectl -n {namespace} rollout resume deployment {owner}",
+    "resume the Deployment: kubectl -n {namespace} rollout resume deployment {owner}",
     "the Deployment is not paused",
 )
 KEEP: Final = Reason(
@@ -80,36 +80,40 @@ QUOTA: Final = Reason(
     "surge-quota",
     "The namespace has no room for another pod: a ResourceQuota forbids it, or the API server "
     "rejected the last pod of the ReplicaSet.",
-    "raise the quota, or check why pods are rejected: kubectl -n {namespace} describe quota",
-    "the quota has room for another pod, and the Deployment has no condition ReplicaFailure",
+    "raise the ResourceQuota, or check why pods are rejected: kubectl -n {namespace} describe "
+    "quota",
+    "the ResourceQuota has room for another pod, and the Deployment has no condition "
+    "ReplicaFailure",
 )
 LEFT_ALONE: Final = Reason(
     "surge-left-alone",
     "The last move of the Deployment failed: its new pod did not become available on an unmarked "
     "node. Or many moves in the namespace failed within the last hour.",
     f"wait; meanwhile, check why a new pod does not start: {_DESCRIBE}",
-    "the time in the message is over, or fewer moves have failed in the namespace within an hour",
+    "the time in the message has passed, or fewer moves have failed in the namespace within an "
+    "hour",
 )
 SETTLING: Final = Reason(
     "surge-settling",
     f"The last move of the Deployment ended less than {SETTLE_SECONDS} seconds ago. The time is "
     f"shorter with more than {SETTLE_REPLICAS} replicas.",
     "none needed",
-    "the time that the message names is over",
+    "the time in the message has passed",
 )
 OTHER_CONTROLLER: Final = Reason(
     "surge-other-controller",
     "Another ReplicaSet, ReplicationController or DaemonSet of the namespace also selects the "
     "pod. During a move the pod has no controller, so this object would adopt it.",
-    "give the selector and the template of {owner} a label that the Deployment does not have",
+    "give the selector and the template of the other controller, {owner}, a label that the "
+    "Deployment does not have",
     "no other controller selects the pod",
 )
 HASH_SELECTED: Final = Reason(
     "surge-hash-selected",
     "A Service, PodDisruptionBudget or NetworkPolicy selects pods by the label pod-template-hash, "
     "which the pod does not have during a move.",
-    "let {owner} select on other labels",
-    "the object does not select on the label any more",
+    "let the object in the message, {owner}, select on other labels",
+    "the object in the message does not select on pod-template-hash any more",
 )
 OWNER_REFERENCES: Final = Reason(
     "surge-owner-references",
@@ -122,11 +126,11 @@ NOT_DETACHED: Final = Reason(
     "surge-not-detached",
     "The API server or an admission webhook refused to take the pod out of its ReplicaSet.",
     "check the policies of the namespace; the message has the answer of the API server",
-    "the time that the message names is over",
+    "the time in the message has passed",
 )
 UNDER_WAY: Final = Reason(
     "surge-under-way",
-    "A move of the Deployment is in progress. A Deployment has at most one at a time.",
+    "A move of the Deployment is in progress. A Deployment has at most one move at a time.",
     "none needed",
     "the move has ended",
 )
@@ -140,14 +144,14 @@ YOUNG: Final = Reason(
     "surge-young",
     "The pod is younger than `surge.minPodAge`. This limit keeps pods from moving twice in a row.",
     "wait; or lower `surge.minPodAge` in the configuration",
-    "the pod is old enough",
+    "the pod is older than `surge.minPodAge`",
 )
 CHEAPER: Final = Reason(
     "surge-other-first",
     "Another pod of the ReplicaSet has a lower pod deletion cost, so it would be deleted in place "
     "of this pod.",
     "remove the annotation controller.kubernetes.io/pod-deletion-cost of the other pod",
-    "no other pod of the ReplicaSet has such a cost",
+    "no other pod of the ReplicaSet has a lower pod deletion cost",
 )
 NO_PLACE: Final = Reason(
     "surge-no-place",
@@ -177,9 +181,10 @@ PENDING: Final = Reason(
 )
 TURN: Final = Reason(
     "surge-turn",
-    "The limits on moves are reached.",
-    "none needed; to move more pods, raise the limits in the setting `surge`",
-    "earlier moves have ended",
+    "As many moves are in progress, or began within an hour, as `surge.maxAtOnce`, "
+    "`surge.maxPerHour` or Ebb's limit for one namespace (10) allow.",
+    "none needed; to move more pods, raise `surge.maxAtOnce` or `surge.maxPerHour`",
+    "earlier moves have ended, or began more than an hour ago",
 )
 NODE_SHARE: Final = Reason(
     "surge-node-share",

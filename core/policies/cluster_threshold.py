@@ -52,7 +52,7 @@ REACH_THRESHOLD: Final = Reason(
 )
 
 
-_AT_PEAK: Final = "without it, at the highest requests within stabilizationWindow,"
+_AT_PEAK: Final = "without the node, at the highest requests within `stabilizationWindow`,"
 
 
 class ClusterThreshold(Policy):
@@ -122,7 +122,7 @@ class ClusterThreshold(Policy):
         other node would remain.
         """
         if self._ledger.is_last(node):
-            return (Blocker(LAST_NODE, "no other node would remain"),)
+            return (Blocker(LAST_NODE, "no other node that pods can use would remain"),)
         whole = self._ledger.total
         requests, capacity = self._ledger.totals_without(node)
         demand = _Demand("the cluster", requests, capacity, whole.thresholds(marked=marked))
@@ -155,7 +155,7 @@ class ClusterThreshold(Policy):
             used, whole = sums.row[0] + change[0], sums.row[1] + change[1]
             over = share_over(sums.resource, used, whole, limit)
             return Blocker(
-                REACH_THRESHOLD, f"without it reach {sums.reach.name} would have {over}"
+                REACH_THRESHOLD, f"without the node, reach {sums.reach.name} would have {over}"
             )
         where = "the cluster" if sums.reach is None else f"reach {sums.reach.name}"
         demand = _Demand(
@@ -183,7 +183,7 @@ class _Demand(NamedTuple):
     def text(self, premise: str) -> str:
         """Return a message with the thresholds that the requests would exceed.
 
-        *premise*: the beginning of the message, such as "without it".
+        *premise*: the beginning of the message, such as "without the node,".
         """
         over = excess(self.requests, self.capacity, self.thresholds)
         return f"{premise} {self.where} would have {over}{self.base}"
@@ -195,6 +195,6 @@ def _blocker(demand: _Demand, reason: Reason, peak_excess: Amount) -> Blocker:
     If they exceed them only with *peak_excess* added, the reason is PEAK_DEMAND.
     """
     if not demand.requests.within(demand.thresholds, demand.capacity):
-        return Blocker(reason, DeferredText(_Demand.text, demand, "without it"))
+        return Blocker(reason, DeferredText(_Demand.text, demand, "without the node,"))
     demand = demand._replace(requests=demand.requests.plus(peak_excess))
     return Blocker(PEAK_DEMAND, DeferredText(_Demand.text, demand, _AT_PEAK))

@@ -339,13 +339,13 @@ class Event(Enum):
     )
     PROTECTION_REMOVED = (
         "protection removed",
-        "someone else removed the protection",
+        "someone else removed the scale-down protection",
         _protection_removed,
         {MarkState.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
     )
     DETAILS_REMOVED = (
         "details removed",
-        "someone else removed the mark and its details, but not the protection",
+        "someone else removed the mark and its details, but not the scale-down protection",
         _details_removed,
         {MarkState.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
     )
@@ -363,19 +363,19 @@ class Event(Enum):
     )
     INVALID_END = (
         "invalid end",
-        "the end of the protection is unreadable or too far in the future",
+        "the end of the scale-down protection is unreadable or too far in the future",
         _invalid_end,
         {MarkState.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
     )
     PROTECTION_EXPIRED = (
         "protection expired",
-        "the protection has reached its end",
+        "the scale-down protection of the unmarked node has reached its end",
         _protection_expired,
         {MarkState.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
     )
     WRONG_ANNOTATION = (
         "wrong annotation",
-        "the protection uses an annotation that the autoscaler of the node does not read",
+        "the scale-down protection uses an annotation that the autoscaler does not read",
         _wrong_annotation,
         {
             MarkState.PROTECTED: Transition.PROTECT,

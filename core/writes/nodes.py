@@ -265,10 +265,10 @@ def _with_consequence(event: Event, facts: NodeFacts) -> str:
         Event.INVALID_DETAILS: f"{Event.REMOVABLE.meaning}; Ebb restores the details of the mark",
         Event.EMPTY_AT_DEADLINE: f"{event.meaning}; Ebb extends the deadline",
         Event.PROTECTION_UNWANTED: f"{event.meaning}; {_protection_ends(facts)}",
-        Event.INVALID_END: "the former end of the protection was not valid; "
+        Event.INVALID_END: "the former end of the scale-down protection was not valid; "
         f"{_protection_ends(facts)}",
         Event.WRONG_ANNOTATION: (
-            "the autoscaler of the node does not read the annotation that Ebb used before"
+            "the autoscaler of the node did not read the annotation that protected it before"
         ),
     }
     return notes.get(event, event.meaning)
@@ -294,7 +294,7 @@ def _why_due(facts: NodeFacts) -> str:
     if facts.evicting:
         return "Ebb evicts the pods of the node, and no new pod may be placed on it"
     age = max(0, facts.now - marked_since(facts.node, TAINT_KEY))
-    return f"marked for {duration(age)}"
+    return f"the node has been marked for {duration(age)}"
 
 
 def _why_reserved(event: Event, facts: NodeFacts) -> str:
@@ -310,7 +310,7 @@ def _why_too_early(config: Config) -> str:
     after = config.no_schedule_after_seconds
     if after is None:
         return "NoSchedule marks are not configured (noScheduleAfter: never)"
-    return f"the mark is younger than noScheduleAfter ({duration(after)})"
+    return f"the mark is younger than `noScheduleAfter` ({duration(after)})"
 
 
 def _unmark_code(event: Event, facts: NodeFacts) -> str:

@@ -233,7 +233,7 @@ def _groups(entries: object) -> tuple[NodeGroup, ...]:
     groups = tuple(map(_group, sorted(entries, key=repr)))
     if sum(len(group.name) for group in groups) > NAMES_CHARS_MAX:
         raise InvalidInputError(
-            "nodeGroups", f"has names of more than {NAMES_CHARS_MAX} characters"
+            "nodeGroups", f"has names with more than {NAMES_CHARS_MAX} characters in total"
         )
     return groups
 

@@ -123,7 +123,7 @@ def _why_no_room(obj: BufferObject) -> str:
         return "the buffer is being deleted"
     strategy = status.provisioning_strategy or spec.provisioning_strategy or ACTIVE
     if strategy != ACTIVE:
-        return f"its provisioning strategy {_shown(strategy)} keeps no room on existing nodes"
+        return f"provisioning strategy {_shown(strategy)} keeps no room on existing nodes"
     return _not_ready(CONDITIONS.decode(status.conditions, "status.conditions") or ())
 
 

@@ -97,9 +97,7 @@ def pruning(
             if start == end:
                 continue
             if steps == steps_max:
-                raise RecursionError(
-                    f"is nested too deeply, with more than {steps} runs of brackets"
-                )
+                raise RecursionError(f"is nested too deeply at more than {steps} places")
             steps += 1
             before = depth
             bracket = raw[start]

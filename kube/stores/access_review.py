@@ -75,7 +75,7 @@ class AccessReview:
             allowed = await self._ask()
         except UnavailableError as fault:
             log.warning(
-                "the access review failed; using the last answer",
+                "the SelfSubjectAccessReview failed; using its last answer",
                 extra=fields(action=self._action, reason=str(fault)),
             )
             return False

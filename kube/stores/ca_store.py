@@ -42,7 +42,7 @@ class SecretStore:
         """Return the Secret. Raises: UnavailableError, also if the Secret does not exist."""
         raw = await self._client.find(self._path)
         if raw is None:
-            problem = "does not exist: apply manifests/, or set webhook.certDir"
+            problem = "does not exist: apply Ebb's manifests again, or set `webhook.certDir`"
             raise UnavailableError(f"Secret {self._name} {problem}")
         return _secret(raw)
 
@@ -120,7 +120,7 @@ def _object(raw: bytes) -> dict[str, Any]:
         obj: dict[str, Any] = orjson.loads(raw)
         obj["metadata"]["resourceVersion"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as fault:
-        raise UnavailableError(f"API server: not an object: {fault}") from fault
+        raise UnavailableError(f"API server: the answer is not an object: {fault}") from fault
     return obj
 
 

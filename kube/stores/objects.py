@@ -91,7 +91,7 @@ class Store(Generic[Object]):
             wire = answered(self._kind.decoder, raw)
             obj = self._kind.model_of(wire)
         except (GarbledError, InvalidInputError) as fault:
-            problem = f"API server: not a {self._kind.name}: {one_line(str(fault))}"
+            problem = f"API server: the answer is not a {self._kind.name}: {one_line(str(fault))}"
             raise UnavailableError(problem) from fault
         return None if obj is None else (obj, wire.metadata.resource_version)
 

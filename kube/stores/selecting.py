@@ -41,7 +41,8 @@ async def _listed(client: Client, kind: SelectingKind, namespace: str) -> list[S
         token = page.metadata.token
         if len(found) > OBJECTS_MAX:
             raise UnavailableError(
-                f"namespace {namespace} has more than {OBJECTS_MAX} objects of kind {kind.name}"
+                f"namespace {namespace} has more than {OBJECTS_MAX} objects of kind {kind.name}, "
+                "so Ebb moves no pod there"
             )
         if not token:
             return found

@@ -238,7 +238,7 @@ class TestNode:
     def test_empty_node_is_explained_with_its_reserve(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        told = "it is reserved for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
+        told = "the node is reserved for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
         protected = {
             SCALE_DOWN_DISABLED_ANNOTATION: "true",
             PROTECTION_ANNOTATION: "unmarked",
@@ -605,7 +605,7 @@ class TestReaches:
         found = explained(capsys, file, "node", "w3", "--config", str(config))
         reasons = {one["code"]: one["message"] for one in found["reasons"]}
         assert reasons["reach-threshold"].startswith(
-            "without it reach general would have cpu at 87.5%, over 80%"
+            "without the node, reach general would have cpu at 87.5%, over 80%"
         )
 
     @pytest.mark.parametrize(
@@ -720,7 +720,7 @@ class TestFixes:
         assert {one["code"] for one in told} == {"evict-own"}
         text = table(capsys, file, "node", "n", "--config", str(config))
         assert "pods not evicted because" in text
-        assert "budget db allows 0" in text
+        assert "PodDisruptionBudget db allows 0" in text
 
     @pytest.mark.parametrize("name", ["m", "n"])
     def test_pod_is_not_evicted_when_another_pod_of_its_controller_is_not_ready(

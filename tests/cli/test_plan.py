@@ -392,7 +392,7 @@ def refusing(path: str, tmp_path: Path) -> list[str]:
     return ["--from-file", path, "--config", str(config)]
 
 
-END = "nothing begins until 9999-12-31 23:59:59 UTC"
+END = "`pauseUntil` is 9999-12-31 23:59:59 UTC"
 
 
 def test_plan_and_status_say_until_when_nothing_begins(
@@ -401,7 +401,7 @@ def test_plan_and_status_say_until_when_nothing_begins(
     assert main(["plan", *refusing]) == 0
     table = capsys.readouterr().out
     assert f"No mark, surge move or eviction begins now (paused): {END}.\n" in table
-    assert "begins now (schedule): nothing begins until 20" in table
+    assert "begins now (schedule): the next window of `schedule` opens at 20" in table
     assert main(["status", *refusing]) == 0
     assert END in capsys.readouterr().out
     for command in ("plan", "status"):

@@ -34,7 +34,7 @@ HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
 PROTECTED = {
     SCALE_DOWN_DISABLED_ANNOTATION: "true",
     PROTECTION_ANNOTATION: "unmarked",
-    RESERVE_ANNOTATION: "it is reserved for 1 pod: 1 of 500m + 1Gi",
+    RESERVE_ANNOTATION: "the node is reserved for 1 pod: 1 of 500m + 1Gi",
 }
 
 
@@ -239,7 +239,7 @@ class TestTable:
         out = re.sub(" +", " ", capsys.readouterr().out)
         assert "Ebb keeps 3 empty nodes from scale-down, at 98.31 an hour." in out
         lines = [one for one in out.splitlines() if one.startswith(("gpu ", "scoped ", "until "))]
-        assert lines[-3] == "gpu - 32.77 it is reserved for 1 pod: 1 of 500m + 1Gi"
+        assert lines[-3] == "gpu - 32.77 the node is reserved for 1 pod: 1 of 500m + 1Gi"
         assert lines[-2] == "scoped - 32.77 protected by Ebb, until it allows scale-down"
         assert re.search(r"^until \d+d 32.77 protected by Ebb, for a while after", lines[-1])
         assert main([*asked, "-o", "json"]) == 0

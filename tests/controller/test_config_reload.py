@@ -103,7 +103,8 @@ async def test_plan_of_changed_file_uses_its_schedulers(running: Running) -> Non
     for schedulers, could in (("[default-scheduler]", "0 nodes"), ("[own]", "1 node")):
         running.path.write_text(HEAD + f"headroom: 0\nschedulers: {schedulers}\n")
         await running.config_reload.reload()
-        assert running.told[-1][1] == f"mode observe; {could} could be removed in the long run"
+        plan = f"mode observe; {could} could be removed in the long run"
+        assert running.told[-1][1] == f"using the changed file: {plan}"
 
 
 class Broken(Pod):
@@ -123,8 +124,8 @@ async def test_file_is_rejected_when_no_plan_can_be_made(running: Running) -> No
         (
             REFUSED,
             (
-                f"{running.path}: a plan with this configuration failed: ZeroDivisionError; "
-                "see the log of ebb-controller"
+                f"keeping the previous configuration: {running.path}: a plan with this "
+                "configuration failed: ZeroDivisionError; see the log of ebb-controller"
             ),
             EventType.WARNING,
         )

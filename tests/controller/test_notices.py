@@ -43,7 +43,7 @@ def test_minimum_savings_without_prices_are_logged_once(
         for _ in range(2):
             notices.observe(ClusterSnapshot(cluster, Config(min_savings=savings)))
     assert [record.message for record in caplog.records] == [
-        "minSavings has no effect, because no prices are configured"
+        "`minSavings` has no effect, because no `prices` are configured"
     ]
 
 

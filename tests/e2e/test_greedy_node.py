@@ -82,7 +82,7 @@ def test_greedy_node_draws_its_share_of_moved_pods_and_no_more(
         print(f"\n{by_node(found)[ROGUE]} of {TENANTS} pods on the greedy node in {seconds:.0f} s")
     assert full(found)
     assert by_node(found) == {ROGUE: SHARE_MIN, OLD: TENANTS - SHARE_MIN}
-    assert "further moves wait" in leader.program.log.read_text()
+    assert "further surge moves wait" in leader.program.log.read_text()
 
 
 def test_honest_nodes_get_all_moved_pods(plane: Plane, cluster: Api) -> None:

@@ -348,7 +348,10 @@ NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
         ),
         (["x"], "document: ['x']; allowed: a kubeconfig, a mapping of clusters, contexts, users"),
         ({"kind": "List", "items": []}, "kind: 'List'; allowed: Config"),
-        ({}, "current-context: missing; allowed: one of the contexts: there are none"),
+        (
+            {},
+            "current-context: missing; allowed: one of the contexts, but the kubeconfig has none",
+        ),
         ({**GOOD, "current-context": None}, "current-context: missing; allowed: one of the c"),
         ({**GOOD, "current-context": "no"}, "current-context: 'no'; allowed: one of the conte"),
         ({**GOOD, "current-context": 7}, "current-context: 7; allowed: the name of a context"),

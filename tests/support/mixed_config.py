@@ -123,5 +123,5 @@ def rate_limits(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits |
     )
 
 
-REFUSED = Refusal((Blocker(CLOSED, "nothing begins until 9", until=9),))
+REFUSED = Refusal((Blocker(CLOSED, "the next window of `schedule` opens at 9", until=9),))
 RESERVES = (Amount(0, 0), Amount(1500, 0), Amount(500, 2000 * MB))

@@ -178,29 +178,33 @@ class ExcessNodes(Policy):
         if node not in self._counted_set:
             key = others_taint(self._input.nodes[node])
             why = (
-                f"it has the taint {key}"
+                f"the node has the taint {key}"
                 if key
-                else "it is not schedulable, or offers no CPU or no memory"
+                else "the node is not schedulable, or offers no CPU or no memory"
             )
             return (Blocker(NOT_COUNTED, why),)
         self._update()
         excess, least = self._excess(node), self._settings.threshold
-        message = f"the excess is {_decimal(excess)} nodes"
+        message = f"the excess (free capacity) is {_decimal(excess)} nodes"
         if marked:
             below = f"{message}, counting this node, and below {_decimal(least - SLACK)}"
             return (Blocker(NO_EXCESS, below),)
         if excess > least and (first := self._first_without_excess) is not None:
             before = f"the policy would first remove node {first[1]}"
             return (Blocker(NO_EXCESS, f"{before}, and the excess is too small for {first[1]}"),)
-        return (Blocker(NO_EXCESS, f"{message}, not above {_decimal(least)}"),)
+        return (
+            Blocker(
+                NO_EXCESS, f"{message}, not above `excessNodes.threshold` ({_decimal(least)})"
+            ),
+        )
 
     def describe(self, node: int) -> str:
         """Return a text with the requests on the node, and the excess in nodes like this one."""
         message = requested(self._ledger.used(node), self._ledger.capacity(node))
         if node not in self._counted_set:
-            return f"{message} requested; it is not counted"
+            return f"{message} requested; the policy does not count the node"
         self._update()
-        return f"{message} requested, excess {_decimal(self._excess(node))} nodes like it"
+        return f"{message} requested, excess {_decimal(self._excess(node))} nodes like this one"
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:

@@ -41,8 +41,8 @@ KEEPING_POD: Final = Reason(
     "A pod prevents the removal of its node: it has no controller, belongs to kube-system, has "
     "local storage, or must not be evicted.",
     "see why: ebb explain pod {namespace}/{name}; if the pod may be evicted, annotate it with "
-    'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"; or set `keepSystem` '
-    "or `keepLocalStorage` to false",
+    'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"; or set '
+    "`nodeUtilization.keepSystem` or `nodeUtilization.keepLocalStorage` to false",
     "the pod is gone, or may be evicted",
 )
 
@@ -133,7 +133,7 @@ class NodeUtilization(Policy):
             if not _is_under(part, total, limit)
         ]
         if over:
-            message = f"{' and '.join(over)}, not under {limit_text(limit)}"
+            message = f"requests: {' and '.join(over)}, not under the limit of {limit_text(limit)}"
             blockers.append(Blocker(UTILIZED, message))
         blockers += (
             Blocker(KEEPING_POD, pod.message, pod.pod) for pod in self._keeping_pods(node)

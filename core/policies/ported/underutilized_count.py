@@ -269,26 +269,36 @@ class UnderutilizedCount(Policy):
         if pool is None:
             name = self._pool_name(node)
             return (
-                Blocker(POOL_NOT_CONFIGURED, f"its pool {name!r} ({label}) is not configured"),
+                Blocker(
+                    POOL_NOT_CONFIGURED, f"pool {name!r} of the node ({label}) is not configured"
+                ),
             )
         if not pool.settings.enabled:
-            return (Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled"),)
+            return (
+                Blocker(POOL_DISABLED, f"pool {pool.name!r} of the node ({label}) is not enabled"),
+            )
         limit = value_types.percent(pool.limit)
         used = self._requests_at_start[node] if marked else self._ledger.requested(node)
         if self._compare(pool, node, used) > 0 or not (marked or self._stays_listed(pool, node)):
             return (
-                Blocker(OVER_LIMIT, self._describe_use(node, used) + f"; the limit is {limit}"),
+                Blocker(
+                    OVER_LIMIT,
+                    self._describe_use(node, used) + f"; the `limit` of its pool is {limit}",
+                ),
             )
         message = (
-            f"{self._count_under(pool)} unmarked nodes of pool {pool.name!r} are under {limit}"
+            f"{self._count_under(pool)} unmarked nodes of pool {pool.name!r} are under its "
+            f"`limit` of {limit}"
         )
-        return (Blocker(TOO_FEW_UNDER_LIMIT, f"{message}, required are {pool.settings.required}"),)
+        return (
+            Blocker(TOO_FEW_UNDER_LIMIT, f"{message}; `required` is {pool.settings.required}"),
+        )
 
     def _describe_use(self, node: int, used: Amount) -> str:
         whole = self._ledger.capacity(node).cpu_millis
         if whole <= 0:
-            return "it has no allocatable CPU, so it cannot be under the limit"
-        return f"its pods request {percent(used.cpu_millis, whole)} of its CPU"
+            return "the node has no allocatable CPU"
+        return f"the pods of the node request {percent(used.cpu_millis, whole)} of its CPU"
 
     def metrics(self) -> Iterator[PolicyMetric]:
         """Yield the values of the metrics in `gauges`, for each pool in the settings."""

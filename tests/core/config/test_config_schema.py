@@ -29,11 +29,11 @@ NOT_IN_SCHEMA = (
     re.compile(r"allowed: (never, or )?a duration"),  # its bounds: the form is a pattern
     re.compile(r"allowed: at least (thresholds\.|utilization)"),  # two fields are compared
     re.compile(r"allowed: (first at most max|another host:port than)"),  # so are these
-    re.compile(r"allowed: a text that no other pool has$"),  # so are entries of a list
+    re.compile(r"allowed: a name that no other pool has$"),  # so are entries of a list
     re.compile(r"allowed: a cron expression"),  # the schema has the form of a field only
     re.compile(r"allowed: the name of an IANA time zone"),  # the schema has no list of them
     re.compile(r"allowed: a time with its offset"),  # nor a calendar
-    re.compile(r"allowed: disabled, unless "),  # so are settings of different sections
+    re.compile(r"allowed: disabled, because "),  # so are settings of different sections
     # An exponent, or too many digits.
     re.compile(r": [\d.e+-]+; allowed: (a price for an hour, )?a decimal number"),
     re.compile(r": \d+\.0; allowed: a (whole )?number"),  # to a schema 3.0 is a whole number

@@ -98,11 +98,11 @@ class TestDecode:
             (written({"conditions": [{**READY, "status": "x", "reason": None}]}),
              "the autoscaler rejects the buffer: no reason given"),
             (written({"provisioningStrategy": "a.b/standby"}),
-             "its provisioning strategy a.b/standby keeps no room on existing nodes"),
+             "provisioning strategy a.b/standby keeps no room on existing nodes"),
             (written({"podTemplateRef": {"name": "u"}}), "PodTemplate u was not found"),
             (
                 written({"podTemplateRef": None}, {}),
-                "it names neither a PodTemplate nor a workload",
+                "the buffer names neither a PodTemplate nor a workload",
             ),
             (written(deletionTimestamp="2026-01-01T00:00:00Z"), "the buffer is being deleted"),
         ],
@@ -246,11 +246,15 @@ class TestRoom:
     def test_no_room_is_kept_when_buffer_has_fault(self) -> None:
         plan = make_plan(
             cluster(
-                replace(buffer(4), pod=None, fault="it names neither a PodTemplate nor a workload")
+                replace(
+                    buffer(4),
+                    pod=None,
+                    fault="the buffer names neither a PodTemplate nor a workload",
+                )
             )
         )
         assert plan.buffers == (
-            BufferRoom("shop/b", 4, 0, 0, "it names neither a PodTemplate nor a workload"),
+            BufferRoom("shop/b", 4, 0, 0, "the buffer names neither a PodTemplate nor a workload"),
         )
 
     def test_blocker_names_pod_that_would_use_room_of_buffer(self) -> None:
@@ -411,7 +415,7 @@ class TestReserve:
     def test_empty_node_is_reserved_for_buffer_with_its_name(self) -> None:
         found = reconcile.reconcile(cluster(buffer(6)), CONFIG, LeaderState(), 10**9)
         nodes = [(one.node, one.why.message) for one in found.plan.reserve]
-        assert nodes == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
+        assert nodes == [("n1", "the node is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
 
     def test_no_node_is_reserved_when_nothing_is_expected(self) -> None:
         waits = pod("w", None, 3000, 100)

@@ -229,7 +229,7 @@ def test_node_is_marked_when_its_price_reaches_minimum_savings(
     assert sorted(one.node for one in found.removals) == removed
     for one in found.kept[:-1]:
         assert [why.code for why in one.blockers] == ["min-savings"]
-        assert "minSavings is" in one.blockers[0].message
+        assert "`minSavings` is" in one.blockers[0].message
     marks = [marked(one, Mark.PREFER_NO_SCHEDULE, 1) for one in nodes[:3]]
     found = reconcile.plan(Cluster.of([*marks, kept], []), settings)
     assert len(found.removals) == 3, "marked nodes keep their marks"
@@ -241,8 +241,8 @@ def test_limits_are_reported_in_fixed_order() -> None:
     rate_limits = paced(
         Refusal(
             (
-                Blocker(PAUSED, "nothing begins until 8", until=8),
-                Blocker(CLOSED, "nothing begins until 7", until=7),
+                Blocker(PAUSED, "`pauseUntil` is 8", until=8),
+                Blocker(CLOSED, "the next window of `schedule` opens at 7", until=7),
             )
         ),
         cooling_until=90,
@@ -255,12 +255,18 @@ def test_limits_are_reported_in_fixed_order() -> None:
     assert [(one.code, one.message) for one in limits.blockers(SIX.nodes[0])] == [
         (
             "min-untainted-nodes",
-            "the cluster would have 5 nodes without a taint, fewer than minUntaintedNodes: 7",
+            (
+                "without the node, the cluster would have 5 nodes without a taint; "
+                "`minUntaintedNodes` is 7"
+            ),
         ),
-        ("min-nodes", "the cluster would have 5 schedulable nodes, fewer than minNodes: 6"),
-        ("min-nodes", "pool a would have 5 schedulable nodes, fewer than minNodes: 6"),
-        ("paused", "nothing begins until 8"),
-        ("schedule", "nothing begins until 7"),
+        (
+            "min-nodes",
+            "without the node, the cluster would have 5 schedulable nodes; `minNodes` is 6",
+        ),
+        ("min-nodes", "without the node, pool a would have 5 schedulable nodes; `minNodes` is 6"),
+        ("paused", "`pauseUntil` is 8"),
+        ("schedule", "the next window of `schedule` opens at 7"),
         ("cooldown", "a node was added: no node is marked until 1970-01-01 00:01:30 UTC"),
         (
             "pods-pending",
@@ -285,7 +291,10 @@ def test_limits_are_reported_in_fixed_order() -> None:
     assert found == ["min-untainted-nodes", "min-nodes", "min-nodes"]
     limits = RemovalLimits(ClusterSnapshot(Cluster.of([node("x")], []), config(pools=(A,))), None)
     (alone,) = limits.blockers(node("x"))
-    assert (alone.code, alone.message) == ("no-pool", "it is in none of the configured pools")
+    assert (alone.code, alone.message) == (
+        "no-pool",
+        "the node is in none of the configured `pools`",
+    )
 
 
 @pytest.mark.parametrize(
@@ -316,7 +325,9 @@ def test_min_nodes_ignores_leaving_and_virtual_nodes() -> None:
         ClusterSnapshot(Cluster.of([*empty_nodes(2), *others], []), settings), None
     )
     reported = [one.message for one in limits.blockers(node("n0")) if one.code == "min-nodes"]
-    assert reported == ["the cluster would have 1 schedulable node, fewer than minNodes: 2"]
+    assert reported == [
+        "without the node, the cluster would have 1 schedulable node; `minNodes` is 2"
+    ]
 
 
 @pytest.mark.parametrize("unusable", [{"unschedulable": True}, {"ready": False}])
@@ -333,8 +344,8 @@ def test_min_nodes_ignores_unschedulable_nodes_for_new_marks(
         for one in kept.blockers
         if one.code == "min-nodes"
     }
-    counted = "the cluster would have 2 schedulable nodes that pods can use"
-    assert reported["n1"] == f"{counted}, fewer than minNodes: 3"
+    counted = "without the node, the cluster would have 2 schedulable nodes that pods can use"
+    assert reported["n1"] == f"{counted}; `minNodes` is 3"
     assert not reported.keys() & {"x0", "y1"}, "removing them does not change the count"
 
 
@@ -905,7 +916,9 @@ def test_limits_apply_to_all_nodes_once_a_removal_is_counted() -> None:
     assert not any(limits.blockers(one) for one in SIX.nodes)
     limits.count_removal(first)
     found = {why.message for one in others for why in limits.blockers(one)}
-    assert found == {"the cluster would have 4 schedulable nodes, fewer than minNodes: 5"}
+    assert found == {
+        "without the node, the cluster would have 4 schedulable nodes; `minNodes` is 5"
+    }
 
 
 def test_min_nodes_counts_all_existing_nodes_for_marked_node() -> None:
@@ -913,13 +926,15 @@ def test_min_nodes_counts_all_existing_nodes_for_marked_node() -> None:
     cluster = Cluster.of([one, replace(node("n1"), ready=False)], [])
     limits = RemovalLimits(ClusterSnapshot(cluster, config(cluster=Budget(min_nodes=2))), None)
     (found,) = limits.blockers(one)
-    assert found.message == "the cluster would have 1 node, fewer than minNodes: 2"
+    assert found.message == "without the node, the cluster would have 1 node; `minNodes` is 2"
 
 
 def test_not_ready_node_counts_as_untainted_only_for_its_own_mark() -> None:
     unusable = replace(node("n0"), ready=False)
     settings = config(min_untainted_nodes=2)
-    reported = "the cluster would have 1 node without a taint, fewer than minUntaintedNodes: 2"
+    reported = (
+        "without the node, the cluster would have 1 node without a taint; `minUntaintedNodes` is 2"
+    )
     for one, others, why in (
         (marked(unusable, Mark.PREFER_NO_SCHEDULE, 1), 1, [reported]),
         (unusable, 2, []),
@@ -974,7 +989,7 @@ def test_zone_balance_counts_removals_of_same_plan() -> None:
     cluster, settings = Cluster.of([*in_zones("aaa"), *stays], [TINY]), config(balance_zones=True)
     assert removed_nodes(cluster, settings) == ["a2", "a1"]
     assert zone_messages(cluster, settings) == {
-        "zone a would have 0 schedulable nodes and another zone 2"
+        "without the node, zone a would have 0 schedulable nodes and another zone 2"
     }
 
 
@@ -988,7 +1003,7 @@ def test_zone_keeps_its_last_schedulable_node(unusable: dict[str, bool]) -> None
     cluster, settings = Cluster.of([*own, works, *stays], [TINY]), config(balance_zones=True)
     assert removed_nodes(cluster, settings) == []
     assert zone_messages(cluster, settings) == {
-        "zone a would have 0 schedulable nodes and another zone 3"
+        "without the node, zone a would have 0 schedulable nodes and another zone 3"
     }
 
 
@@ -1238,7 +1253,7 @@ def test_blockers_name_headroom_room_time_and_limit() -> None:
     ) in blockers_of(late.plan, "n0")
     assert not late.plan.complete
     assert blockers_of(reconcile.plan(SIX, config(), PlanOptions(removals_max=2)), "n0") == [
-        Blocker(LIMIT, "the plan already removes as many nodes as allowed")
+        Blocker(LIMIT, "the plan already removes as many nodes as `--max-removals` allows")
     ]
 
 

@@ -24,6 +24,11 @@ NIGHT = Window(start="0 22 * * *", duration_seconds=8 * HOUR)
 MORNING = Window(start="0 6 * * 1-5", duration_seconds=2 * HOUR)
 LONGER = Window(start="0 7 * * *", duration_seconds=4 * HOUR)
 ALL_DAY = Window(start="0 * * * *", duration_seconds=2 * HOUR)
+BEFORE_END = {
+    "paused": "`pauseUntil` is",
+    "schedule": "the next window of `schedule` opens at",
+}
+"""Beginning of the message by the code of the reason."""
 
 
 def config(*windows: Window, pause: int | None = None) -> Config:
@@ -80,7 +85,7 @@ def test_refusal_names_each_reason_and_its_end(
     assert isinstance(found, Refusal)
     assert {one.code: one.until for one in found.blockers} == ends
     assert {one.message for one in found.blockers} == {
-        f"nothing begins until {timestamp(end)}" for end in ends.values()
+        f"{BEFORE_END[code]} {timestamp(end)}" for code, end in ends.items()
     }
     assert now.next_change == min(ends.values())
     assert may_begin(given, Now(min(ends.values()) - 1)) == found
@@ -93,7 +98,7 @@ def test_refusal_has_no_end_when_no_window_opens_again() -> None:
     found = may_begin(config(never), now)
     assert isinstance(found, Refusal)
     assert [(one.message, one.until) for one in found.blockers] == [
-        ("no window opens again", None)
+        ("no window of `schedule` opens again", None)
     ]
     assert now.next_change is None
 
@@ -105,7 +110,7 @@ def test_nothing_begins_until_refused_write_may_be_tried_again() -> None:
     assert now.next_change == found.until == MONDAY + 60
     (why,) = found.blockers
     end = timestamp(MONDAY + 60)
-    text = "ValidatingAdmissionPolicy a-policy refuses writes (metadata.labels: a)"
-    message = f"{text}: nothing begins until {end}"
+    text = "ValidatingAdmissionPolicy a-policy refuses Ebb's writes (metadata.labels: a)"
+    message = f"{text}; Ebb tries again at {end}"
     assert (why.code, why.message) == ("writes-refused", message)
     assert may_begin(config(), Now(MONDAY + 60), refused) == ALWAYS

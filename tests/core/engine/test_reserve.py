@@ -649,7 +649,7 @@ class TestBounds:
         many = [job(f"a{n:05}", None, 1) for n in range(PODS_MAX + 1)]
         (protected,) = run_passes(nodes, (0, []), (10, many), (400, [])).plan.reserve
         assert protected.why.message.startswith(
-            f"it is reserved for {PODS_MAX} pods: {PODS_MAX} of 1m"
+            f"the node is reserved for {PODS_MAX} pods: {PODS_MAX} of 1m"
         )
 
     @pytest.mark.parametrize(
@@ -792,7 +792,7 @@ class TestReservedNodes:
         assert protected.node == "e0"
         assert protected.why == (
             RESERVE,
-            "it is reserved for 1 pod: 1 of 1 + 95.4Mi",
+            "the node is reserved for 1 pod: 1 of 1 + 95.4Mi",
             None,
             "",
             None,
@@ -930,7 +930,7 @@ class TestReservedNodes:
         (own,) = (one for one in writes if one.key == "e0")
         assert own.kind is WriteKind.SET_PREFER_NO_SCHEDULE
         assert own.annotations[SCALE_DOWN_DISABLED_ANNOTATION] == "true"
-        assert "it is reserved for 1 pod" in own.note
+        assert "the node is reserved for 1 pod" in own.note
 
     @pytest.mark.parametrize(
         "changes",
@@ -961,7 +961,7 @@ class TestReservedNodes:
             [busy, *self.EMPTY], (0, standing), (10, [*standing, waits]), (400, [*standing, waits])
         )
         assert [one.why.message for one in found.plan.reserve] == [
-            "it is reserved for 1 pod: 1 of 1 + 95.4Mi"
+            "the node is reserved for 1 pod: 1 of 1 + 95.4Mi"
         ]
 
     def test_pending_pod_is_placed_with_its_inter_pod_constraints(self) -> None:
@@ -973,7 +973,7 @@ class TestReservedNodes:
             [busy, *self.EMPTY], (0, standing), (10, [*standing, job("a", None)]), (400, standing)
         )
         assert [one.why.message for one in found.plan.reserve] == [
-            "it is reserved for 1 pod: 1 pending"
+            "the node is reserved for 1 pod: 1 pending"
         ]
 
     @pytest.mark.parametrize(
@@ -990,8 +990,8 @@ class TestReservedNodes:
             [full, large], (0, standing), (10, [*standing, *come]), (400, standing)
         ).plan.reserve
         assert protected.why.message == (
-            f"it is reserved for {pods} pods: 2 pending, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
-            f"1 of 100m + 95.4Mi, {rest}"
+            f"the node is reserved for {pods} pods: 2 pending, 3 of 500m + 95.4Mi, "
+            f"2 of 400m + 95.4Mi, 1 of 100m + 95.4Mi, {rest}"
         )
 
     def test_no_empty_node_is_reserved_for_headroom(self) -> None:

@@ -555,7 +555,7 @@ def test_reason_says_that_planned_evictions_use_the_budget_when_it_allows_one() 
     allowances = Allowances([budget(1)])
     allowances.take(A)
     assert (why := allowances.why_not(A)) is not None
-    assert why.message == "Ebb uses all disruptions that budget b allows now"
+    assert why.message == "other evictions use all disruptions that PodDisruptionBudget b allows"
 
 
 @pytest.mark.parametrize(

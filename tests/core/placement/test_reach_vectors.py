@@ -209,7 +209,7 @@ def test_node_is_kept_when_its_pods_fit_only_full_reach() -> None:
     assert removed_nodes(plan) == []
     (why,) = [b for k in plan.kept if k.node == "w0" for b in k.blockers]
     assert why.code == "reach-threshold"
-    assert why.message == "without it reach pool=batch would have cpu at 93.8%, over 80%"
+    assert why.message == "without the node, reach pool=batch would have cpu at 93.8%, over 80%"
 
 
 def test_zone_balance_ignores_zones_of_another_pool() -> None:
@@ -388,7 +388,7 @@ def test_many_reaches_of_one_namespace_displace_none_of_another() -> None:
         for blocker in kept.blockers
         if blocker.code == "asks-too-much"
     ]
-    message = "its reach (the nodes it can use) is not among the 256 that Ebb tracks"
+    message = "its reach (the nodes it can use) is not among the 256 reaches that Ebb tracks"
     assert {one.message for one in found} == {message}
     too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255

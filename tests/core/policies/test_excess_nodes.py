@@ -256,9 +256,12 @@ def test_explanation_reports_excess() -> None:
     snapshot = ClusterSnapshot(cluster, config(), Now(NOW))
     answer = Explainer(snapshot, reconcile.make_plan(snapshot), NOW).node("n1")
     assert answer is not None
-    assert answer.policy_text == "cpu 55%, memory 0% requested, excess 2.25 nodes like it"
+    assert answer.policy_text == "cpu 55%, memory 0% requested, excess 2.25 nodes like this one"
     assert [one.code for one in answer.blockers] == ["no-excess"]
-    assert answer.blockers[0].message == "the excess is 1.25 nodes, not above 2"
+    assert (
+        answer.blockers[0].message
+        == "the excess (free capacity) is 1.25 nodes, not above `excessNodes.threshold` (2)"
+    )
 
 
 def test_explanation_names_earlier_node_without_excess() -> None:
@@ -266,7 +269,9 @@ def test_explanation_names_earlier_node_without_excess() -> None:
     small = even(2, 10)
     cluster = replace(small, nodes=(node("large", cpu=16_000), *small.nodes))
     kept = {one.node: one.blockers for one in reconcile.plan(cluster, config()).kept}
-    assert [one.message for one in kept["large"]] == ["the excess is 1.45 nodes, not above 2"]
+    assert [one.message for one in kept["large"]] == [
+        "the excess (free capacity) is 1.45 nodes, not above `excessNodes.threshold` (2)"
+    ]
     assert [one.message for one in kept["n0"]] == [
         "the policy would first remove node large, and the excess is too small for large"
     ]

@@ -99,15 +99,18 @@ def test_message_names_resources_over_limit() -> None:
     cluster = Cluster.of([node("a")], [pod("p", "a", 2000, 4001)])
     [kept] = reconcile.plan(cluster, settings()).kept
     assert kept.blockers[0].reason is UTILIZED
-    assert kept.blockers[0].message == "cpu at 50% and memory at 50.1%, not under 50%"
+    assert (
+        kept.blockers[0].message
+        == "requests: cpu at 50% and memory at 50.1%, not under the limit of 50%"
+    )
 
 
 @pytest.mark.parametrize(
     ("cpu", "message"),
     [
-        (5001, "cpu at 50.01%, not under 50.01%"),
-        (5002, "cpu at 50.02%, not under 50.01%"),
-        (7000, "cpu at 70%, not under 50.01%"),
+        (5001, "requests: cpu at 50.01%, not under the limit of 50.01%"),
+        (5002, "requests: cpu at 50.02%, not under the limit of 50.01%"),
+        (7000, "requests: cpu at 70%, not under the limit of 50.01%"),
     ],
 )
 def test_message_has_as_many_decimals_as_limit(cpu: int, message: str) -> None:

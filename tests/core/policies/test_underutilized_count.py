@@ -77,7 +77,9 @@ def test_one_of_six_nodes_at_60_percent_is_removed() -> None:
     for one in plan.removals[0].placements:
         loads[one.node] += 400
     assert [load * 100 // 4000 for load in loads.values()] == [100, 80, 60, 60, 60]
-    assert message_of(plan, "f") == ("3 unmarked nodes of pool 'a' are under 75%, required are 5")
+    assert message_of(plan, "f") == (
+        "3 unmarked nodes of pool 'a' are under its `limit` of 75%; `required` is 5"
+    )
 
 
 @pytest.mark.parametrize(("limit", "required"), [("60%", 3), ("75%", 5), ("90%", 10)])
@@ -141,7 +143,10 @@ def test_node_is_kept_when_moved_pods_bring_it_over_limit() -> None:
     cluster = opted_out(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
     plan = reconcile.plan(cluster, counting({"a": counted("3/4", 2)}))
     assert removed_nodes(plan) == ["a"]
-    assert message_of(plan, "b") == "its pods request 100% of its CPU; the limit is 75%"
+    assert (
+        message_of(plan, "b")
+        == "the pods of the node request 100% of its CPU; the `limit` of its pool is 75%"
+    )
 
 
 def test_pending_pod_counts_on_its_planned_node() -> None:
@@ -209,8 +214,7 @@ def test_node_without_cpu_is_not_counted_and_its_mark_is_released() -> None:
     plan = reconcile.plan(cluster, config)
     assert removed_nodes(plan) == []
     assert (
-        message_of(plan, "z")
-        == "it has no allocatable CPU, so it cannot be under the limit; the limit is 75%"
+        message_of(plan, "z") == "the node has no allocatable CPU; the `limit` of its pool is 75%"
     )
     plan = reconcile.plan(Cluster.of([marked(bare, Mark.PREFER_NO_SCHEDULE, 1)], []), config)
     assert plan.marked_infeasible == ("z",)
@@ -326,7 +330,10 @@ def test_marked_node_does_not_count_when_it_is_blocked() -> None:
     nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 6)}))
     assert removed_nodes(plan) == []
-    assert message_of(plan, "b") == "5 unmarked nodes of pool 'a' are under 75%, required are 6"
+    assert (
+        message_of(plan, "b")
+        == "5 unmarked nodes of pool 'a' are under its `limit` of 75%; `required` is 6"
+    )
 
 
 def test_message_of_marked_node_reports_its_own_pods() -> None:
@@ -336,7 +343,10 @@ def test_message_of_marked_node_reports_its_own_pods() -> None:
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 5)}))
     assert removed_nodes(plan) == ["a"]
     assert {one.node for one in plan.removals[0].placements} >= {"b"}
-    assert message_of(plan, "b") == "its pods request 75.1% of its CPU; the limit is 75%"
+    assert (
+        message_of(plan, "b")
+        == "the pods of the node request 75.1% of its CPU; the `limit` of its pool is 75%"
+    )
 
 
 def test_message_reports_utilization_above_100_percent() -> None:
@@ -345,7 +355,10 @@ def test_message_reports_utilization_above_100_percent() -> None:
     nodes = [marked(n, Mark.PREFER_NO_SCHEDULE, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
     for name in "ab":
-        assert message_of(plan, name) == "its pods request 105% of its CPU; the limit is 100%"
+        assert (
+            message_of(plan, name)
+            == "the pods of the node request 105% of its CPU; the `limit` of its pool is 100%"
+        )
     assert figures(plan)["requests_ratio", "a", "cpu"] == Fraction(1, 2)
 
 
@@ -363,15 +376,15 @@ def test_marked_node_is_compared_by_its_own_pods_only() -> None:
 @pytest.mark.parametrize(
     ("pools", "code", "message"),
     [
-        ({}, "pool-not-configured", "its pool 'a' (label pool) is not configured"),
+        ({}, "pool-not-configured", "pool 'a' of the node (label pool) is not configured"),
         ({"a": counted(enabled=False)}, "pool-disabled",
-         "its pool 'a' (label pool) is not enabled"),
+         "pool 'a' of the node (label pool) is not enabled"),
         ({"a": counted("3/5")}, "over-limit",
-         "its pods request 60% of its CPU; the limit is 60%"),
+         "the pods of the node request 60% of its CPU; the `limit` of its pool is 60%"),
         ({"a": counted("5999/10000")}, "over-limit",
-         "its pods request 60% of its CPU; the limit is 59.99%"),
+         "the pods of the node request 60% of its CPU; the `limit` of its pool is 59.99%"),
         ({"a": counted("3/4", 9)}, "too-few-under-limit",
-         "6 unmarked nodes of pool 'a' are under 75%, required are 9"),
+         "6 unmarked nodes of pool 'a' are under its `limit` of 75%; `required` is 9"),
     ],
 )  # fmt: skip
 def test_blocker_has_code_and_message(

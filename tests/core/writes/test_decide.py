@@ -609,7 +609,10 @@ def test_mark_of_this_second_has_age_zero(since: int, no_schedule: bool) -> None
 def test_mark_from_future_has_age_zero() -> None:
     config = replace(CONFIG, no_schedule_after_seconds=0)
     (found,) = decided(config, dated(NOW + HOUR, NOW + 2 * HOUR), POD)
-    assert (found.kind, found.note) == (WriteKind.SET_NO_SCHEDULE, "marked for 0 s")
+    assert (found.kind, found.note) == (
+        WriteKind.SET_NO_SCHEDULE,
+        "the node has been marked for 0 s",
+    )
 
 
 @pytest.mark.parametrize(
@@ -685,23 +688,25 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
         (CONFIG, marked(**PROTECTION), (), True,
          "the marked node is empty and not reserved, so the autoscaler may remove it"),
         (CONFIG, node(None, {PROTECTION_ANNOTATION: LATER}), (), False,
-         "someone else removed the protection"),
-        (CONFIG, node(None, EXPIRED), (POD,), False, "the protection has reached its end"),
+         "someone else removed the scale-down protection"),
+        (CONFIG, node(None, EXPIRED), (POD,), False,
+         "the scale-down protection of the unmarked node has reached its end"),
         (CONFIG, node(None, PROTECTION | {PROTECTION_ANNOTATION: "x"}), (POD,), False,
-         ("the former end of the protection was not valid; the protection from scale-down ends in "
-         "15 min")),
+         ("the former end of the scale-down protection was not valid; the protection from "
+         "scale-down ends in 15 min")),
         (CONFIG, node(None, FORGOTTEN), (), False,
          ("the backoff ended at least a day ago, its end is too far in the future, or the mode is "
          "observe")),
         (CONFIG, node(None, None, OURS), (), False,
          "the taints of the node do not match its mark"),
-        (NO_SCHEDULE, with_mark("PreferNoSchedule", OURS), (POD,), True, "marked for 1 min"),
+        (NO_SCHEDULE, with_mark("PreferNoSchedule", OURS), (POD,), True,
+         "the node has been marked for 1 min"),
         (CONFIG, with_mark("NoSchedule", NO_SCHEDULE_TAINT), (POD,), True,
          "NoSchedule marks are not configured (noScheduleAfter: never)"),
         (replace(NO_SCHEDULE, no_schedule_after_seconds=3600),
          with_mark("NoSchedule", NO_SCHEDULE_TAINT),
          (POD,), True,
-         "the mark is younger than noScheduleAfter (1 h)"),
+         "the mark is younger than `noScheduleAfter` (1 h)"),
         (NO_SCHEDULE, with_mark("NoSchedule", NO_SCHEDULE_TAINT),
          (POD, LOGS, replace(LOGS, name="e")), True,
          "; ".join(

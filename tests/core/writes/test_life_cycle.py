@@ -231,14 +231,14 @@ NOTES = {
     Event.MARK_REMOVED: f"someone else removed the mark; {COMES_BACK}",
     Event.DETAILS_REMOVED: f"someone else removed the mark; {ENDS}; {COMES_BACK}",
     Event.PROTECTION_UNWANTED: f"the unmarked node needs no protection any more; {ENDS}",
-    Event.INVALID_END: f"the former end of the protection was not valid; {ENDS}",
+    Event.INVALID_END: f"the former end of the scale-down protection was not valid; {ENDS}",
     Event.WRONG_ANNOTATION: (
-        "the autoscaler of the node does not read the annotation that Ebb used before"
+        "the autoscaler of the node did not read the annotation that protected it before"
     ),
     Event.INVALID_DETAILS: "the cluster does not need the node; Ebb restores the details of the "
     "mark",
     Event.EMPTY_AT_DEADLINE: f"{Event.EMPTY_AT_DEADLINE.meaning}; Ebb extends the deadline",
-    Event.NO_SCHEDULE_DUE: "marked for 1 min",
+    Event.NO_SCHEDULE_DUE: "the node has been marked for 1 min",
     Event.RESERVED: "reserve: for p",
     Event.NO_SCHEDULE_BLOCKED: "NoSchedule marks are not configured (noScheduleAfter: never)",
     Event.RESERVE_CHANGED: "the node is no longer reserved for expected pods",

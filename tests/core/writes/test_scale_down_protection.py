@@ -49,7 +49,7 @@ from tests.support.reference_reserve import held_back
 pytestmark = pytest.mark.mutate
 
 NOW = 1_767_225_600
-ONE_NODE_LEFT = "the cluster would have 1 schedulable node that pods can use"
+ONE_NODE_LEFT = "without the node, the cluster would have 1 schedulable node that pods can use"
 NO_RESERVE = Reserve(window_seconds=None)
 BRIEF = Reserve(window_seconds=60)
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
@@ -322,7 +322,7 @@ def test_unmarked_node_gets_protection_write(
         (
             Scope.EMPTY,
             (THERE,),
-            f"min-nodes: {ONE_NODE_LEFT}, fewer than minNodes: 1000",
+            f"min-nodes: {ONE_NODE_LEFT}; `minNodes` is 1000",
         ),
         (
             Scope.ALL,
@@ -590,7 +590,7 @@ def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
     new = reconcile(Cluster.of(initial, [THERE]), config, expecting(config, initial, THERE), NOW)
     (write,) = writes_of(config, new)
     assert write.kind is WriteKind.PROTECT_UNMARKED
-    reason = "it is reserved for 1 pod: 1 of 3950m + 95.4Mi"
+    reason = "the node is reserved for 1 pod: 1 of 3950m + 95.4Mi"
     assert write.annotations == {**PROTECTED, RESERVE_ANNOTATION: reason}
     nodes = [applied(write, initial[0]), OTHER]
     assert reserved_for(nodes[0]) == reason

@@ -75,7 +75,7 @@ class TestStatus:
             ),
             ("nodeGroups:\n" + "# long\n" * STATUS_BYTES_MAX, "data.status is too large"),
             ("nodeGroups: " + "[" * 9000, "data.status"),
-            (listed(*((f"{'g' * 400}{n}", 1) for n in range(50))), "has names of more than"),
+            (listed(*((f"{'g' * 400}{n}", 1) for n in range(50))), "has names with more than"),
             (listed(("\u00e9", 1)), "nodeGroups.name: "),
         ],
     )
