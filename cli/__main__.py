@@ -32,7 +32,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "unmark": "remove what Ebb has written on some nodes and their pods",
     "cleanup": "remove everything that Ebb has written in the cluster",
     "demo": "simulate a day of a cluster with and without Ebb, and compare cost and evictions",
-    "replay": "simulate a cluster's history under every mode and policy, and recommend one",
+    "replay": "simulate a cluster's history with and without Ebb, and recommend settings",
     "completion": "print a script with which a shell completes commands and options",
     "version": "show the versions of ebb and of the controller",
 }

@@ -83,10 +83,14 @@ def play(options: Options, open_url: Callable[[str], object] = webbrowser.open) 
     say(out, Table(*headings, rows=rows))
     notes = [description(one) for one in DEMO]
     say(out, *notes)
-    how = "over HTTP and HTTPS" if wire else "in process"
+    how = "over HTTPS and HTTP" if wire else "as functions"
     every = interval_ms(load, given)
     took = time.perf_counter() - began
-    say(out, f"Ebb reconciles every {every // 1000} s, and was called {how}. {took:.0f} s.")
+    say(
+        out,
+        f"Ebb reconciles every {every // 1000} s. Webhook and extender were called {how}. The "
+        f"simulation took {took:.0f} s.",
+    )
     if not options.page:
         picture.draw(results, title, output)
         say(out, f"Picture: {output}")
@@ -147,6 +151,6 @@ def _bars(out: Console, total: int) -> Iterator[OnProgress]:
 def _lines(out: Console, total: int) -> Iterator[OnProgress]:
     def on_progress(name: str, hour: int) -> None:
         if hour % PLAIN_LINE_HOURS == 0:
-            say(out, f"{name}: {hour} of {total} h")
+            say(out, f"{name}: {hour} of {total} simulated hours")
 
     yield on_progress

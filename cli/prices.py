@@ -81,7 +81,8 @@ def section(sources: Sequence[tuple[str, bytes]]) -> tuple[str, list[str]]:
                 raise InvalidInputError(source, f"{names}: has a second price, {entry.price:f}")
     if len(by_labels) > PRICES_MAX:
         problem = (
-            f"{len(by_labels):,} prices; allowed: {PRICES_MAX:,}; keep the prices of your nodes"
+            f"{len(by_labels):,} prices; allowed: up to {PRICES_MAX:,}; keep only the prices of "
+            "your nodes"
         )
         raise InvalidInputError(", ".join(source for source, _ in sources), problem)
     # The first entry that matches a node counts, so the most specific ones come first.
@@ -177,8 +178,8 @@ def _costs(
         if len(prices) > 1:
             least, most = min(prices), max(prices)
             warnings.append(
-                f"{source}: nodes of type {label[1]} cost from {least:f} to {most:f}; "
-                f"their price becomes {mean:f}"
+                f"{source}: nodes with {'='.join(label)} cost from {least:f} to {most:f}; "
+                f"their price becomes the mean, {mean:f}"
             )
         yield Entry((label,), mean)
 
@@ -188,12 +189,14 @@ def _of_csv(source: str, text: str) -> Iterator[Entry]:
         reader = csv.DictReader(io.StringIO(text), strict=True)
         headings = [heading.strip() for heading in reader.fieldnames or ()]
         if PRICE not in headings or len(headings) < 2:
-            raise InvalidInputError(source, f"headings {headings}; allowed: {ALLOWED}")
+            raise InvalidInputError(
+                source, f"headings {', '.join(headings) or 'none'}; allowed: {ALLOWED}"
+            )
         reader.fieldnames = headings
         for row in reader:
             where = f"line {reader.line_num}"
             if None in row or None in row.values():
-                problem = f"{where}: another number of cells than headings"
+                problem = f"{where}: has more or fewer cells than there are headings"
                 raise InvalidInputError(source, problem)
             price = _price(source, f"{where}: {PRICE}", row.pop(PRICE))
             labels = {LABELS.get(key, key): value for key, value in row.items() if value}

@@ -175,9 +175,7 @@ def _drawn(folder: str, options: Options) -> _Loaded:
         f"pods are drawn from the {rows_in_trace:,} rows of the trace, so that "
         f"{options.at_once:,} run concurrently on average"
     )
-    return _Loaded(
-        folder, draw, (note, "the arrival rate over the day is that of the openb trace")
-    )
+    return _Loaded(folder, draw, (note, "pods arrive over the day as in the openb trace"))
 
 
 def _read(options: Options, config: Config, unreadable: list[str]) -> ClusterHistory:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RESOLUTION: Final = 10**9
 """Steps between 0 and the highest price of a node to which values of the solver are rounded."""
-NO_SOLVER: Final = "needs highspy: pip install 'kube-ebb[demo]'"
+NO_SOLVER: Final = "needs the Python package highspy: pip install 'kube-ebb[demo]'"
 LowerBound = Callable[[Iterable[Pod]], Fraction]
 """Returns the lower bound of the hourly cost of nodes for the pods."""
 _PodClass = tuple[Resources, NodeConstraints]

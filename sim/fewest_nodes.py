@@ -94,7 +94,9 @@ def nodes_needed(
     solver(OPTION)
     nodes = len(plan.removals) + len(plan.kept)
     if nodes > NODES_MAX:
-        raise InvalidInputError(OPTION, f"the cluster has {nodes:,} nodes; allowed: {NODES_MAX}")
+        raise InvalidInputError(
+            OPTION, f"the cluster has {nodes:,} nodes; allowed: up to {NODES_MAX}"
+        )
     at_least, found = _solve(_problem(snapshot), seconds_max)
     planned = len(plan.kept)
     best = planned if found is None else min(found, planned)
@@ -129,8 +131,10 @@ def _problem(snapshot: ClusterSnapshot) -> _Problem:
         most |= {n: pods for n in snapshot.reaches.admitting(node_constraints) if n not in closed}
         classes.append(_PodClass(pods, amounts(requests), most))
     if (choices := sum(len(pod_class.most) for pod_class in classes)) > CHOICES_MAX:
-        message = f"the cluster is too large: {choices:,} choices of a node for equal pods"
-        raise InvalidInputError(OPTION, f"{message}; allowed: {CHOICES_MAX:,}")
+        message = (
+            f"the cluster is too large: {choices:,} pairs of a node and equal pods that fit there"
+        )
+        raise InvalidInputError(OPTION, f"{message}; allowed: up to {CHOICES_MAX:,}")
     remaining = frozenset(
         number
         for number, node in enumerate(packer.nodes)

@@ -20,7 +20,7 @@ PARALLEL_RUNS: Final = 2
 """Number of parallel runs by default; each uses one core."""
 POLL_SECONDS: Final = 0.2
 SPAWN: Final = get_context("spawn")
-ENDED: Final = "a process of the simulation was ended from outside"
+ENDED: Final = "a process of the simulation was ended from outside, perhaps for lack of memory"
 
 OnProgress = Callable[[str, int], None]
 """Called with the name of a run and its simulated hours."""

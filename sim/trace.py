@@ -42,7 +42,7 @@ def pods(folder: Path) -> list[TracePod]:
     for at, row in rows(folder / PODS_FILE, "name"):
         created, deleted = _int(row, "creation_time", at), _int(row, "deletion_time", at)
         if deleted < created:
-            raise InvalidInputError(f"{at}: deletion_time", f"{deleted} is before creation")
+            raise InvalidInputError(f"{at}: deletion_time", f"{deleted} is before creation_time")
         gpu = _int(row, "num_gpu", at) * _int(row, "gpu_milli", at)
         requests = amount(_int(row, "cpu_milli", at), _int(row, "memory_mib", at), gpu)
         trace_pods.append(
@@ -92,6 +92,6 @@ def rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
 def _int(row: dict[str, str], field: str, at: str) -> int:
     text = row.get(field) or ""
     if not text.isdecimal() or len(text) > DIGITS_MAX:
-        problem = f"{text!r:.40} is not a whole number from 0 up to {DIGITS_MAX} digits"
+        problem = f"{text!r:.40}; allowed: a whole number of up to {DIGITS_MAX} digits"
         raise InvalidInputError(f"{at}: {field}", problem)
     return int(text)

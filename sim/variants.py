@@ -30,7 +30,7 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
     "controller": "not simulated; --interval sets the time between reconciliations",
     "schedule": "a simulation has no real date",
     "pauseUntil": "a simulation has no real date",
-    "extender": "of the extender, only the setting score is simulated",
+    "extender": "of the section `extender`, only the setting `extender.score` is simulated",
 }
 """Sections and settings that the simulation ignores, and why."""
 SIMULATED: Final = ("extender.score",)

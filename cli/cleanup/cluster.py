@@ -147,7 +147,7 @@ class Cleanup:
                 return
             if done.write.annotations.get(BACKOFF_ANNOTATION):
                 await self._report_unmark(done.stored[0])
-        raise ConflictError("another client keeps changing the object")
+        raise ConflictError("another client keeps changing the object; run the command again")
 
     async def _report_unmark(self, node: Node) -> None:
         """Write an Event about a Node that `ebb unmark` has unmarked, or warn if that fails."""

@@ -43,7 +43,7 @@ async def end_moves(client: Client, cluster: Cluster, removals: Removals) -> Clu
     for pod in cluster.pods:
         if DETACHED_LABEL in pod.labels:
             rejected = removals.rejected
-            what = "surge move ended: attached to its ReplicaSet"
+            what = "surge move ended, pod attached to its ReplicaSet"
             await removals.make("pod", pod.key, what, partial(_attach, client, pod))
             after.append(_attached(pod) if removals.rejected == rejected else pod)
         else:
@@ -107,7 +107,7 @@ async def warn_of_old_records(client: Client, namespace: str) -> None:
     if moves := sum(key.startswith("move.") for key in data):
         warn(
             f"configmap {namespace}/{OLD_RECORDS}: an older version of Ebb has recorded "
-            f"{plural(moves, 'move')} there, and may have left one replica too many in each "
+            f"{plural(moves, 'surge move')} there, and may have left one replica too many in each "
             "Deployment. The entries name each Deployment and its original replicas: set "
             f"these replicas, then run kubectl -n {namespace} delete configmap {OLD_RECORDS}"
         )

@@ -91,7 +91,7 @@ async def wait_until_nobody_leads(leases: Leases, clock: Clock) -> None:
         if now - started > STOP_SECONDS_MAX:
             who = lease.holder or "a replica of the controller"
             raise UnavailableError(
-                f"{who} still holds the Lease {STOP_SECONDS_MAX:.0f} s after the controller was "
-                "scaled to 0; find out what starts the controller again"
+                f"{who} still holds the Lease of the controller {STOP_SECONDS_MAX:.0f} s after "
+                "it was scaled to 0; find out what starts the controller again"
             )
         await asyncio.sleep(POLL_SECONDS)

@@ -14,12 +14,13 @@ from core.model.errors import InvalidInputError
     "--all",
     "everything",
     is_flag=True,
-    help="required: all nodes and pods, surge moves, and Ebb's own CapacityBuffers",
+    help="required: clean up all nodes and pods, surge moves, and Ebb's CapacityBuffers "
+    "and history",
 )
 @click.option(
     "--stop-controller",
     is_flag=True,
-    help="first scale the controller to 0, and wait until nobody leads",
+    help="first scale the controller to 0, and wait until no replica leads",
 )
 @options
 def command(
@@ -33,8 +34,8 @@ def command(
 
     The command names the cluster, lists what it will remove, and asks.
 
-    A running controller in mode enforce marks nodes again: set mode: observe first, uninstall, or
-    use --stop-controller.
+    A running controller in mode enforce marks nodes again: set `mode: observe` first, uninstall,
+    or use --stop-controller.
     """
     if not everything:
         raise InvalidInputError("cleanup", "use --all, or `ebb unmark NODE` for single nodes")

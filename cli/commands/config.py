@@ -28,7 +28,11 @@ def command() -> None:
     """Print the configuration schema, or validate a configuration."""
 
 
-@command.command("schema", epilog=examples("config schema", "config schema -o table"))
+@command.command(
+    "schema",
+    short_help="print every setting, as JSON Schema by default",
+    epilog=examples("config schema", "config schema -o table"),
+)
 @output.option(output.SETTINGS, output.JSON)
 def schema(form: output.Format[SettingsSchema]) -> None:
     """Print every setting; as JSON Schema by default, for editors and charts."""
@@ -37,6 +41,7 @@ def schema(form: output.Format[SettingsSchema]) -> None:
 
 @command.command(
     "validate",
+    short_help="report the errors in configuration files",
     epilog=examples("config validate ebb.yaml", "config validate base.yaml configmap.yaml"),
 )
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)

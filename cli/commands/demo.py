@@ -9,14 +9,16 @@ from cli.usage import examples
 
 DAYS_MAX: Final = 60
 RULES: Final = (
-    "an EbbConfiguration; its mode is ignored; default: the default settings, with a "
+    "an EbbConfiguration; its `mode` is ignored; default: the default settings, with a "
     "reconciliation every 20 s"
 )
 
 
 def _days(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text[:9]) <= DAYS_MAX:
-        raise click.BadParameter(f"{text!r} is not a number of days, 1 to {DAYS_MAX}")
+        raise click.BadParameter(
+            f"{text!r:.40}; allowed: a whole number of days from 1 to {DAYS_MAX}"
+        )
     return int(text)
 
 
@@ -27,7 +29,7 @@ def _days(text: str) -> int:
     "--trace",
     type=click.Path(),
     metavar="PATH",
-    help="simulate the openb trace in a folder or the DLRM trace in a file; docs/replay.md",
+    help="simulate the openb trace in a folder or the DLRM trace in a file; see docs/replay.md",
 )
 @click.option("--config", type=source.FILE, metavar="FILE", help=RULES)
 @click.option("--days", type=_days, default="1", metavar="N", help="days to simulate; default 1")

@@ -20,7 +20,7 @@ def command() -> None:
     """Write the setting `prices` from a CSV or from metrics."""
 
 
-@command.command("import", epilog=IMPORT)
+@command.command("import", short_help="print the setting `prices` from files", epilog=IMPORT)
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)
 def import_(paths: Sequence[str]) -> None:
     """Print the setting `prices` with the prices of the files; - is standard input.

@@ -20,8 +20,10 @@ def command(codes: Sequence[str], form: output.Format[Reasons]) -> None:
     for code in codes:
         if code not in REASONS:
             near = difflib.get_close_matches(code, REASONS, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise InvalidInputError(f"reason {code}", f"unknown{meant} `ebb reasons` lists all")
+            meant = f"; did you mean {near[0]}?" if near else ";"
+            raise InvalidInputError(
+                f"reason {code}", f"unknown{meant} `ebb reasons` lists all codes"
+            )
     if codes and form.name == "markdown":
         raise click.UsageError("-o markdown: prints all codes, so it takes no CODE")
     output.print_answer(Reasons(tuple(codes) or tuple(REASONS)), form)

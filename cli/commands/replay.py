@@ -47,10 +47,13 @@ FOLDER: Final = click.Path()
     "--dumps",
     type=FOLDER,
     metavar="DIR",
-    help="outputs of `kubectl get nodes,pods -A -o json`, taken periodically",
+    help="a folder of outputs of `kubectl get nodes,pods -A -o json`, taken periodically",
 )
 @click.option(
-    "--prometheus", type=FOLDER, metavar="DIR", help="responses of query_range; see docs/replay.md"
+    "--prometheus",
+    type=FOLDER,
+    metavar="DIR",
+    help="a folder of responses of Prometheus to query_range; see docs/replay.md",
 )
 @click.option(
     "--config",
@@ -75,10 +78,14 @@ FOLDER: Final = click.Path()
     type=_whole(PARTS_MAX),
     default="1",
     metavar="N",
-    help="simulate one node and one pod in N, a different sample for each seed; default 1: all",
+    help="simulate one of every N nodes and pods, others for each seed; default 1: all",
 )
 @click.option(
-    "--seeds", type=_whole(SEEDS_MAX), default="3", metavar="N", help="number of seeds; default 3"
+    "--seeds",
+    type=_whole(SEEDS_MAX),
+    default="3",
+    metavar="N",
+    help="simulate each variant with N random seeds; default 3",
 )
 @click.option(
     "--interval",

@@ -21,7 +21,10 @@ if TYPE_CHECKING:  # help must be fast
     ),
 )
 @source.selection_options
-@clusters.options(output.STATUS, "if no replica leads, writes are refused, or a mark is overdue")
+@clusters.options(
+    output.STATUS,
+    "if no replica leads, writes are refused, a mark is overdue, or a taint is wrong",
+)
 def command(
     cluster_input: "ClusterInput", /, *, selection: "Selection"
 ) -> "clusters.Answered[ClusterStatus]":

@@ -27,8 +27,8 @@ def command(shared: Options, /, *, nodes: Sequence[str]) -> None:
     The command names the cluster, lists what it will remove, and asks.
 
     A marked node gets an Event and a backoff: the controller does not mark it again for an hour,
-    and for longer each time, up to a day. The command prints the end. To exclude a node for good,
-    set the annotation kube-ebb.io/keep: "true".
+    and for longer each time, up to a day. The command prints when that ends. To exclude a node
+    for good, set the annotation kube-ebb.io/keep: "true".
     """
     from cli.cleanup.cluster import Request  # noqa: PLC0415 the client is slow to import
 

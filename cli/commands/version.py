@@ -12,7 +12,7 @@ from kube.target import Overrides
 from runtime.messages import printable
 from runtime.version import NOT_INSTALLED, ebb_version
 
-UNKNOWN = "(version unknown: run from a tree that is not installed)"
+UNKNOWN = "(version unknown: run from source code that is not installed)"
 
 
 def own_version() -> str:
@@ -65,4 +65,6 @@ def _controller(
     running = asyncio.run(read())
     if running.report is not None:
         return f"{running.report.version} ({running.report.identity})"
-    return f"unknown: {(running.leader.problem or '; '.join(running.problems)) or 'nobody leads'}"
+    leader = running.leader
+    no_lease = f"Lease {leader.lease}: {leader.problem}" if leader.problem else ""
+    return f"unknown: {no_lease or '; '.join(running.problems) or 'no replica leads'}"

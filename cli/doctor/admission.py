@@ -72,15 +72,17 @@ def _admission(facts: Facts) -> CheckResult:
             "neither Ebb's webhook nor its MutatingAdmissionPolicy exists", absent
         )
     if evidence := [*_changed(registration)]:
-        return problem("the webhook differs from the manifests", evidence)
+        return problem("Ebb's webhook differs from the manifests", evidence)
     slices = facts.setup.of(SLICES)
     if slices.absent:
         return unread(SLICES.resource, slices.absent)
     ready = sum(_ready(each) for each in values(slices) if _is_of_service(each, facts.namespace))
     service = f"Service {facts.namespace}/{SERVICE}"
     if not ready:
-        return problem("the webhook has no ready pod", [Evidence(service, "ready endpoints", "0")])
-    return ok(f"{OURS}; {service} has {plural(ready, 'ready endpoint')}")
+        return problem(
+            "Ebb's webhook has no ready pod", [Evidence(service, "ready endpoints", "0")]
+        )
+    return ok(f"{OURS} exists, and {service} has {plural(ready, 'ready endpoint')}")
 
 
 def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a PolicyObject
@@ -91,16 +93,16 @@ def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a Poli
     expression = next(expressions, "")
     if expression != key:
         evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", expression or "missing")]
-        seen = f"the MutatingAdmissionPolicy sets another taint than {TAINT_KEY}"
+        seen = f"{where} sets another taint than {TAINT_KEY}"
         return problem(seen, evidence)
     bindings = facts.setup.of(POLICY_BINDINGS)
     if bindings.absent:
         return unread(POLICY_BINDINGS.resource, bindings.absent)
     if not any(each.spec and each.spec.policy_name == POLICY for each in values(bindings)):
         evidence = [Evidence(f"MutatingAdmissionPolicyBinding {POLICY}", "", "does not exist")]
-        seen = "the MutatingAdmissionPolicy has no binding, so it has no effect"
+        seen = f"{where} has no binding, so it has no effect"
         return problem(seen, evidence)
-    return ok(f"{where} is bound")
+    return ok(f"{where} exists and has a binding")
 
 
 def _changed(registration: Any) -> Iterator[Evidence]:  # noqa: ANN401 a RegistrationObject
@@ -145,8 +147,8 @@ def _certificates(facts: Facts) -> CheckResult:
     registration = _registration(facts)
     if registration is None:
         if _policy(facts) is not None:
-            return ok("the admission policy needs no certificates")
-        return first_unread(facts, REGISTRATIONS) or ok("there is no webhook")
+            return ok("Ebb's MutatingAdmissionPolicy needs no certificates")
+        return first_unread(facts, REGISTRATIONS) or ok("Ebb has no webhook")
     evidence, ends = [], []
     for number, webhook in enumerate(registration.webhooks or ()):
         field = f"webhooks[{number}].clientConfig.caBundle"
@@ -160,11 +162,14 @@ def _certificates(facts: Facts) -> CheckResult:
             if until - facts.now_seconds < LASTS_SECONDS_MIN:
                 evidence.append(Evidence(OURS, field, f"valid until {timestamp(until)}"))
     if evidence:
-        return problem("the API server cannot verify the webhook's certificate", evidence)
+        return problem(
+            f"the CA of {OURS} is missing, invalid, or expires within "
+            f"{duration(LASTS_SECONDS_MIN)}",
+            evidence,
+        )
     if not ends:
         return ok(f"{OURS} has no webhooks")
-    left = duration(min(ends) - facts.now_seconds)
-    return ok(f"the CA is valid until {timestamp(min(ends))} ({left})")
+    return ok(f"the CA of {OURS} is valid until {timestamp(min(ends), facts.now_seconds)}")
 
 
 def _valid_until(bundle: str, facts: Facts) -> int | str:
@@ -204,7 +209,10 @@ def _write_policies(facts: Facts) -> CheckResult:
             actions = ", ".join(bound[name]) or "none"
             evidence.append(Evidence(binding, "spec.validationActions", actions))
     if evidence:
-        return problem("a policy for Ebb's own accounts refuses nothing", evidence)
+        return problem(
+            "a ValidatingAdmissionPolicy for Ebb's own accounts is missing or refuses nothing",
+            evidence,
+        )
     return ok(
         f"{len(needed)} ValidatingAdmissionPolicies refuse the writes that Ebb does not need"
     )
@@ -232,9 +240,10 @@ CHECKS: Final = (
     Check(
         code="certificates",
         question="Does the API server have a valid CA for the webhook?",
-        effect="the API server skips the webhook, and stores marks without taints",
-        fix="read the log of ebb-webhook; another writer of caBundle may be a GitOps tool "
-        "(docs/install-reference.md#gitops), or cert-manager's cainjector does not run",
+        effect="without a valid CA, the API server skips the webhook and stores marks without "
+        "taints",
+        fix="read the log of ebb-webhook; if a GitOps tool overwrites caBundle, see "
+        "docs/install-reference.md#gitops; with cert-manager, check that its cainjector runs",
         run=_certificates,
     ),
 )

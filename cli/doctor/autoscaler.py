@@ -39,7 +39,9 @@ STARTUP_TAINTS: Final = ("startup-taint", "ignore-taint")
 WHEN_EMPTY: Final = "WhenEmpty"
 EMPTY_OR_MORE: Final = "WhenEmptyOrUnderutilized"
 """Default consolidationPolicy of Karpenter."""
-NONE_FOUND: Final = "does not matter: no Cluster Autoscaler was found"
+MOST: Final = duration(DELAY_SECONDS_MAX)
+NO_POOLS: Final = "nothing to check: no NodePool of Karpenter was found"
+NONE_FOUND: Final = "nothing to check: no Cluster Autoscaler was found"
 FLAGS_HIDDEN: Final = "Cluster Autoscaler runs where its flags cannot be read"
 ASK_PROVIDER: Final = (
     "compare the settings of your managed autoscaler with docs/install.md#the-autoscaler"
@@ -62,7 +64,9 @@ def _autoscaler(facts: Facts) -> CheckResult:
         )
     absent = Evidence(f"ConfigMap {key}", "", "does not exist")
     missing = first_unread(facts, DEPLOYMENTS, NODE_POOLS) or _unread_status(facts)
-    return missing or problem("neither Cluster Autoscaler nor a NodePool was found", [absent])
+    return missing or problem(
+        "neither Cluster Autoscaler nor a NodePool of Karpenter was found", [absent]
+    )
 
 
 def _has_status(facts: Facts) -> bool:
@@ -134,12 +138,12 @@ def _evicting(program: Program) -> Iterator[Evidence]:
 
 
 def _delays(facts: Facts) -> CheckResult:
-    seen = f"empty nodes wait longer than {duration(DELAY_SECONDS_MAX)}"
+    seen = f"Cluster Autoscaler waits longer than {MOST} before it removes an empty node"
     return _with_flags(
         facts,
         _long_delays,
         seen,
-        f"{' and '.join(DELAYS)} are at most {duration(DELAY_SECONDS_MAX)}",
+        f"{' and '.join(DELAYS)} are at most {MOST}",
     )
 
 
@@ -154,7 +158,7 @@ def _taint(facts: Facts) -> CheckResult:
     # taint: then marked nodes would be NotReady for it.
     # Source: StatusTaintPrefix and StartupTaintPrefix in cluster-autoscaler/utils/taints.
     if not autoscalers(facts):
-        return ok(f"the prefix of {TAINT_KEY} makes Cluster Autoscaler ignore the taint")
+        return ok(f"Cluster Autoscaler ignores the taint {TAINT_KEY} because of its prefix")
 
     def misread(program: Program) -> Iterator[Evidence]:
         for flag in STARTUP_TAINTS:
@@ -194,9 +198,12 @@ def _node_pools(facts: Facts) -> CheckResult:
         return unread(NODE_POOLS.resource, read.absent, NODE_POOLS.dump)
     wrong = [evidence for pool in values(read) for evidence in _wrong(facts, pool)]
     if wrong:
-        return problem(f"wrong consolidation in {plural(len(wrong), 'NodePool')}", wrong)
+        return problem(
+            f"Karpenter evicts pods, or keeps empty nodes, in {plural(len(wrong), 'NodePool')}",
+            wrong,
+        )
     pools = plural(len(values(read)), "NodePool")
-    return ok(f"{pools} of Karpenter, none with a wrong consolidation")
+    return ok(f"{pools} of Karpenter: only empty nodes are removed" if values(read) else NO_POOLS)
 
 
 def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a NodePoolObject
@@ -229,7 +236,7 @@ def _readable(check: Callable[[Facts], CheckResult]) -> Callable[[Facts], CheckR
     return run
 
 
-_FLAGS: Final = "set the flags of docs/install.md#the-autoscaler"
+_PAGE: Final = "docs/install.md#the-autoscaler"
 CHECKS: Final = (
     Check(
         code="autoscaler",
@@ -241,10 +248,12 @@ CHECKS: Final = (
     ),
     Check(
         code="autoscaler-status",
-        question="Is the status of Cluster Autoscaler in the configured ConfigMap?",
+        question="Is the status of Cluster Autoscaler in the ConfigMap of the setting "
+        "`clusterAutoscaler.status`?",
         effect="Ebb does not know the minimum sizes of node groups, and marks nodes that the "
         "autoscaler keeps",
-        fix="set `clusterAutoscaler.status`, and restart ebb-controller "
+        fix="set `clusterAutoscaler.status` to namespace/name of the ConfigMap to which Cluster "
+        "Autoscaler writes its status, and restart ebb-controller "
         "(docs/install.md#the-autoscaler)",
         run=_status,
     ),
@@ -253,29 +262,30 @@ CHECKS: Final = (
         question="Does Cluster Autoscaler remove empty nodes only?",
         effect="Cluster Autoscaler drains nodes with a low utilization that Ebb has not marked, "
         "and evicts their pods",
-        fix=f"{_FLAGS}: `--{PARALLEL}=0`; for an autoscaler without this flag, set "
-        "`scaleDownProtection: {scope: all}` in ebb-config",
+        fix=f"set the flag `--{PARALLEL}=0` of Cluster Autoscaler ({_PAGE}); if it has no such "
+        "flag, set `scaleDownProtection: {scope: all}` in ebb-config",
         run=_readable(_evicts),
     ),
     Check(
         code="autoscaler-delays",
-        question=f"Are the delays of Cluster Autoscaler at most {duration(DELAY_SECONDS_MAX)}?",
-        effect="Cluster Autoscaler removes an empty node only after these delays",
-        fix=f"{_FLAGS}: `--{DELAYS[0]}=1m --{DELAYS[1]}=2m`",
+        question=f"Are the scale-down delays of Cluster Autoscaler at most {MOST}?",
+        effect="Cluster Autoscaler removes an empty node only after its scale-down delays",
+        fix=f"set the flags `--{DELAYS[0]}=1m --{DELAYS[1]}=2m` of Cluster Autoscaler ({_PAGE})",
         run=_readable(_delays),
     ),
     Check(
         code="autoscaler-taint",
         question="Does Cluster Autoscaler count marked nodes as Ready?",
         effect="Cluster Autoscaler takes marked nodes for nodes that have not started yet",
-        fix=f"{_FLAGS}: remove Ebb's taint from `--startup-taint` and `--ignore-taint`",
+        fix="remove Ebb's taint from the flags `--startup-taint` and `--ignore-taint` of Cluster "
+        f"Autoscaler ({_PAGE})",
         run=_taint,
     ),
     Check(
         code="nodepools",
         question="Does Karpenter remove empty nodes only?",
         effect="Karpenter evicts pods of nodes that Ebb has not marked, or removes no empty "
-        "nodes (`Never`)",
+        "nodes (`consolidateAfter: Never`)",
         fix="set `consolidationPolicy: WhenEmpty` and a short `consolidateAfter` in every "
         "NodePool (docs/karpenter.md#configuration)",
         run=_node_pools,

@@ -22,23 +22,28 @@ def _clocks(facts: Facts) -> CheckResult:
         by = str(renewed - times.server_seconds)
         evidence.append(Evidence(f"leader {leader.holder}", "seconds ahead of the API server", by))
     if evidence:
-        return problem(f"clocks differ by more than {SKEW_SECONDS_MAX} s", evidence)
+        return problem(
+            f"a clock differs from the API server's by more than {SKEW_SECONDS_MAX} s", evidence
+        )
     if leader is not None and leader.unread:
         return unknown(
-            f"this machine and the API server agree, but the Lease {leader.lease} of the leader "
-            f"cannot be read: {leader.problem}",
+            "the clocks of this machine and the API server agree, but the Lease "
+            f"{leader.lease} of the leader cannot be read: {leader.problem}",
             "run `ebb doctor` with the Role ebb-viewer "
             "(docs/install-reference.md#rights-of-people-who-run-ebb)",
         )
     if leader is None or not leader.leads(times.server_seconds):
         # An old renewal may mean a slow clock, or that no replica leads.
         return unknown(
-            "this machine and the API server agree, but no replica has renewed the Lease of the "
-            "leader in time",
+            "the clocks of this machine and the API server agree, but no replica has renewed the "
+            "Lease of the leader in time",
             "find the leader with `ebb status`, and compare the clock of the leader's node with "
             "the clock of the control plane",
         )
-    return ok(f"this machine, the API server and the leader agree within {SKEW_SECONDS_MAX} s")
+    return ok(
+        "the clocks of this machine, the API server and the leader agree within "
+        f"{SKEW_SECONDS_MAX} s"
+    )
 
 
 CHECKS: Final = (

@@ -46,7 +46,7 @@ def _refused(facts: Facts) -> CheckResult:
             "(docs/install-reference.md#rights-of-people-who-run-ebb)",
         )
     if refused := leader.refused_moves.get(OWNER_REFERENCES.code, 0):
-        seen = "OwnerReferencesPermissionEnforcement refuses surge moves"
+        seen = "the admission plugin OwnerReferencesPermissionEnforcement refuses surge moves"
         field = f"ReplicaSets with {OWNER_REFERENCES.code}"
         return problem(seen, [Evidence("report of the leader", field, str(refused))])
     return ok("the API server refuses no surge move")
@@ -56,8 +56,8 @@ CHECKS: Final = (
     Check(
         code="detached-pods",
         question="Does every pod that a surge move detaches return to its ReplicaSet in time?",
-        effect="the pod keeps running without its ReplicaSet, also after a rollout or a scale to "
-        "0: with an old version behind its Service",
+        effect="a detached pod keeps running without its ReplicaSet, even after a rollout or a "
+        "scale to 0, so its Service may still reach an old version",
         fix="run the commands in the evidence, or `ebb cleanup --all`, which also removes "
         "everything else that Ebb has written; then see docs/alerts.md#ebbsurgeoverdue",
         run=_detached,
@@ -66,8 +66,9 @@ CHECKS: Final = (
         code="owner-references",
         question="Does the API server let Ebb detach pods, if surge moves are enabled?",
         effect="no pod is moved",
-        fix="add the component surge-delete, which grants the permission to delete pods and "
-        "refuses its use (docs/surge.md#permissions)",
+        fix="add the component surge-delete: it grants the permission to delete pods, which "
+        "the API server demands, with a policy that refuses every deletion "
+        "(docs/surge.md#permissions)",
         run=_refused,
     ),
 )

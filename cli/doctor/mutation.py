@@ -134,11 +134,12 @@ CHECKS: Final = (
     Check(
         code="mutating-admission",
         question="Does no other webhook or policy change the objects that Ebb writes?",
-        effect="if a webhook or policy of somebody else changes an object that Ebb writes, a "
-        "policy for Ebb's own accounts refuses the write: no node is marked or unmarked, and no "
-        "pod is moved",
-        fix="add a match condition that leaves out the requests of ebb-controller; until then, "
-        "let the policy only audit: `kubectl patch validatingadmissionpolicybinding "
+        effect="if a webhook or policy of somebody else changes an object that Ebb writes, Ebb's "
+        "ValidatingAdmissionPolicy refuses the write: no node is marked or unmarked, and no pod "
+        "is moved",
+        fix="add a match condition that leaves out the requests of ebb-controller to the webhook "
+        "or policy in the evidence; until then, let Ebb's ValidatingAdmissionPolicy only audit: "
+        "`kubectl patch validatingadmissionpolicybinding "
         """ebb-controller-nodes --type=merge -p '{"spec":{"validationActions":["Audit"]}}'` """
         "(docs/install-reference.md#what-ebbs-accounts-may-write)",
         run=_mutation,

@@ -53,8 +53,10 @@ def _viewer(facts: Facts) -> CheckResult:
     denied = [str(right) for right, allowed in access.value.items() if not allowed]
     if denied:
         evidence = [Evidence("your user", f"kubectl auth can-i {right}", "no") for right in denied]
-        return problem(f"your user lacks {plural(len(denied), 'permission')}", evidence)
-    return ok(f"your user has all {plural(len(access.value), 'permission')}")
+        return problem(
+            f"your user lacks {plural(len(denied), 'permission')} that `ebb` needs", evidence
+        )
+    return ok(f"your user has all {plural(len(access.value), 'permission')} that `ebb` needs")
 
 
 def _programs(facts: Facts) -> CheckResult:
@@ -70,8 +72,10 @@ def _programs(facts: Facts) -> CheckResult:
         if not any(_allows(namespace, rule, right) for namespace, rule in granted[account])
     ]
     if evidence:
-        return problem(f"the programs lack {plural(len(evidence), 'permission')}", evidence)
-    return ok(f"the programs have all {plural(len(needed), 'permission')} that they need")
+        return problem(
+            f"Ebb's ServiceAccounts lack {plural(len(evidence), 'permission')}", evidence
+        )
+    return ok(f"Ebb's ServiceAccounts have all {plural(len(needed), 'permission')} that they need")
 
 
 def _buffers(facts: Facts) -> CheckResult:
@@ -90,7 +94,7 @@ def _buffers(facts: Facts) -> CheckResult:
     if why:
         seen = "the component capacity-buffers is installed, but CapacityBuffers cannot be read"
         return problem(seen, [Evidence(BUFFERS.resource, "list", why)])
-    return ok("Ebb publishes the pods that it expects as CapacityBuffers")
+    return ok("Ebb publishes CapacityBuffers for expected pods")
 
 
 def needed_rights(facts: Facts) -> Iterator[tuple[str, Right]]:
@@ -227,7 +231,8 @@ CHECKS: Final = (
     Check(
         code="viewer-rights",
         question="May your user read everything that `ebb` shows?",
-        effect="the commands of `ebb` know less than Ebb: plans ignore what they cannot read",
+        effect="the commands of `ebb` know less than the controller: their plans ignore what your "
+        "user may not read",
         fix="bind the Role ebb-viewer and the ClusterRole of "
         "docs/install-reference.md#rights-of-people-who-run-ebb to your user",
         run=_viewer,
@@ -235,7 +240,7 @@ CHECKS: Final = (
     Check(
         code="program-rights",
         question="May Ebb's ServiceAccounts do what the configuration needs?",
-        effect="calls of the programs fail with 403, and parts of Ebb do not work",
+        effect="calls of Ebb's programs fail with status 403, and parts of Ebb do not work",
         fix="add the component that grants the permissions to your overlay, and apply the "
         "overlay (docs/install-reference.md#your-overlay)",
         run=_programs,

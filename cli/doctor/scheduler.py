@@ -33,8 +33,10 @@ WEIGHT_MIN: Final = 100
 NEWER_SECONDS: Final = 60
 """Time after the start of the extender after which kube-scheduler calls it."""
 METRIC: Final = "ebb_extender_prioritize_requests_total"
-GIVE_FILE: Final = "copy the file that kube-scheduler's flag --config names, and give it with "
-GIVE_OPTION: Final = f"{GIVE_FILE}--scheduler-config FILE"
+GIVE_OPTION: Final = (
+    "copy the file that kube-scheduler's flag --config names, and run "
+    "`ebb doctor --scheduler-config FILE`"
+)
 LOOK_AT_METRIC: Final = (
     f'create a pod, and check that the metric {METRIC} with result="scored" increases '
     "(docs/metrics.md)"
@@ -49,7 +51,9 @@ def _scoring(facts: Facts) -> CheckResult:
         return ok(f"{facts.scheduler_file}: every profile prefers fuller nodes")
     programs = schedulers(facts)
     if bare := _without_file(programs):
-        return problem(f"kube-scheduler has no configuration and uses {DEFAULT_STRATEGY}", bare)
+        return problem(
+            f"kube-scheduler has no configuration file, so it uses {DEFAULT_STRATEGY}", bare
+        )
     if programs:
         evidence = [program.evidence(CONFIG, "") for program in programs]
         why = "the configuration of kube-scheduler is a file on the control-plane nodes"
@@ -109,11 +113,11 @@ def _extender(facts: Facts) -> CheckResult:
     if facts.scheduler is not None and (wrong := _of_file(facts, facts.scheduler, installed)):
         return wrong
     if not installed:
-        return ok("the extender is not installed, and kube-scheduler does not need it")
+        return ok("Ebb's extender is optional, and not installed")
     called = facts.setup.extender.value
     if called is not None and (scored := called.by_result.get("scored", 0)):
-        counted = f"counted by {plural(called.replicas, 'replica')}"
-        return ok(f"{plural(scored, 'call')} of the extender, {counted}")
+        counted = f"counted by {plural(called.replicas, 'replica')} of the extender"
+        return ok(f"{plural(scored, 'call')} of kube-scheduler, {counted}")
     if bare := _without_file(schedulers(facts)):
         return problem("kube-scheduler has no configuration that names the extender", bare)
     if called is None:
@@ -132,8 +136,10 @@ def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> Check
         if extender.get("prioritizeVerb") == VERB
     ]
     if installed and not listed:
-        evidence = [Evidence(facts.scheduler_file, "extenders", f"none that calls {VERB}")]
-        return problem("kube-scheduler's configuration lacks the extender", evidence)
+        evidence = [
+            Evidence(facts.scheduler_file, "extenders", f"none with prioritizeVerb: {VERB}")
+        ]
+        return problem("kube-scheduler's configuration lacks Ebb's extender", evidence)
     if listed and not installed:
         evidence = [Evidence(f"namespace {facts.namespace}", "pods of the extender", "0")]
         return problem(

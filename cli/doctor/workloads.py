@@ -21,7 +21,7 @@ WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
 
 def _daemon_sets(facts: Facts) -> CheckResult:
     if not facts.config.sets_no_schedule:
-        return ok("Ebb sets no NoSchedule taint, as noScheduleAfter and eviction are disabled")
+        return ok("Ebb sets no NoSchedule taint, as `noScheduleAfter` and `eviction` are disabled")
     if why := facts.cluster_input.why_absent(DAEMON_SETS.name):
         return unread(DAEMON_SETS.resource, why)
     taint = Taint(key=TAINT_KEY, value="", effect="NoSchedule")
@@ -34,7 +34,8 @@ def _daemon_sets(facts: Facts) -> CheckResult:
     )
     if intolerant:
         seen = (
-            f"no toleration for {taint.key}:NoSchedule in {plural(len(intolerant), 'DaemonSet')}"
+            f"no toleration for the taint {taint.key}:NoSchedule in "
+            f"{plural(len(intolerant), 'DaemonSet')}"
         )
         return problem(
             seen,
@@ -43,8 +44,8 @@ def _daemon_sets(facts: Facts) -> CheckResult:
                 for name in intolerant
             ],
         )
-    all_of_them = plural(len(facts.cluster.daemon_sets), "DaemonSet")
-    return ok(f"tolerated by {all_of_them}: {taint.key}:NoSchedule")
+    count = len(facts.cluster.daemon_sets)
+    return ok(f"all DaemonSets ({count:,}) tolerate the taint {taint.key}:NoSchedule")
 
 
 def _budgets(facts: Facts) -> CheckResult:
@@ -60,8 +61,8 @@ def _budgets(facts: Facts) -> CheckResult:
             Evidence(
                 f"PodDisruptionBudget {budget.key}",
                 "status.disruptionsAllowed",
-                f"{budget.disruptions_allowed} ({budget.healthy_min} of {budget.expected} must be "
-                "Ready)",
+                f"{budget.disruptions_allowed} ({budget.healthy_min} of {budget.expected} pods "
+                "must be Ready)",
             )
             for budget in never
         ]
@@ -80,7 +81,7 @@ def _costs(facts: Facts) -> CheckResult:
     pods = pods_of_other_writers(facts.cluster.pods)
     if pods:
         seen = f"another controller writes the deletion cost of {plural(len(pods), 'pod')}"
-        return problem(seen, _by_owner(pods, "pods with a cost of another writer"))
+        return problem(seen, _by_owner(pods, "pods with a deletion cost of another controller"))
     return ok("no other controller writes pod deletion costs")
 
 
@@ -117,8 +118,8 @@ CHECKS: Final = (
         question="Do DaemonSets tolerate Ebb's NoSchedule taint?",
         effect="a DaemonSet without the toleration gets no pods on nodes with the taint, so Ebb "
         "keeps the mark of such a node at PreferNoSchedule",
-        fix="add a toleration for the key of the taint, with `operator: Exists`, to each of "
-        "these DaemonSets",
+        fix=f"add a toleration with `key: {TAINT_KEY}` and `operator: Exists` to each DaemonSet "
+        "in the evidence",
         run=_daemon_sets,
     ),
     Check(
@@ -133,10 +134,10 @@ CHECKS: Final = (
     Check(
         code="cost-writers",
         question="Is Ebb the only writer of pod deletion costs?",
-        effect="Ebb does not change the costs of another writer, so scale-ins of these pods do "
-        "not empty marked nodes",
-        fix="disable the other writer (Karpenter's PodDeletionCostManagement or Koordinator's "
-        "ScaleDownBinPack, for example), or set `podDeletionCost: disabled`",
+        effect="Ebb keeps deletion costs that another controller writes, so scale-ins of these "
+        "pods do not empty marked nodes",
+        fix="disable the feature of the other controller (Karpenter's PodDeletionCostManagement "
+        "or Koordinator's ScaleDownBinPack, for example), or set `podDeletionCost: disabled`",
         run=_costs,
     ),
     Check(

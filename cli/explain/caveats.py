@@ -77,11 +77,11 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
     if policy.thresholds:
         return
     changed = {
-        "thresholds": config.thresholds != Thresholds(),
-        "hysteresis": config.hysteresis != Config().hysteresis and not policy.hysteresis,
-        "usableCapacity": config.usable_capacity is not UsabilityMode.AUTO,
-        "thresholds of pools": any(pool.thresholds for pool in config.budgets.pools),
-        "prices": bool(config.prices) and not config.min_savings,
+        "`thresholds`": config.thresholds != Thresholds(),
+        "`hysteresis`": config.hysteresis != Config().hysteresis and not policy.hysteresis,
+        "`usableCapacity`": config.usable_capacity is not UsabilityMode.AUTO,
+        "`thresholds` of `pools`": any(pool.thresholds for pool in config.budgets.pools),
+        "`prices`": bool(config.prices) and not config.min_savings,
     }
     if names := [name for name, is_changed in changed.items() if is_changed]:
         message = f"policy {config.policy} ignores the settings {', '.join(names)}"
@@ -90,7 +90,9 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
 
 def _no_prices(config: Config) -> Iterator[Caveat]:
     if config.lacks_prices:
-        yield Caveat("no-prices", "minSavings has no effect, because no prices are configured")
+        yield Caveat(
+            "no-prices", "`minSavings` has no effect, because the configuration has no `prices`"
+        )
 
 
 def _running_nowhere(pods: int) -> Iterator[Caveat]:
@@ -110,7 +112,10 @@ def _running_nowhere(pods: int) -> Iterator[Caveat]:
 
 def _empty_pools(cluster: Cluster, config: Config) -> Iterator[Caveat]:
     if names := config.budgets.empty_pools(node.labels for node in cluster.nodes):
-        yield Caveat("empty-pools", f"configured pools select no node: {_first(names, 'pool')}")
+        yield Caveat(
+            "empty-pools",
+            f"pools of the setting `pools` without a node: {_first(names, 'pool')}",
+        )
 
 
 def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterator[Caveat]:
@@ -196,7 +201,7 @@ def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
         do = "does" if len(affected) == 1 else "do"
         message = (
             f"{len(affected):,} of {len(movable):,} pods {do} not request both CPU and memory; a "
-            f"missing request counts as 0{where and f': {where}'}"
+            f"missing request counts as 0{where and f'; pods by node: {where}'}"
         )
         yield Caveat("no-requests", message, len(affected), nodes)
 
@@ -279,7 +284,7 @@ def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
         pods, wait = ("pod", "waits") if len(affected) == 1 else ("pods", "wait")
         message = (
             f"{len(affected):,} {pods} {wait} for free capacity on their node, because their "
-            f"resize is deferred: {where}"
+            f"resize is deferred; pods by node: {where}"
         )
         yield Caveat("resize-deferred", message, len(affected), nodes)
 

@@ -107,7 +107,8 @@ class ClusterStatus:
             yield "no replica leads"
         facts = self.cluster_input.facts
         for refused in facts.refused_writes if facts else ():
-            yield f"the policy {refused.policy} refuses Ebb's writes ({refused.change})"
+            policy = f"the ValidatingAdmissionPolicy {refused.policy}"
+            yield f"{policy} refuses Ebb's writes ({refused.change})"
         if overdue := sum(mark.overdue for mark in self.marked):
             yield f"{plural(overdue, 'mark')} overdue"
         wrong = sum(not mark.taints_correct for mark in self.marked)

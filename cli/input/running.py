@@ -25,7 +25,7 @@ HOLDERS_MAX: Final = 2
 names."""
 NO_POD: Final = 404
 """Status of a port-forward to a pod that does not exist."""
-UNKNOWN: Final = "delays, peaks, cooldowns, moves and decisions are unknown"
+UNKNOWN: Final = "delays, peak demand, cooldowns, surge moves and decisions are unknown"
 
 
 class _ConfigMap(msgspec.Struct):
@@ -81,7 +81,7 @@ def _other_version(report: Report | None) -> Iterator[str]:
     """Yield a text if the leader has another version than this command."""
     own, theirs = ebb_version(), report.version if report else ""
     if theirs not in {"", own, NOT_INSTALLED} and own != NOT_INSTALLED:
-        yield f"the leader has version {theirs}, ebb has {own}, so their plans may differ"
+        yield f"the leader has version {theirs}, this `ebb` has {own}, so their plans may differ"
 
 
 def _in_force(report: Report, policy: str | None, findings: _Findings) -> Config | None:
@@ -108,7 +108,7 @@ async def read_leader(client: Client, namespace: str) -> Leader:
         answered = isinstance(fault, ApiError) and fault.forbidden
         return Leader(lease=key, problem=str(fault), unread=True, answered=answered)
     if lease is None:
-        return Leader(lease=key, problem="the Lease does not exist: no controller has run yet")
+        return Leader(lease=key, problem="not found, as no controller has run yet")
     return Leader(
         lease=key,
         holder=lease.holder,
@@ -155,7 +155,8 @@ async def _report(
         except UnavailableError as fault:
             if isinstance(fault, ApiError) and fault.status == NO_POD:
                 findings.problems.append(
-                    f"the leader {pod} is no pod in namespace {namespace}, so {UNKNOWN}"
+                    f"the pod {pod} of the leader does not exist in namespace {namespace}, "
+                    f"so {UNKNOWN}"
                 )
                 return None
             findings.cannot(f"the report of the leader {pod}, so {UNKNOWN}", fault)
@@ -165,5 +166,5 @@ async def _report(
         if report.leader in ("", holder):
             break
         holder = report.leader
-    findings.problems.append(f"no replica leads at the moment, so {UNKNOWN}")
+    findings.problems.append(f"no replica of ebb-controller leads at the moment, so {UNKNOWN}")
     return None

@@ -89,7 +89,9 @@ async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tupl
         return Read(()) if none else Read(absent=str(fault))
     except UnavailableError as fault:
         return Read(absent=str(fault))
-    return Read(absent=f"there are more than {PAGES_MAX} pages, the most that `ebb doctor` reads")
+    return Read(
+        absent=f"the list has more than {PAGES_MAX} pages, the most that `ebb doctor` reads"
+    )
 
 
 async def _access(client: Client, rights: tuple[Right, ...]) -> Read[Mapping[Right, bool]]:

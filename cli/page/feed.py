@@ -191,9 +191,9 @@ class Feed:
 
     def _stale(self, now: float) -> Sequence[str]:
         why = self._freshness.why_stale(now, STALE_SECONDS)
-        return (f"This page may be out of date: {why}.",) if why else ()
+        return (f"What is shown may be out of date: {why}.",) if why else ()
 
 
 def _unheard(heard_seconds: int) -> Sequence[str]:
     since = timestamp(heard_seconds)
-    return (f"This page may be out of date: the API server has not answered since {since}.",)
+    return (f"What is shown may be out of date: the API server has not answered since {since}.",)

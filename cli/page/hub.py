@@ -60,7 +60,9 @@ class Hub:
         Raises: UnavailableError if too many browsers follow the page.
         """
         if len(self._queues) >= CLIENTS_MAX:
-            raise UnavailableError(f"{CLIENTS_MAX} browsers follow this page already")
+            raise UnavailableError(
+                f"{CLIENTS_MAX} browsers, the maximum, follow this page already"
+            )
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
         queue.put_nowait(self._message())
         self._queues.add(queue)

@@ -144,6 +144,6 @@ def _room(other: Planned, displaced: Sequence[str]) -> Iterator[str]:
         missing = [pod for pod in displaced if pod not in placed]
         with_room = len(displaced) - len(missing)
         pods = plural(len(displaced), "pod")
-        yield f"Room on other nodes: for {with_room:,} of {pods} of the node."
+        yield f"Other nodes have room for {with_room:,} of {pods} of the node."
         if missing:
-            yield f"Without room: {first(missing, NAMES_SHOWN)}."
+            yield f"No other node has room for: {first(missing, NAMES_SHOWN)}."

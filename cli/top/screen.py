@@ -154,7 +154,7 @@ def _bar(percent: int | None) -> str:
 
 def _moves(state: State) -> Iterator[str]:
     for move in (state["leader"] or {}).get("moves", ()):
-        yield f"moving {move['pod']} from {move['node']}"
+        yield f"surge move of pod {move['pod']} from node {move['node']}"
 
 
 def _footer(view: ScreenState) -> Text:

@@ -70,13 +70,15 @@ def check(history: ClusterHistory) -> ClusterHistory:
         raise InvalidInputError(history.source, problem)
     if history.duration_ms > DAYS_MAX * DAY_MS:
         days = history.duration_ms // DAY_MS
-        problem = f"covers {days:,} days; allowed: up to {DAYS_MAX}, in one folder"
+        problem = f"covers {days:,} days; allowed: up to {DAYS_MAX} days in one folder"
         raise InvalidInputError(history.source, problem)
     check_sizes(history.source, nodes=len(history.node_lifetimes), pods=len(history.pod_lifetimes))
     if not any(lifetime.begins_ms <= history.begins_ms for lifetime in history.node_lifetimes):
         raise InvalidInputError(history.source, "has no readable node at its start")
     if not any(not lifetime.pod.stays_with_node for lifetime in history.pod_lifetimes):
-        raise InvalidInputError(history.source, "has only DaemonSet and static pods")
+        raise InvalidInputError(
+            history.source, "has only DaemonSet and static pods, which need no scheduling"
+        )
     return history
 
 
@@ -87,4 +89,4 @@ def check_sizes(source: str, *, nodes: int, pods: int) -> None:
     """
     for kind, count, most in (("nodes", nodes, NODES_MAX), ("pods", pods, PODS_MAX)):
         if count > most:
-            raise InvalidInputError(source, f"more than {most:,} {kind}; allowed: up to {most:,}")
+            raise InvalidInputError(source, f"has more than the {most:,} {kind} that are allowed")

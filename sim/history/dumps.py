@@ -121,7 +121,9 @@ def listed(folder: str) -> list[str]:
     if not paths:
         raise InvalidInputError(folder, f"holds no file that ends in {' or '.join(SUFFIXES)}")
     if len(paths) > FILES_MAX:
-        raise InvalidInputError(folder, f"holds {len(paths):,} files; allowed: {FILES_MAX:,}")
+        raise InvalidInputError(
+            folder, f"holds {len(paths):,} files; allowed: up to {FILES_MAX:,}"
+        )
     return paths
 
 

@@ -38,9 +38,9 @@ SPARE: Final = Fraction(1, 10)
 """Nodes at the start beyond those that first-fit decreasing fills: kube-scheduler packs worse."""
 MIB_PER_GIB: Final = 1024
 NOTES: Final = (
-    "the trace has no nodes: the types in instance_types.json that fit every instance are used",
-    "instances with GPU fit on no simulated node, as these have no GPU",
-    "max_instance_per_node and requests for network cards are ignored",
+    "the trace has no nodes: simulated nodes have types of instance_types.json that fit any pod",
+    "instances with GPU fit on no node, because simulated nodes have no GPU",
+    "max_instance_per_node of the trace and requests for network cards are ignored",
 )
 
 
@@ -196,7 +196,7 @@ def node_types(path: str, instances: Iterable[Instance]) -> list[NodeType]:
         and (price := _on_demand(node_type)) is not None
     ]
     if not fitting or not shapes:
-        problem = "no type for linux and amd64 with an on-demand price fits every instance"
+        problem = "no node type for Linux on amd64 with an on-demand price fits every instance"
         raise InvalidInputError(file, problem)
     return sorted(fitting)
 
@@ -251,7 +251,7 @@ def _number(row: Mapping[str, str], field: str, at: str, most: int) -> Fraction 
         return None
     digits = text.replace(".", "", 1)
     if not (digits.isascii() and digits.isdecimal()) or Fraction(text) > most:
-        problem = f"{text!r:.40} is not a number from 0 to {most}"
+        problem = f"{text!r:.40}; allowed: a number from 0 to {most}"
         raise InvalidInputError(f"{at}: {field}", problem)
     return Fraction(text)
 

@@ -112,7 +112,9 @@ def _take_file(reading: Reading, path: str) -> None:
         raise InvalidInputError(f"{path}: data.resultType", problem)
     reading.series += len(body.data.result)
     if reading.series > SERIES_MAX:
-        raise InvalidInputError(reading.source, f"more than {SERIES_MAX:,} series")
+        raise InvalidInputError(
+            reading.source, f"has more than the {SERIES_MAX:,} series that are allowed"
+        )
     steps = set[int]()
     for number, series in enumerate(body.data.result):
         where = f"{path}: data.result[{number}]"

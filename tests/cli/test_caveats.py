@@ -162,8 +162,8 @@ def test_caveat_lists_few_nodes_and_nodes_with_most_pods_first() -> None:
     nodes = [node(f"n{number}") for number in range(30)]
     (said,) = caveats(with_autoscaler(nodes, pods), None, Config())
     assert said.message == (
-        "31 of 31 pods do not request both CPU and memory; a missing request counts as 0: "
-        "n7 (2), n0 (1), n1 (1) and 27 more nodes"
+        "31 of 31 pods do not request both CPU and memory; a missing request counts as 0; pods "
+        "by node: n7 (2), n0 (1), n1 (1) and 27 more nodes"
     )
     (document,) = in_json.warnings([said])
     assert (document["code"], document["count"]) == ("no-requests", 31)
@@ -259,7 +259,7 @@ def test_pool_without_nodes_is_reported() -> None:
     ]
     found = caveats(with_autoscaler([node("a")], ()), None, parse({**HEAD, "pools": pools}, "x"))
     assert [(one.code, one.message) for one in found] == [
-        ("empty-pools", "configured pools select no node: none")
+        ("empty-pools", "pools of the setting `pools` without a node: none")
     ]
 
 

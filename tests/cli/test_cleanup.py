@@ -671,7 +671,7 @@ async def test_cleanup_attaches_pod_after_lowering_cost_of_ready_new_pod(
     before = metadata(api, "old")
     assert (await run(capsys, "unmark", "n3", *installed[1]))[0] == 0
     assert metadata(api, "old") == before, "nothing else has the hash"
-    told = "surge move ended: attached to its ReplicaSet"
+    told = "surge move ended, pod attached to its ReplicaSet"
     code, out, _ = await run(capsys, "cleanup", "--all", "--dry-run", *installed[1])
     assert (code, metadata(api, "old")) == (0, before)
     assert out.splitlines()[0] == f"pod default/old  would be cleaned up: {told}"
@@ -762,7 +762,7 @@ async def test_cleanup_warns_of_records_of_older_version(
     assert code == 0
     command = f"kubectl -n {home} delete configmap ebb-moves"
     assert (
-        f"configmap {home}/ebb-moves: an older version of Ebb has recorded 2 moves" in err
+        f"configmap {home}/ebb-moves: an older version of Ebb has recorded 2 surge moves" in err
     ) is (warned)
     assert (command in err) is warned
     api.denied.add("configmaps")

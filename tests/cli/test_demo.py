@@ -46,7 +46,7 @@ def test_demo_prints_table_and_writes_picture(
     rules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines, _ = demo_rows(["--days", "1"], rules, capsys)
-    assert "Ebb, managed: 24 of 24 h" in lines
+    assert "Ebb, managed: 24 of 24 simulated hours" in lines
 
 
 def test_demo_simulates_trace_of_instances_with_prices_of_their_types(
@@ -65,7 +65,7 @@ def demo_rows(
     picture = rules.with_name("demo.png")
     assert main(["demo", *options, "--output", str(picture), "--config", str(rules)]) == 0
     told = capsys.readouterr().out
-    assert "and was called over HTTP and HTTPS." in told
+    assert "Webhook and extender were called over HTTPS and HTTP." in told
     assert all(f"{description(one)}\n" in told for one in DEMO)
     lines = told.splitlines()
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in lines)}
@@ -125,7 +125,7 @@ def test_page_starts_with_filled_cluster_beside_cheapest_rival() -> None:
     [
         (["--trace", "/no/such"], "/no/such/openb_node_list_all_node.csv: No such file"),
         (["--config", "/no/such"], "/no/such: No such file"),
-        (["--days", "0"], "'0' is not a number of days, 1 to 60"),
+        (["--days", "0"], "'0'; allowed: a whole number of days from 1 to 60"),
         (["--output", "demo.pdf"], "demo.pdf: allowed: a name that ends in .png or .svg"),
         (["--output", "/no/such/demo.png"], "the directory /no/such does not exist"),
         (["--page", "--output", "demo.png"], "--page: --output must end in .html"),
@@ -163,7 +163,10 @@ def test_demo_reports_one_line_when_simulation_process_is_killed(rules: Path) ->
         os.kill(max(processes(process.pid)), signal.SIGKILL)  # the process started last simulates
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert told == b"ebb: a process of the simulation was ended from outside\n"
+    assert (
+        told
+        == b"ebb: a process of the simulation was ended from outside, perhaps for lack of memory\n"
+    )
 
 
 def test_demo_exits_with_0_when_reader_closes_pipe(rules: Path) -> None:

@@ -225,7 +225,7 @@ BROKEN: list[tuple[str, Break, str]] = [
     ("scheduler-scoring", lambda one: one.scheduler["profiles"][0].pop("plugins"),  # type: ignore[index]
      f"{FILE}, profile default-scheduler, NodeResourcesBalancedAllocation: enabled"),
     ("extender", scheduler(extenders=[]),
-     f"{FILE}, extenders: none that calls prioritize"),
+     f"{FILE}, extenders: none with prioritizeVerb: prioritize"),
     ("extender", extender_entry(ignorable=False),
      f"{FILE}, extender http://10.96.0.50:8888, ignorable: false"),
     ("extender", extender_entry(weight=1),
@@ -294,8 +294,9 @@ BROKEN: list[tuple[str, Break, str]] = [
      ("DaemonSet kube-system/agent, tolerations: none for "
      "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb")),
     ("budgets", put(budget("strict", desired=3, allowed=0)),
-     "PodDisruptionBudget shop/strict, status.disruptionsAllowed: 0 (3 of 3 must be Ready)"),
-    ("cost-writers", costs, "ReplicaSet shop/web, pods with a cost of another writer: 2"),
+     "PodDisruptionBudget shop/strict, status.disruptionsAllowed: 0 (3 of 3 pods must be Ready)"),
+    ("cost-writers", costs,
+     "ReplicaSet shop/web, pods with a deletion cost of another controller: 2"),
     ("requests", no_requests, "Pod shop/bare, pods without requests: 1"),
     ("detached-pods", put(detached(NOW - 700)),
      ("Pod shop/web-1-x, detached, deadline 2025-12-31 23:58:20 UTC: kubectl label pod web-1-x "

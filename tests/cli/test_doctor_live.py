@@ -114,7 +114,10 @@ async def installed(
 async def test_healthy_cluster_has_no_finding(installed: Installed) -> None:
     found = await installed.findings("--exit-code")
     assert {code: one["seen"] for code, one in found.items() if one["state"] != "ok"} == {}
-    assert found["extender"]["seen"] == "3 calls of the extender, counted by 1 replica"
+    assert (
+        found["extender"]["seen"]
+        == "3 calls of kube-scheduler, counted by 1 replica of the extender"
+    )
 
 
 async def test_exit_code_is_1_when_check_finds_problem(installed: Installed) -> None:

@@ -261,7 +261,7 @@ class TestNode:
         bare = node("m", metadata={"name": "m", "labels": {MARK_LABEL: "NoSchedule"}})
         text = table(capsys, of(tmp_path, bare, node("n"), pod("p", "n")), "node", "m")
         assert "taint does not match the mark: the controller corrects the taint\n" in text
-        assert "details missing or invalid" in text
+        assert "details of the mark the annotation is missing or invalid" in text
         assert "since unknown\n" in text
         assert "pods left none: the node is empty\n" in text
 
@@ -293,7 +293,7 @@ class TestNode:
         found = explained(capsys, file, "node", "m")["mark"]["skippedUntil"]
         assert found == (until if left_alone else None)
         text = table(capsys, file, "node", "m")
-        assert ("\nskipped until 2023-11-1" in text) is left_alone
+        assert ("\nnot marked again before 2023-11-1" in text) is left_alone
         assert "scale-down protection not by Ebb\n" in text
 
     def test_pod_is_planned_elsewhere_when_its_node_is_being_deleted(
@@ -345,7 +345,7 @@ class TestPod:
         assert found["rejectedBy"] == [{"rule": "insufficient cpu", "nodes": 1}]
         text = table(capsys, of(tmp_path, *items), "pod", "shop/w")
         assert "node none: the pod is Pending\n" in text
-        assert "or marked nodes m\n" in text
+        assert "could run on marked nodes m\n" in text
 
     def test_pending_pod_is_explained_when_no_node_has_enough_capacity(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

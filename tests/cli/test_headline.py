@@ -153,7 +153,7 @@ class TestMarking:
         assert headline["waiting"] == 3 - len(now)
         ends = [(code, nodes, end and found["time"] + end) for code, nodes, end in waits]
         assert [tuple(one.values()) for one in headline["waits"]] == ends
-        line = f"Marked: 0. To mark now: {len(now)}. Waiting: {3 - len(now)}.\n"
+        line = f"Marked nodes: 0. To mark now: {len(now)}. Waiting: {3 - len(now)}.\n"
         assert line in given.text()
 
     def test_marked_nodes_are_counted_apart(self, tmp_path: Path) -> None:
@@ -249,7 +249,8 @@ class TestLeader:
         names = {"leading": True, "leader": f"{LEADER}_1", "configuration": HEAD}
         world.report(LEADER, facts=LeaderFacts(), version="0.0.1", **names)
         problem = (
-            f"the leader has version 0.0.1, ebb has {ebb_version()}, so their plans may differ"
+            f"the leader has version 0.0.1, this `ebb` has {ebb_version()}, so their plans "
+            "may differ"
         )
         done = await world.run("plan", "-o", "json")
         assert orjson.loads(done.out)["notRead"] == [problem]
@@ -319,8 +320,8 @@ class TestEmptying:
         assert [found[name] for name in names] == [2, 1, 1, 1]
         assert [one["example"] for one in found["lateBecause"]] == ["shop/s"]
         assert (
-            "Empty already: 2. Emptied by completion and turnover: 1; by surge moves: 1; late: 1, "
-            "because of pod-stateful-set (1 pod, such as shop/s).\n"
+            "Removable nodes empty already: 2. Emptied by completion and turnover: 1; by surge "
+            "moves: 1; late: 1, because of pod-stateful-set (1 pod, such as shop/s).\n"
         ) in given.text()
 
 

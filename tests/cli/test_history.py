@@ -136,8 +136,8 @@ async def test_day_has_row_for_each_pool_and_removed_nodes(world: World) -> None
     assert [row[0] for row in table(text, "pool ")] == ["spot", "workers", "all"]
     (row,) = table(text, "removed node")
     assert " ".join(row) == (
-        "w-3 workers 2026-01-31 10:00:00 UTC 4 pods to move within 24h, 2 an hour 60m "
-        "3 pods moved, saved 1.0 h, 2.00"
+        "w-3 workers 2026-01-31 10:00:00 UTC 4 pods to move within 24h, price 2 an hour 60m "
+        "3 pods moved, saved 1.0 node-hours (cost 2.00)"
     )
 
 
@@ -209,7 +209,7 @@ async def test_time_without_figures_is_said(world: World) -> None:
     assert "1970-01-01 (UTC)" in await world.run("--until", "0001-01-01")
     text = await world.run("--until", "2020-01-01")
     assert "2019-12-26 to 2020-01-01" in text
-    assert "Ebb has no figures of this time." in text
+    assert "Ebb has no figures of this period." in text
     assert len((await world.run("-o", "csv", "--until", "2020-01-01")).splitlines()) == 1
 
 
@@ -235,8 +235,8 @@ def test_status_shows_today_and_yesterday_of_the_report() -> None:
     facts = LeaderFacts(today=today_report(STORED), yesterday=day_report(PAST[LAST - 1]))
     rows: dict[str, Any] = dict(leader.fact_rows(facts, T))
     assert rows["yesterday"] == (
-        "saved 1.0 node-hours, 2.00 in the currency of `prices`, of 2.0 expected; 3 marked, "
-        "1 unmarked, 2 removed, 5 pods moved"
+        "saved 1.0 node-hours, 2.00 in the currency of `prices`, of 2.0 expected; nodes: 3 "
+        "marked, 1 unmarked, 2 removed; 5 pods moved"
     )
     assert rows["today (UTC)"].startswith("saved 1.0 node-hours, 2.00 in the currency")
     assert "savings expected" not in rows
@@ -244,12 +244,12 @@ def test_status_shows_today_and_yesterday_of_the_report() -> None:
 
 NOT_READ = "unknown until the leader can read and write the ConfigMap ebb-history"
 SINCE_LAST = (
-    "saved 1.0 node-hours, 2.00 in the currency of `prices`, of 2.0 expected; 3 marked, "
-    "1 unmarked, 2 removed, 5 pods moved, counted since 2026-01-31"
+    "saved 1.0 node-hours, 2.00 in the currency of `prices`, of 2.0 expected; nodes: 3 marked, "
+    "1 unmarked, 2 removed; 5 pods moved, counted since 2026-01-31"
 )
 THREE_DAYS = (
-    "saved 3.0 node-hours, 6.00 in the currency of `prices`, of 6.0 expected; 9 marked, "
-    "3 unmarked, 6 removed, 15 pods moved"
+    "saved 3.0 node-hours, 6.00 in the currency of `prices`, of 6.0 expected; nodes: 9 marked, "
+    "3 unmarked, 6 removed; 15 pods moved"
 )
 
 

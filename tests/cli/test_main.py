@@ -162,7 +162,7 @@ class TestConventions:
         found = orjson.loads(capsys.readouterr().out)
         assert [one["code"] for one in found] == ["no-room", "headroom"]
         assert main(["reasons", "no-rom"]) == 2
-        told = "ebb: reason no-rom: unknown; did you mean no-room? `ebb reasons` lists all\n"
+        told = "ebb: reason no-rom: unknown; did you mean no-room? `ebb reasons` lists all codes\n"
         assert capsys.readouterr().err == told
 
     @pytest.mark.parametrize("command", [["status"], ["doctor"], ["explain", "pod", "shop/c1"]])

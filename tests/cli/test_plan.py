@@ -198,7 +198,7 @@ class TestTable:
         assert ["cpu", "requests,", "cores", "4.0", "4.0"] in lines
         assert "derived from the pods" in text
         assert ["1", C, "1", "nothing:", "pod-bare", "(1)", A, "(1)"] in lines
-        assert "nothing: some pods rarely terminate; ebb explain node NAME says why." in text
+        assert "nothing: some pods rarely terminate; `ebb explain node NAME` says why." in text
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
         assert f"{D}: the node is cordoned" in text
 
@@ -244,7 +244,7 @@ class TestTable:
         assert main(["plan", "--from-file", str(dumped), "--config", str(config)]) == 0
         text = capsys.readouterr().out
         assert "Marked, but no longer removable: marked\n" in text
-        assert "Placed first, because they are Pending or on a leaving node: 1 pod.\n" in text
+        assert "Placed first (Pending, or on a leaving node): 1 pod.\n" in text
         assert "All allocatable capacity counts as usable." in text
         assert main(["plan", "-o", "json", "--from-file", str(dumped)]) == 0
         assert orjson.loads(capsys.readouterr().out)["markedInfeasible"] == ["marked"]
@@ -370,7 +370,7 @@ class TestBound:
             check=False,
             timeout=60,
         )
-        told = b"ebb: --bound: needs highspy: pip install 'kube-ebb[demo]'\n"
+        told = b"ebb: --bound: needs the Python package highspy: pip install 'kube-ebb[demo]'\n"
         assert (done.returncode, without_warnings(done.stderr)) == (2, told)
 
 

@@ -59,9 +59,9 @@ def test_plan_and_explain_show_each_buffer_and_why_it_is_not_fully_reserved(
     assert main(["plan", *files]) == 0
     told = capsys.readouterr().out
     assert re.search(
-        "^CapacityBuffer +requested +allowed +reserved +why not all$", told, re.MULTILINE
+        "^CapacityBuffer +pods requested +allowed +reserved +why not all$", told, re.MULTILINE
     )
-    assert "exceeds half of the capacity, which is the most that Ebb reserves for buffers" in told
+    assert "Ebb reserves at most half of the capacity for all CapacityBuffers" in told
     assert "no autoscaler has accepted the buffer" in told
     assert "CapacityBuffer shop/" in told
     assert main(["explain", "node", "n1", *files]) == 0
@@ -135,9 +135,9 @@ def test_status_table_shows_buffers_and_whether_they_are_accepted(
 ) -> None:
     assert main(["status", *published]) == 0
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "CapacityBuffer requested allowed reserved why not all" in told
+    assert "CapacityBuffer pods requested allowed reserved why not all" in told
     assert "shop/small 1 1 1" in told
-    assert "published by Ebb pods accepted why not all" in told
+    assert "published by Ebb pods accepted pods why not all" in told
     assert "ebb-system/ebb-reserve-b 4 3 the autoscaler has no capacity for more pods" in told
     assert main(["status", *from_files(folder, "cluster.json")]) == 0
     assert "CapacityBuffer" not in capsys.readouterr().out

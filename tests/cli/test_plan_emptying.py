@@ -157,7 +157,7 @@ def test_plan_names_own_pods_on_removable_nodes_with_command(
     file.write_bytes(dump(*map(node, "abcd"), *own, pod("p", "c", "1")))
     assert main(["plan", "--from-file", str(file)]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "Ebb's own pods are on these nodes: " in told
+    assert "Ebb's own pods on removable nodes: " in told
     assert "ebb-controller-5f-x (a)" in told
     assert "kubectl -n ebb-system rollout restart deployment ebb-controller ebb-webhook" in told
     assert main(["plan", "--from-file", str(file), "--ebb-namespace", "elsewhere"]) == 0

@@ -104,7 +104,9 @@ def test_price_of_type_is_mean_when_nodes_differ(
 ) -> None:
     code, found, err = run(capsys, tmp_path, cost("a", "0.1") + cost("b", "0.3"))
     assert (code, found) == (0, [({TYPE: "m5"}, 0.2)])
-    assert err.endswith("nodes of type m5 cost from 0.1 to 0.3; their price becomes 0.2\n")
+    assert err.endswith(
+        f"nodes with {TYPE}=m5 cost from 0.1 to 0.3; their price becomes the mean, 0.2\n"
+    )
 
 
 def test_files_are_joined(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -119,13 +121,13 @@ TOO_MANY = "type,price\n" + "".join(f"t{number},1\n" for number in range(PRICES_
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "headings []; allowed: a CSV with a column price"),
-        ("type\nm5\n", "headings ['type']; allowed: a CSV with a column price"),
+        ("", "headings none; allowed: a CSV with a column price"),
+        ("type\nm5\n", "headings type; allowed: a CSV with a column price"),
         ("type,price\nm5,cheap\n", "line 2: price: 'cheap'; allowed: a number from 0 on"),
         ("type,price\nm5,-1\n", "line 2: price: '-1'; allowed: a number from 0 on"),
         ("type,price\nm5,1e99\n", "line 2: price: '1e99'; allowed: a number from 0 on"),
         ("type,price\nm5,NaN\n", "line 2: price: 'NaN'; allowed: a number from 0 on"),
-        ("type,price\nm5\n", "line 2: another number of cells than headings"),
+        ("type,price\nm5\n", "line 2: has more or fewer cells than there are headings"),
         ("type,price\n,1\n", "line 2: has a price, but no label"),
         ("type,price\nm5,1\nm5,2\n", "m5: has a second price, 2"),
         ('type,price\n"m5,1\n', "not a CSV: "),
@@ -133,7 +135,7 @@ TOO_MANY = "type,price\n" + "".join(f"t{number},1\n" for number in range(PRICES_
         ('{"data":{"result":[{"metric":{}}]}}', "has no prices; allowed: a CSV"),
         (cost("a", "many"), "not a page of metrics: "),
         ("# only comments\n", "has no prices; allowed: a CSV"),
-        (TOO_MANY, "1,001 prices; allowed: 1,000; keep the prices of your nodes"),
+        (TOO_MANY, "1,001 prices; allowed: up to 1,000; keep only the prices of your nodes"),
     ],
 )
 def test_wrong_file_is_an_error_in_one_line(

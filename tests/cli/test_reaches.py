@@ -71,7 +71,7 @@ def test_tightest_reaches_are_shown_in_order_of_plan(count: int) -> None:
     assert shown == loose[-REACHES_SHOWN:]
     told = render(lambda out: reaches.write(loose, out)).splitlines()
     assert len(told) == 1 + REACHES_SHOWN + (count > REACHES_SHOWN)
-    assert (told[-1] == "and 3 more; -o json lists all of them") == (count > REACHES_SHOWN)
+    assert (told[-1] == "and 3 more reaches; -o json lists all of them") == (count > REACHES_SHOWN)
 
 
 def test_reach_with_requests_and_no_capacity_is_tightest() -> None:

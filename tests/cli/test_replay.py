@@ -166,7 +166,7 @@ def assert_time_lapse(page: str) -> None:
     recommended = state["headline"][0].removeprefix("Recommended: ")
     assert right == (recommended if recommended in runs else "Ebb")
     titles = [section["title"] for section in state["sections"]]
-    assert titles == ["Modes and policies", "Sweep", "Limitations"]
+    assert titles == ["Variants", "Sweep", "Limitations"]
     assert len(state["points"]) == len(runs) + 2
     assert "default-src 'none'" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")

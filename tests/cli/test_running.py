@@ -184,8 +184,8 @@ class TestReport:
         world.api.put_document(f"/api/v1/namespaces/{NAMESPACE}/pods/{LEADER}", pod)
         done = await world.run("status")
         assert done.err == (
-            f"Warning: cannot read the report of the leader {LEADER}, so delays, peaks, "
-            "cooldowns, moves and decisions are unknown: "
+            f"Warning: cannot read the report of the leader {LEADER}, so delays, peak "
+            "demand, cooldowns, surge moves and decisions are unknown: "
             "no container has a port with the name report\n"
         )
 
@@ -202,7 +202,9 @@ class TestReport:
         world.report(OTHER, leader=f"{LEADER}_1")
         done = await world.run("status")
         assert done.status == 0
-        assert done.err.startswith("Warning: no replica leads at the moment, so delays, ")
+        assert done.err.startswith(
+            "Warning: no replica of ebb-controller leads at the moment, so delays, "
+        )
 
     async def test_what_cannot_be_read_is_reported(self, world: World) -> None:
         world.lease(f"{LEADER}_1")
@@ -222,10 +224,10 @@ class TestReport:
         for row in (
             r"cluster        it",
             f"configuration  leader {LEADER}_1",
-            "unneededTime of 1 node ends in ",
-            "1500m CPU, 1Gi memory above current requests in all, for ",
+            "`unneededTime` of 1 node ends in ",
+            "1500m CPU, 1Gi memory above current requests in the reach all, for ",
             "all nodes: ends in ",
-            "all nodes: 2 marks count, the first for ",
+            "all nodes: 2 marks count against the limit, the first for ",
             "n1: ends in ",
             "for how long nodes have been candidates (unneededTime): complete in ",
             "2.5 node-hours, 5.00 in the currency of `prices`, if removable nodes were gone",
@@ -265,4 +267,4 @@ async def test_version_of_leading_controller_is_shown(world: World) -> None:
 async def test_version_of_controller_is_unknown_when_there_is_none(world: World) -> None:
     done = await world.run("version")
     assert done.status == 0
-    assert "controller unknown: the Lease does not exist" in done.out
+    assert f"controller unknown: Lease {NAMESPACE}/ebb-controller: not found" in done.out

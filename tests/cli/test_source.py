@@ -30,8 +30,8 @@ from tests.support.plan_cli import ebb
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
 DENIED = "API server answered 403: the fake API says 403"
 NO_REPORT = (
-    "Warning: the leader pod-a is no pod in namespace ebb-system, so delays, peaks, cooldowns, "
-    "moves and decisions are unknown\n"
+    "Warning: the pod pod-a of the leader does not exist in namespace ebb-system, so delays, "
+    "peak demand, cooldowns, surge moves and decisions are unknown\n"
 )
 PODS_COUNT = 2 * PAGE_OBJECTS + 3
 
@@ -106,7 +106,7 @@ class TestLive:
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         leader = (await seen(capsys, kubeconfig, "status"))["leader"]
-        assert "the Lease does not exist" in leader["problem"]
+        assert leader["problem"] == "not found, as no controller has run yet"
         api.fail_next("get", 403)
         told = ["status", "--ebb-namespace", "other", "--kubeconfig", kubeconfig, "-o", "json"]
         status, out, err = await run(capsys, *told)

@@ -264,7 +264,7 @@ class TestTable:
         items = [mark(f"m{number:02}", 100, 200) for number in range(23)]
         done = ebb("status", "--from-file", "-", stdin=dump(*items, node("n"), pod("p", "n")))
         assert done.returncode == 0
-        assert b"\nand 3 more; -o json lists all of them\n" in done.stdout
+        assert b"\nand 3 more marked nodes; -o json lists all of them\n" in done.stdout
 
     def test_terminal_receives_lines_of_its_width(self, path: str) -> None:
         text = on_terminal("status", "--from-file", path, COLUMNS="70", TERM="xterm")
@@ -352,7 +352,7 @@ def test_ages_are_relative_to_time_of_dump(
     assert re.search(r"PreferNoSchedule +m-new +0s +60m", shown), shown
     assert "(3 h ago)" in ebb("explain", "node", "m-old", "--from-file", long_ago).stdout.decode()
     alone = ebb("explain", "node", "alone", "--from-file", long_ago).stdout.decode()
-    assert re.search(r"skipped until +2023-11-14 23:13:20 UTC \(in 1 h\)", alone), alone
+    assert re.search(r"not marked again before +2023-11-14 23:13:20 UTC \(in 1 h\)", alone), alone
     assert re.search(r"\bbackoff\b", alone), alone
 
 

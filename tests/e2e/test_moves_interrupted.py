@@ -64,7 +64,7 @@ def clean_up(plane: Plane, leader: Ebb) -> None:
     plane.api.create(CONFIG_MAPS, records)
     _, warned = cleaned_up(plane)
     plane.api.delete(f"{CONFIG_MAPS}/{OLD_RECORDS}")
-    assert "an older version of Ebb has recorded 1 move there" in warned
+    assert "an older version of Ebb has recorded 1 surge move there" in warned
 
 
 def cleaned_up(plane: Plane) -> tuple[str, str]:

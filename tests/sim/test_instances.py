@@ -60,15 +60,15 @@ def test_load_is_cut_to_days(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ("a-0,a,x,0,1,,,", "line 2: cpu_request: 'x' is not a number from 0 to 1000000"),
-        ("a-0,a,1,0,-1,,,", "line 2: memory_request: '-1' is not a number from 0 to 1000000"),
-        ("a-0,a,1,2000000,1,,,", "line 2: gpu_request: '2000000' is not a number"),
-        ("a-0,a,1,0,1,1e9,,", "line 2: creation_time: '1e9' is not a number"),
-        ("a-0,a,1,0,1,,,9999999999", "line 2: deletion_time: '9999999999' is not a number"),
+        ("a-0,a,x,0,1,,,", "line 2: cpu_request: 'x'; allowed: a number from 0 to 1000000"),
+        ("a-0,a,1,0,-1,,,", "line 2: memory_request: '-1'; allowed: a number from 0 to 1000000"),
+        ("a-0,a,1,2000000,1,,,", "line 2: gpu_request: '2000000'; allowed: a number"),
+        ("a-0,a,1,0,1,1e9,,", "line 2: creation_time: '1e9'; allowed: a number"),
+        ("a-0,a,1,0,1,,,9999999999", "line 2: deletion_time: '9999999999'; allowed: a number"),
         ("a-0,a,1,0,1,20,,10", "line 2: deletion_time: is before creation_time"),
         ("a-0,,1,0,1,,,", "line 2: app_name: missing"),
         (",a,1,0,1,,,", "line 2: instance_sn: missing"),
-        ("a-0,a,.,0,1,,,", "line 2: cpu_request: '.' is not a number"),
+        ("a-0,a,.,0,1,,,", "line 2: cpu_request: '.'; allowed: a number"),
         ("", "has no rows"),
     ],
 )
@@ -83,12 +83,12 @@ def test_invalid_row_is_rejected_in_one_line(trace: Path, row: str, problem: str
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", "no type for linux and amd64 with an on-demand price fits every instance"),
-        (json.dumps(TYPES[:1]), "no type for linux and amd64"),
+        ("[]", "no node type for Linux on amd64 with an on-demand price fits every instance"),
+        (json.dumps(TYPES[:1]), "no node type for Linux on amd64"),
         ('[{"name": 1}]', "Expected `str`, got `int`"),
         ("[{", "Input data was truncated"),
         (json.dumps([node_type("x", "many", "1Gi", 1.0)]), "'many' is not a Kubernetes quantity"),
-        (json.dumps([node_type("x", "96", "768Gi", 0.0)]), "no type for linux and amd64"),
+        (json.dumps([node_type("x", "96", "768Gi", 0.0)]), "no node type for Linux on amd64"),
     ],
 )
 def test_invalid_types_are_rejected_in_one_line(trace: Path, text: str, problem: str) -> None:

@@ -578,8 +578,8 @@ class TestVariants:
             ("controller.interval=1m", "--sweep controller.interval: not simulated; --interval"),
             ("controller={interval: 5s}", "--sweep controller: not simulated; --interval sets"),
             ("webhook.certDir=a,b", "--sweep webhook.certDir: no setting of the webhook"),
-            ("extender.certDir=a", "--sweep extender.certDir: of the extender, only"),
-            ("extender={score: marks}", "--sweep extender: of the extender, only"),
+            ("extender.certDir=a", "--sweep extender.certDir: of the section `extender`, only"),
+            ("extender={score: marks}", "--sweep extender: of the section `extender`, only"),
             ("mode=observe,enforce", "--sweep mode: the simulated mode is always enforce"),
         ],
     )

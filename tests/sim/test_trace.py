@@ -18,10 +18,10 @@ PODS_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"n,x,1,1,\n", "line 2: cpu_milli: 'x' is not a whole number from 0 up to 9 digits"),
-        (b"n,1,1,-1,\n", "line 2: gpu: '-1' is not a whole number"),
-        (b"n,1000000000,1,1,\n", "line 2: cpu_milli: '1000000000' is not a whole number"),
-        (b"n,1\n", "line 2: memory_mib: '' is not a whole number"),
+        (b"n,x,1,1,\n", "line 2: cpu_milli: 'x'; allowed: a whole number of up to 9 digits"),
+        (b"n,1,1,-1,\n", "line 2: gpu: '-1'; allowed: a whole number"),
+        (b"n,1000000000,1,1,\n", "line 2: cpu_milli: '1000000000'; allowed: a whole number"),
+        (b"n,1\n", "line 2: memory_mib: ''; allowed: a whole number"),
         (b",1,1,1,\n", "line 2: sn: missing"),
         (b"n,1,1,1,\n\nn,1,1,1,\n", "line 4: sn: 'n' occurs twice"),
         (b"", "has no rows"),

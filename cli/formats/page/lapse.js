@@ -185,7 +185,7 @@
     return el("section", {"aria-labelledby": "tradeoff-title"},
       el("h2", {id: "tradeoff-title"}, "Cost and Pending time"),
       el("p", null, "Further down is cheaper; further left, pods are Pending for less time. The dashed line connects " +
-        "the variants for which no other one is better in cost or Pending time and at least as good in both."),
+        "the best variants: a variant that is better than one of them in cost or Pending time is worse in the other."),
       el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": "Chart of cost and Pending time"},
         svg("svg", {viewBox: `0 0 ${WIDTH} 300`, class: "tradeoff", role: "img",
           "aria-label": "Cost over Pending time; the list and the tables below have the values"},

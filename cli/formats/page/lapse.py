@@ -163,7 +163,7 @@ def _point(variant: VariantResult) -> Json:
 
 def _sections(answer: Replayed) -> Iterator[Json]:
     chosen = answer.recommended.name if answer.recommended else ""
-    yield _comparison("Modes and policies", answer.modes, chosen, _recorded(answer))
+    yield _comparison("Variants", answer.modes, chosen, _recorded(answer))
     if answer.points:
         yield _sweep(answer.points, chosen)
     yield {"title": "Limitations", "text": [*answer.notes, OMITTED], "table": None}
@@ -204,7 +204,7 @@ def _sweep(points: Sequence[VariantResult], chosen: str) -> Json:
         ]
         for variant in points
     ]
-    note = "best: no other variant is better in cost or Pending time and at least as good in both."
+    note = "best: every variant that is better in cost or Pending time is worse in the other."
     return {"title": "Sweep", "text": [note], "table": {"headings": headings, "rows": rows}}
 
 

@@ -47,7 +47,7 @@
     const found = state.leader;
     if (found === null) {
       const why = state.origin.some(([label]) => label === "cluster")
-        ? "No report of a leader, so limits are unknown: Ebb does not run here, or it could not be read."
+        ? "No report of a leader, so limits are unknown: Ebb does not run here, or the report could not be read."
         : "A dump does not contain the decisions of Ebb.";
       fill("leader", el("p", {class: "muted"}, why));
       return;
@@ -145,7 +145,7 @@
 
   function showBars() {
     const devices = state.nodes.some((node) => node.device !== null);
-    fill("bars", `Its bars are requests of allocatable: CPU, memory${devices ? ", devices such as GPUs" : ""}.`);
+    fill("bars", `Its bars show requests as a share of allocatable: CPU, memory${devices ? ", devices such as GPUs" : ""}.`);
   }
 
   async function load(path, options) {

@@ -11,7 +11,7 @@ from cli.formats.page.details import NodeDetails, Since
 from cli.formats.page.reasons import reasons
 from cli.formats.page.tiles import tiles
 from cli.formats.text import headline, kept_empty, leader
-from cli.formats.text.plan import emptied_by, targets
+from cli.formats.text.plan import emptied_by, refusal, targets
 from cli.nodes import NodeRow
 from controller.leader_report import LeaderFacts
 from core.config.prices import HOURS_A_MONTH
@@ -120,7 +120,7 @@ class PageState:
             "banners": [
                 *headline.problems(running, now),
                 *answer.cluster_input.not_read,
-                *(f"nothing begins now: {blocker.message}" for blocker in answer.refused),
+                *map(refusal, answer.refused),
             ],
             "warnings": [caveat.message for caveat in answer.caveats],
             "samples": [

@@ -104,7 +104,7 @@ def _cores(cpu_millis: int) -> str:
 
 
 def _pending(pods: int, facts: LeaderFacts | None) -> Json:
-    about = "kube-scheduler has no node for them yet"
+    about = "kube-scheduler has found no node for these pods"
     if facts is not None:
         marks = sum(one.pods for one in facts.pending if one.cause == Cause.MARK)
         about = f"{marks:,} because of marks"

@@ -30,7 +30,7 @@ def write(buffers: Sequence[BufferRoom], out: Console) -> None:
         )
         for buffer in buffers
     ]
-    headings = "CapacityBuffer", "requested", "allowed", "reserved", "why not all"
+    headings = "CapacityBuffer", "pods requested", "allowed", "reserved", "why not all"
     _table(headings, rows, out)
 
 
@@ -43,7 +43,7 @@ def write_published(published: "Sequence[Published]", out: Console) -> None:
         (buffer.buffer, f"{buffer.pods:,}", f"{buffer.accepted:,}", buffer.why)
         for buffer in published
     ]
-    _table(("published by Ebb", "pods", "accepted", "why not all"), rows, out)
+    _table(("published by Ebb", "pods", "accepted pods", "why not all"), rows, out)
 
 
 def _table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], out: Console) -> None:
@@ -61,4 +61,4 @@ def _short(buffer: BufferRoom) -> str:
         return buffer.fault
     if buffer.placed < buffer.allowed:
         return "not enough free capacity"
-    return "exceeds half of the capacity, which is the most that Ebb reserves for buffers"
+    return "Ebb reserves at most half of the capacity for all CapacityBuffers"

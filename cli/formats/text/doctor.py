@@ -49,7 +49,9 @@ def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
     evidence = finding.result.evidence
     shown = [line(each) for each in evidence[:EVIDENCE_SHOWN]]
     if len(evidence) > EVIDENCE_SHOWN:
-        shown.append(f"and {len(evidence) - EVIDENCE_SHOWN:,} more; -o json lists all of them")
+        shown.append(
+            f"and {len(evidence) - EVIDENCE_SHOWN:,} more values; -o json lists all of them"
+        )
     yield "because", finding.result.seen
     yield from (("" if number else "evidence", text) for number, text in enumerate(shown))
     yield "effect", finding.check.effect

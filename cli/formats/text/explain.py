@@ -153,7 +153,7 @@ def _scalability(answer: NodeAnswer) -> str:
 
 def _reach(answer: PodAnswer) -> str:
     if answer.reach is None:
-        return f"{plural(answer.admitted, 'node')}, which Ebb does not track as a reach"
+        return f"{plural(answer.admitted, 'node')}: a set for which Ebb checks no thresholds"
     return f"{answer.reach.name} ({plural(answer.admitted, 'node')})"
 
 
@@ -171,7 +171,7 @@ def _mark_facts(status: MarkStatus, now_seconds: int) -> list[tuple[str, str]]:
     protection = ("scale-down protection", status.protection.value)
     if status.mark is None:
         until = status.backoff_until
-        backoff = [("skipped until", timestamp(until, now_seconds))] if until else []
+        backoff = [("not marked again before", timestamp(until, now_seconds))] if until else []
         wrong = (
             []
             if status.taints_correct
@@ -181,7 +181,12 @@ def _mark_facts(status: MarkStatus, now_seconds: int) -> list[tuple[str, str]]:
     since = timestamp(status.since, now_seconds) if status.since else "unknown"
     facts = [("mark", status.effect), ("since", since)]
     if status.details is None:
-        facts.append(("details", "missing or invalid: the controller writes the details again"))
+        facts.append(
+            (
+                "details of the mark",
+                "the annotation is missing or invalid: the controller writes it again",
+            )
+        )
     else:
         then = "extends the deadline, as the node is empty" if status.empty else "unmarks the node"
         late = f"; overdue: the controller {then}" if status.overdue else ""
@@ -262,6 +267,6 @@ def _future(answer: PodAnswer) -> list[tuple[str, str]]:
     if answer.feasible or answer.feasible_marked or answer.rejections:
         facts += [
             ("could run on", first(answer.feasible, NODES_SHOWN) or "no node"),
-            ("or marked nodes", first(answer.feasible_marked, NODES_SHOWN) or "no node"),
+            ("could run on marked nodes", first(answer.feasible_marked, NODES_SHOWN) or "no node"),
         ]
     return facts

@@ -81,7 +81,7 @@ def lines(headline: Headline, now_seconds: int) -> Iterator[str]:
             for why in headline.late_because]  # fmt: skip
     because = f", because of {first(late, REASONS_SHOWN)}" if late else ""
     yield (
-        f"Empty already: {headline.empty:,}. Emptied by completion and turnover: "
+        f"Removable nodes empty already: {headline.empty:,}. Emptied by completion and turnover: "
         f"{headline.by_themselves:,}; by surge moves: {headline.by_moves:,}; "
         f"late: {headline.emptied_late:,}{because}."
     )
@@ -118,7 +118,8 @@ def _marks(headline: Headline, now_seconds: int) -> Iterator[str]:
     now, waiting, waits = headline.marking
     only = " (mode observe: only reported)" if headline.mode is Mode.OBSERVE else ""
     yield (
-        f"Marked: {headline.marked:,}. To mark now: {len(now):,}{only}. Waiting: {len(waiting):,}."
+        f"Marked nodes: {headline.marked:,}. To mark now: {len(now):,}{only}. "
+        f"Waiting: {len(waiting):,}."
     )
     if waits:
         reasons = [_wait(wait, now_seconds) for wait in waits]
@@ -167,7 +168,7 @@ def groups(rows: Sequence[NodeRow], *, priced: bool) -> Iterator[Table | str]:
     yield ""
     yield Table(*headings, rows=table_rows[:GROUPS_SHOWN], left=range(len(known)))
     if len(shown) > GROUPS_SHOWN:
-        yield f"and {len(shown) - GROUPS_SHOWN:,} more; -o csv has every node"
+        yield f"and {len(shown) - GROUPS_SHOWN:,} more pools and zones; -o csv has every node"
 
 
 def _sums(members: Sequence[NodeRow], *, priced: bool) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ REMOVED_SHOWN: Final = 20
 """Maximum number of removed nodes in the table; -o json has the others that are known."""
 NONE: Final = "-"
 HEADINGS: Final = (
-    "node-hours", "expected", "saved", "marked", "unmarked", "removed", "pods moved",
+    "node-hours", "savings expected", "saved", "marked", "unmarked", "removed", "pods moved",
 )  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def write(answer: PastDays, out: Console) -> None:
     """Write the figures by day or, for a single day, by pool; then reasons and removed nodes."""
     say(out, f"cluster {answer.cluster}, {_period(answer)}{_counted(answer)}")
     if not answer.days:
-        say(out, "", "Ebb has no figures of this time.")
+        say(out, "", "Ebb has no figures of this period.")
         return
     say(out, "", _figures(answer))
     waited = answer.total.waited_pod_seconds
@@ -39,7 +39,7 @@ def write(answer: PastDays, out: Console) -> None:
     if removed:
         say(out, "", _removed(removed[:REMOVED_SHOWN]))
     if len(removed) > REMOVED_SHOWN:
-        say(out, f"and {len(removed) - REMOVED_SHOWN:,} more; -o json has them")
+        say(out, f"and {len(removed) - REMOVED_SHOWN:,} more removed nodes; -o json has them")
 
 
 def _period(answer: PastDays) -> str:
@@ -92,16 +92,17 @@ def _removed(nodes: Sequence[RemovedNodeReport]) -> Table:
 
 
 def _row(node: RemovedNodeReport) -> tuple[str, ...]:
-    price = f", {node.price:g} an hour" if node.price else ""
+    price = f", price {node.price:g} an hour" if node.price else ""
+    saved = _hours(node.saved_node_seconds)
     limit = age(node.deadline_seconds - node.marked_at_seconds)
-    cost = f", {node.saved_cost:,.2f}" if node.saved_cost else ""
+    cost = f" (cost {node.saved_cost:,.2f})" if node.saved_cost else ""
     return (
         node.node,
         node.pool or NONE,
         timestamp(node.marked_at_seconds),
         f"{node.predicted_pods:,} pods to move within {limit}{price}",
         age(node.removed_at_seconds - node.marked_at_seconds),
-        f"{node.moved_pods:,} pods moved, saved {_hours(node.saved_node_seconds)} h{cost}",
+        f"{node.moved_pods:,} pods moved, saved {saved} node-hours{cost}",
     )
 
 
@@ -110,7 +111,7 @@ def short(total: PoolFigures) -> str:
     cost = f", {total.saved_cost:,.2f} in the currency of `prices`" if total.saved_cost else ""
     return (
         f"saved {_hours(total.saved_node_seconds)} node-hours{cost}, of "
-        f"{_hours(total.expected_node_seconds)} expected; {total.marks:,} marked, "
-        f"{total.unmarks:,} unmarked, {total.removed_nodes:,} removed, "
+        f"{_hours(total.expected_node_seconds)} expected; nodes: {total.marks:,} marked, "
+        f"{total.unmarks:,} unmarked, {total.removed_nodes:,} removed; "
         f"{total.moved_pods:,} pods moved"
     )

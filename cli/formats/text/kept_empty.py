@@ -29,10 +29,10 @@ def write(kept: Sequence[KeptEmpty], now_seconds: int, out: Console) -> None:
         )
         for node in kept[:NODES_SHOWN]
     )
-    headings = "empty node", "for", "price an hour", "kept because"
+    headings = "empty node", "kept for", "price an hour", "kept because"
     say(out, Table(*headings, rows=rows, left=(0, 3)))
     if (more := len(kept) - NODES_SHOWN) > 0:
-        say(out, f"and {more:,} more; -o json lists all of them")
+        say(out, f"and {more:,} more empty nodes; -o json lists all of them")
 
 
 def sentence(kept: Sequence[KeptEmpty]) -> str:

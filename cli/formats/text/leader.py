@@ -51,7 +51,7 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
             for move in facts.moves
         ]
         headings = "surge move of", "pod", "from node", "deadline"
-        _table(headings, moves, out)
+        _table(headings, moves, "surge moves", out)
     decisions = [
         (
             f"{_ago(decision.at_seconds, now_seconds)} ago",
@@ -61,7 +61,7 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
         )
         for decision in facts.decisions
     ]
-    _table(("decided", "action", "object", "reason"), decisions, out)
+    _table(("decided", "action", "object", "reason"), decisions, "decisions", out)
 
 
 def rows_about_node(
@@ -73,7 +73,7 @@ def rows_about_node(
     node.
     """
     rows = [
-        ("delay", f"unneededTime ends in {_left(delay.until_seconds, now_seconds)}")
+        ("delay", f"`unneededTime` ends in {_left(delay.until_seconds, now_seconds)}")
         for delay in facts.delays
         if delay.node == node
     ]
@@ -107,7 +107,7 @@ def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]
         nodes = plural(len(delays) + facts.delays_omitted, "node")
         ends = [_left(delay.until_seconds, now_seconds) for delay in (delays[0], delays[-1])]
         when = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
-        yield "delays", f"unneededTime of {nodes} ends in {when}"
+        yield "delays", f"`unneededTime` of {nodes} ends in {when}"
     yield from _figures(facts)
     yield from _limits(facts, facts.limits, now_seconds)
     for unknown in facts.not_yet_known:
@@ -170,25 +170,34 @@ def _limits(
     for use in limits[:ROWS_SHOWN]:
         ends = use.until_seconds + use.unreached_until_seconds
         wait = _left(min(ends, default=now_seconds), now_seconds)
-        marks = "1 mark counts" if len(ends) == 1 else f"{len(ends):,} marks count, the first"
-        until = f"{marks} for" if use.code in COUNTING_MARKS else "ends in"
+        counts = "1 mark counts" if len(ends) == 1 else f"{len(ends):,} marks count"
+        first = "" if len(ends) == 1 else ", the first"
+        until = (
+            f"{counts} against the limit{first} for" if use.code in COUNTING_MARKS else "ends in"
+        )
         yield use.code, f"{use.scope or 'all nodes'}: {until} {wait}"
     for peak in facts.peaks[:ROWS_SHOWN]:
         amount = f"{format_millis(peak.cpu_millis)} CPU, {format_bytes(peak.memory_bytes)} memory"
         wait = _left(peak.until_seconds, now_seconds)
-        yield "peak demand", f"{amount} above current requests in {peak.reach}, for {wait}"
+        yield (
+            "peak demand",
+            f"{amount} above current requests in the reach {peak.reach}, for {wait}",
+        )
 
 
 def _action(decision: Decision) -> str:
     return decision.action if decision.written else f"{decision.action} (only reported)"
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> None:
+def _table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], what: str, out: Console
+) -> None:
+    """Write a table with at most ROWS_SHOWN rows; *what*: plural noun for the others."""
     if not rows:
         return
     say(out, "", Table(*headings, rows=rows[:ROWS_SHOWN], left=range(len(headings))))
     if len(rows) > ROWS_SHOWN:
-        say(out, f"and {len(rows) - ROWS_SHOWN:,} more; -o json lists all of them")
+        say(out, f"and {len(rows) - ROWS_SHOWN:,} more {what}; -o json lists all of them")
 
 
 def _ago(at_seconds: int, now_seconds: int) -> str:

@@ -46,7 +46,7 @@ def write(answer: Planned, out: Console) -> None:
     say(out, _rule(answer))
     if plan.pending:
         pods = plural(len(plan.pending), "pod")
-        say(out, f"Placed first, because they are Pending or on a leaving node: {pods}.")
+        say(out, f"Placed first (Pending, or on a leaving node): {pods}.")
     if plan.marked_infeasible:
         say(out, f"Marked, but no longer removable: {', '.join(plan.marked_infeasible)}")
     for blocker in answer.refused:
@@ -197,7 +197,7 @@ def _legend(answer: Planned) -> Iterator[str]:
     if any(emptying.turnover for emptying in emptyings):
         yield "turnover: rollouts and scale-ins delete the pods."
     if any(emptying.staying for emptying in emptyings):
-        yield "nothing: some pods rarely terminate; ebb explain node NAME says why."
+        yield "nothing: some pods rarely terminate; `ebb explain node NAME` says why."
     yield from _own_pods(answer)
     if answer.config.surges and any(emptying.moves is None for emptying in emptyings):
         yield "Surge moves are unknown, because Deployments and ReplicaSets were not read."
@@ -213,7 +213,7 @@ def _own_pods(answer: Planned) -> Iterator[str]:
     names = sorted({shlex.quote(pod.owner_name.rpartition("-")[0]) for pod in own})
     namespace = shlex.quote(answer.cluster_input.namespace)
     restart = f"kubectl -n {namespace} rollout restart deployment {' '.join(names)}"
-    yield f"Ebb's own pods are on these nodes: {pods}. When the nodes are marked: {restart}"
+    yield f"Ebb's own pods on removable nodes: {pods}. After these are marked, run: {restart}"
 
 
 def targets(removal: Removal) -> Iterator[tuple[str, str]]:
@@ -255,7 +255,7 @@ def _usability(plan: Plan) -> str:
     cpu, memory = format_millis(usability.min_cpu_millis), format_bytes(usability.min_memory_bytes)
     cores = f"{float(usability.max_cpu_per_gb):.3g}"
     return (
-        f"Free capacity of a node is usable if it is at least {cpu} CPU and {memory} memory; at "
-        f"most {cores} core{'' if cores == '1' else 's'} per free GB and "
-        f"{float(usability.max_gb_per_cpu):.3g} GB per free core count ({how})."
+        f"Free capacity of a node is usable if it is at least {cpu} CPU and {memory} memory, up "
+        f"to {cores} core{'' if cores == '1' else 's'} per free GB and "
+        f"{float(usability.max_gb_per_cpu):.3g} GB per free core ({how})."
     )

@@ -18,7 +18,7 @@ def write(reaches: Sequence[ReachSums], out: Console) -> None:
     """Write a table of the reaches that are nearest to their thresholds."""
     say(out, table(tightest(reaches, REACHES_SHOWN)))
     if len(reaches) > REACHES_SHOWN:
-        say(out, f"and {len(reaches) - REACHES_SHOWN} more; -o json lists all of them")
+        say(out, f"and {len(reaches) - REACHES_SHOWN} more reaches; -o json lists all of them")
 
 
 def table(reaches: Iterable[ReachSums]) -> Table:

@@ -22,8 +22,7 @@ def write(answer: Replayed, out: Console) -> None:
         say(
             out,
             "",
-            "sweep; * no other variant is better in cost or Pending time and at least as good in "
-            "both",
+            "sweep (* every variant that is better in cost or Pending time is worse in the other)",
             _sweep(answer.points),
         )
     say(out, "")
@@ -31,7 +30,8 @@ def write(answer: Replayed, out: Console) -> None:
     if chosen is None:
         say(
             out,
-            "recommended: none; in each variant pods were evicted, or Pending because of a mark",
+            "recommended: none; in each variant of Ebb pods were evicted, or Pending because of a "
+            "mark",
         )
         return
     say(out, f"recommended: {chosen.name}", f"because: {chosen.why}")

@@ -41,7 +41,7 @@ def write(status: ClusterStatus, out: Console) -> None:
         say(out, "", _marks(status))
         more = len(status.marked) - MARKS_SHOWN
         if more > 0:
-            say(out, f"and {more:,} more; -o json lists all of them")
+            say(out, f"and {more:,} more marked nodes; -o json lists all of them")
     if status.reasons:
         say(out, "", _reasons(status))
     kept_empty.write(status.kept_empty, status.now_seconds, out)
@@ -115,7 +115,7 @@ def _marks(status: ClusterStatus) -> Table:
         )
         for mark in status.marked[:MARKS_SHOWN]
     )
-    headings = "mark", "node", "age", "deadline", "pods", "scale-down protection"
+    headings = "mark", "node", "age", "deadline", "pods left", "scale-down protection"
     return Table(*headings, rows=rows, left=(0, 1, 3, 5))
 
 

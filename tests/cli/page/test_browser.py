@@ -129,7 +129,7 @@ async def test_server_page_works_by_keyboard_and_answers_what_if(
         await one.page.get_by_role("button", name="What if this node were gone?").click()
         await one.page.wait_for_selector("#what-if-answer p:nth-child(2)")
         answer = await one.page.inner_text("#what-if-answer")
-        assert "Room on other nodes: for 1 of 1 pod of the node." in answer
+        assert "Other nodes have room for 1 of 1 pod of the node." in answer
         await one.page.click("#what-if summary")
         await one.page.fill("#cpu", "3%")
         await one.page.keyboard.press("Enter")
@@ -158,7 +158,7 @@ async def test_page_follows_states_warnings_and_end_of_server(
             await hub.publish(await worker.state(input_of(NODES, PODS)))
             await one.page.wait_for_selector("body[data-nodes='32']")
             assert (await one.focused()).startswith("a01: ")
-            hub.warn(["This page may be out of date: the watch of pods was interrupted."])
+            hub.warn(["What is shown may be out of date: the watch of pods was interrupted."])
             await one.page.wait_for_selector("#banners p:has-text('out of date')")
             assert await one.page.query_selector(".stale") is None
             hub.warn([], 1_700_000_000, stale=True)

@@ -192,7 +192,7 @@ async def test_page_keeps_report_and_names_last_answer_when_api_server_does_not_
     assert news["heard"] >= known["heard"]
     (warning,) = news["banners"]
     assert warning.startswith(
-        "This page may be out of date: the API server has not answered since"
+        "What is shown may be out of date: the API server has not answered since"
     )
     state = orjson.loads(world.hub.state)
     assert has_decided("a", state)
@@ -225,7 +225,7 @@ async def test_interrupted_watch_is_banner_until_it_resumes(world: World) -> Non
     world.api.fail_next("list", 500, times=40)
     world.api.cut()
     (warning,) = await world.warned(bool)
-    assert warning.startswith("This page may be out of date: the watch of ")
+    assert warning.startswith("What is shown may be out of date: the watch of ")
 
 
 @pytest.mark.parametrize("how", ["files", "plugin"])

@@ -154,7 +154,7 @@ class TestState:
         url = client.url("events")
         responses = [await client.session.get(url) for _ in range(CLIENTS_MAX)]
         status, body = await client.get("events")
-        assert (status, body) == (503, b"16 browsers follow this page already")
+        assert (status, body) == (503, b"16 browsers, the maximum, follow this page already")
         for response in responses:
             response.close()
 
@@ -185,7 +185,7 @@ class TestWhatIf:
 
     async def test_pods_of_removed_node_need_room(self, client: Client) -> None:
         lines = await client.lines(without=FULL)
-        assert "Room on other nodes: for 1 of 1 pod of the node." in lines
+        assert "Other nodes have room for 1 of 1 pod of the node." in lines
         assert "of 2 nodes" in lines[0]
 
     async def test_plan_remains_as_it_was(self, client: Client) -> None:

@@ -47,7 +47,7 @@ def test_screen_shows_surge_moves() -> None:
     }
     state = {**STATE, "leader": {**STATE["leader"], "moves": [move]}}
     shown = render(state, (), ScreenState(), 80, 40).plain
-    assert "moving shop/web-1 from n1" in shown
+    assert "surge move of pod shop/web-1 from node n1" in shown
 
 
 def test_leaving_and_marked_nodes_are_first_by_default() -> None:
