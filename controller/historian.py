@@ -213,7 +213,7 @@ class Historian:
         if other is None or not self._is_further(other):
             return False
         log.info(
-            "another leader has stored later figures of the day; continuing from these",
+            "another leader has stored later figures of today; this leader continues from them",
             extra=fields(writer=other.writer),
         )
         self._continue(other)

@@ -329,7 +329,9 @@ class VolumeLookup:
         if claim.deleting:
             return "it is being deleted"
         if use.ephemeral and claim.owner_uid != pod.uid:
-            return "it was not created for this pod"
+            return (
+                "it has the name of an ephemeral volume of the pod, but belongs to another object"
+            )
         if not claim.volume:
             return "it is not bound to a volume"
         users = self.users[key]

@@ -171,8 +171,9 @@ FOREIGN_COST: Final = Reason(
     "pod-foreign-cost",
     "The Pod has a pod deletion cost that Ebb did not write. Ebb does not change such a cost, so "
     "scale-ins may delete Pods on unmarked nodes before Pods on marked nodes.",
-    "let one tool write the costs: disable Karpenter's feature gate PodDeletionCostManagement, "
-    "Koordinator's ScaleDownBinPack or the Pod's own cost, or set `podDeletionCost: disabled`",
+    "let one tool write the costs: disable Karpenter's feature gate PodDeletionCostManagement or "
+    "Koordinator's ScaleDownBinPack, or remove the annotation from the pod template; or set "
+    "`podDeletionCost: disabled` in Ebb's configuration",
     "the Pod has no pod deletion cost, or Ebb has written the cost",
 )
 SAFE: Final = Reason(
@@ -214,7 +215,7 @@ NOT_SAFE_TO_EVICT: Final = Reason(
     "Cluster Autoscaler's annotation forbids the eviction of the pod.",
     f"{_LEAVE_IT}; to allow evictions, remove the annotation {SAFE_TO_EVICT} from the pod "
     "template",
-    "the pod is gone, or the annotation does not forbid it any more",
+    "the pod is gone, or the annotation no longer forbids the eviction",
 )
 LOCAL_STORAGE: Final = Reason(
     "pod-local-storage",

@@ -192,7 +192,7 @@ class Autoscalers:
         if pool is None:
             return _unknown(f"NodePool {name} of the node does not exist or was not read")
         if pool.fixed:
-            return _not(f"NodePool {name} of the node {pool.fixed}")
+            return _not(f"the node's NodePool {name} {pool.fixed}")
         return NodeScalability(
             Scalability.SCALABLE, f"Karpenter manages the node (NodePool {name})"
         )

@@ -509,7 +509,9 @@ def _largest(amounts: Iterable[Resources]) -> list[Resources]:
 def _preemption_blockers(
     context: _Context, nodes: Iterable[int], pod: Pod
 ) -> Iterable[_NodeBlocker]:
-    message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt others"
+    message = (
+        f"with a NoSchedule mark, new pods like {pod.key} may find no room, and preempt other pods"
+    )
     blocker = Blocker(NO_SCHEDULE_PREEMPTION, message, pod.key)
     yield from ((context.marked[number].name, blocker) for number in sorted(nodes))
 

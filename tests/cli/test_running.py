@@ -253,7 +253,7 @@ class TestReport:
         self, world: World
     ) -> None:
         done = await world.run("explain", "node", "n0")
-        assert "Not considered, because only the leader knows them: " in done.out
+        assert "Only a running controller knows how long nodes have been candidates" in done.out
 
 
 async def test_version_of_leading_controller_is_shown(world: World) -> None:

@@ -64,7 +64,7 @@ def simulated(load: Load) -> SimulatedLoad:
 
 
 def _pod(event: Event) -> Pod:
-    one = pod("any", **event.pod_spec)
+    one = pod("any", restartPolicy="Always", **event.pod_spec)
     one["metadata"]["namespace"] = NAMESPACE  # selectors select pods of the pod's namespace
     one["metadata"]["annotations"] = dict(event.annotations)
     found = PODS.decode(json.dumps(one).encode())

@@ -11,7 +11,7 @@ from controller.day_report import PoolFigures
 from controller.figures.pending import Cause
 from controller.leader_report import LeaderFacts
 from core.config.prices import HOURS_A_MONTH
-from core.model.humanize import HOUR, age
+from core.model.humanize import HOUR, age, plural
 from core.model.quantity import format_bytes
 from core.model.resources import Resources
 
@@ -60,7 +60,7 @@ def _cost(headline: Headline) -> Iterator[Json]:
         share = round(100 * cost.removed / cost.before)
         about = f"{rounded(cost.saved_per_month)} a month less ({share} %)"
     if cost.unpriced:
-        about = f"{about}; {len(cost.unpriced):,} nodes without a price"
+        about = f"{about}; {plural(len(cost.unpriced), 'node')} without a price"
     yield _tile("Cost an hour", rounded(cost.before), rounded(cost.after), about)
 
 

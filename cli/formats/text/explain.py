@@ -21,8 +21,8 @@ from core.model.reason import Blocker
 
 NODES_SHOWN: Final = 5
 NOT_CONSIDERED: Final = (
-    "Not considered, because only the leader knows them: how long nodes have been candidates, "
-    "recently added nodes, how long pods have been Pending, and peak demand."
+    "Only a running controller knows how long nodes have been candidates, which nodes were added "
+    "recently, how long pods have been Pending, and the peak demand. It may mark the node later."
 )
 
 

@@ -575,15 +575,17 @@ def test_blocker_names_pod_and_reason() -> None:
             ),
         ),
     }
-    would = "would find no room on unmarked nodes and may preempt others"
+    preempts = (
+        "with a NoSchedule mark, new pods like d/{} may find no room, and preempt other pods"
+    )
     pods = [
         ranked("p", 100, node_constraints=GREEN, node="green"),
         ranked("q", 501),
         ranked("r", 502),
     ]
     assert blockers_by_node(ClusterSnapshot(small(*pods), Config())) == {
-        "green": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/p {would}", "d/p"),),
-        "small": (Blocker(NO_SCHEDULE_PREEMPTION, f"a pod like d/q {would}", "d/q"),),
+        "green": (Blocker(NO_SCHEDULE_PREEMPTION, preempts.format("p"), "d/p"),),
+        "small": (Blocker(NO_SCHEDULE_PREEMPTION, preempts.format("q"), "d/q"),),
     }
 
 
