@@ -103,7 +103,7 @@ def test_controller_publishes_capacitybuffer_and_deletes_it_when_no_pods_are_exp
 ) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("full", cpu="3500m", node_name="b"))
-    ebb = start(reserve={"window": "60s"})
+    ebb = start(reserve={"window": "60s", "percentile": "100%"})
     until(lambda: ebb.metric("ebb_leader") == 1, "it leads")
     api.wait(NODES, lambda nodes: len(nodes) == 2)
     until(lambda: ebb.metric('ebb_reconcile_total{result="evaluated"}') > 0, "it has looked")

@@ -271,7 +271,11 @@ def test_karpenter_adds_node_for_published_buffer_before_pods_are_pending(
     pool.create(PODS, pod("full", node_name=full, cpu="3500m"))
     folder = plane.folder / "publishing"
     overlay(folder, "components/capacity-buffers")
-    how = {"mode": Mode.ENFORCE, "usableCapacity": "all", "reserve": {"window": "60s"}}
+    how = {
+        "mode": Mode.ENFORCE,
+        "usableCapacity": "all",
+        "reserve": {"window": "60s", "percentile": "100%"},
+    }
     with installed(plane, str(folder), **how) as programs, scheduling(plane):
         controller = programs.controller
         until(
@@ -309,7 +313,7 @@ def test_karpenter_does_not_remove_nodes_that_previous_leader_protected_until_re
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
     for name in empty:
         pool.merge(f"{NODES}/{name}", {"metadata": {"annotations": PROTECTED}})
-    reserve = {"window": "5m"}
+    reserve = {"window": "5m", "percentile": "100%"}
     with installed(plane, mode=Mode.ENFORCE, usableCapacity="all", reserve=reserve) as programs:
         pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
         set_pool(pool, "0s")

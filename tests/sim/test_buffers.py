@@ -1,6 +1,7 @@
 """CapacityBuffers of Ebb's reserve, as the simulated autoscaler reads them."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 from core.config.budgets import Reserve
 from core.config.programs import ExtenderConfig
@@ -13,9 +14,7 @@ from sim.cluster import ClusterState
 from sim.ebb import Ebb, InProcessCalls
 from tests.support.builders import UNLIMITED, node, pod
 
-RESERVE = Reserve(
-    window_seconds=60,
-)
+RESERVE = Reserve(window_seconds=60, percentile=Fraction(1))
 CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
 START_MS = 300_000_000
 

@@ -271,7 +271,9 @@ def test_reserve_does_not_depend_on_order_of_objects(seeds: range) -> None:
 
 def test_number_of_entries_is_bounded() -> None:
     """For any number of pods and any time."""
-    settings = Config(budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300)))
+    settings = Config(
+        budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, percentile=Fraction(1)))
+    )
     last: ReconcileResult | None = None
     most = 0
     chance = random.Random(1)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -51,7 +52,7 @@ pytestmark = pytest.mark.mutate
 NOW = 1_767_225_600
 ONE_NODE_LEFT = "without the node, the cluster would have 1 schedulable node that pods can use"
 NO_RESERVE = Reserve(window_seconds=None)
-BRIEF = Reserve(window_seconds=60)
+BRIEF = Reserve(window_seconds=60, percentile=Fraction(1))
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
 CONFIG = Config(mode=Mode.ENFORCE, budgets=BUDGETS, deadline_seconds=3600)
 NO_MARKS = replace(BUDGETS, cluster=replace(BUDGETS.cluster, min_nodes=1000))

@@ -62,7 +62,7 @@ def test_pruning_fails_when_object_takes_too_many_steps(levels: int, read: bool)
     if read:
         assert decoded(POD_KIND.decoder.decode, raw).metadata.name == "p"
     else:
-        with pytest.raises(RecursionError, match=f"more than {STEPS_MAX} runs"):
+        with pytest.raises(RecursionError, match=f"more than {STEPS_MAX} places"):
             decoded(POD_KIND.decoder.decode, raw)
 
 
