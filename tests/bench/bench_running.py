@@ -30,8 +30,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 from aiohttp import web
 
+from controller.names import HISTORY, TODAY
 from kube.client import PAGE_OBJECTS
 from kube.decode.kinds import PODS, Kind
+from kube.target import NAMESPACE
 from serving import tls
 from serving.tls_contexts import client_context
 from tests.bench import programs, serving
@@ -96,6 +98,8 @@ class Cluster(FakeApi):
         super().__init__()
         for number in range(nodes):
             self.put("nodes", a_node(number))
+        for name in (TODAY, HISTORY):  # the leader stores its figures there
+            self.put("configmaps", {"metadata": {"name": name, "namespace": NAMESPACE}})
         self.pods = count = nodes * PODS_PER_NODE
         pods = (pod_object(number, number + 1) for number in range(count))
         items = sorted((key_of(pod), orjson.dumps(pod)) for pod in pods)  # in the order of etcd
