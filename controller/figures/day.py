@@ -54,6 +54,10 @@ class DayFigures:
     """Existing nodes with their pool, by name, so that each pool is searched once."""
     codes: Mapping[str, str] = field(default_factory=dict)
     """Reason code of each unmark of this leader that no reconciliation has seen yet, by node."""
+    planned: Mapping[str, int] = field(default_factory=dict)
+    """Number of pods that the last plan has placed on other nodes, by removable node."""
+    early: Mapping[str, int] = field(default_factory=dict)
+    """Number of pods moved from each node whose mark no reconciliation has seen yet."""
 
     def restored(self, stored: Today | None, now: int) -> "DayFigures":
         """Return the figures that continue *stored*, or these if it cannot be continued."""
@@ -87,16 +91,23 @@ class DayFigures:
         today = replace(today, waiting=waiting)
         if moved := Counter(one.node for one in happened if not one.unmarked):
             today = _with_moved(today, moved, self.pools)
+        early = Counter(self.early)
+        early.update({name: pods for name, pods in moved.items() if name not in today.marked})
         codes = {**self.codes, **{one.node: one.unmarked for one in happened if one.unmarked}}
         if result.skipped:
-            return replace(self, today=today, codes=codes)
+            return replace(self, today=today, codes=codes, early=early)
         pools = _pools(self.pools, result)
         today = _with_marks(today, result, pools, codes, since)
         today = _with_removed(today, result, before)
-        marked, rates = _marked(today.marked, result, pools), _rates(removable, pools)
+        placed = {one.node: len(one.placements) for one in result.plan.removals}
+        # The plan before this one has led to the new marks; pods may have been moved since.
+        marked = _marked(
+            today.marked, result, pools, planned={**placed, **self.planned}, early=early
+        )
+        rates = _rates(removable, pools)
         today = _with_sample(replace(today, marked=marked, all_marked=True, rates=rates), result)
         codes = {name: code for name, code in codes.items() if name in marked}
-        return DayFigures(today=today, pools=pools, codes=codes)
+        return DayFigures(today=today, pools=pools, codes=codes, planned=placed)
 
 
 def _until(today: Today, at: int, earned: Sequence[Credit], seconds_max: int) -> Today:
@@ -249,20 +260,23 @@ def _marked(
     before: Mapping[str, MarkedNode],
     result: ReconcileResult,
     pools: Mapping[str, tuple[Node, str]],
+    *,
+    planned: Mapping[str, int],
+    early: Mapping[str, int],
 ) -> Mapping[str, MarkedNode]:
-    """Return the marked nodes, each with what the plan said when it was first seen marked."""
+    """Return the marked nodes, each with what the plan said when it was marked.
+
+    *planned*: pods that the plan placed on other nodes, by node. *early*: pods moved from nodes
+    that no reconciliation has seen marked yet.
+    """
     snapshot, marked = result.snapshot, {}
     for name in before.keys() & snapshot.leaving_nodes - snapshot.marks.keys():
         marked[name] = before[name]
-    placements: dict[str, int] | None = None
     for name, mark in snapshot.marks.items():
         known = before.get(name)
         if known is not None and mark.since <= known.since:
             marked[name] = known
             continue
-        if placements is None:
-            removals = result.plan.removals
-            placements = {removal.node: len(removal.placements) for removal in removals}
         node, pool = pools[name]
         details, since = decode_details(node.annotations), mark.since or result.at
         marked[name] = MarkedNode(
@@ -270,7 +284,8 @@ def _marked(
             deadline=details.deadline if details else since,
             pool=pool,
             price=snapshot.config.price_of(node.labels),
-            pods=placements.get(name, 0),
+            pods=planned.get(name, 0),
+            moved=early.get(name, 0),
         )
     return marked
 

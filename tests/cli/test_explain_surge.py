@@ -61,6 +61,15 @@ async def test_explain_names_pods_that_surge_moves_do_not_move(
     assert "pods not moved because" in out
 
 
+async def test_explain_tells_no_surge_moves_of_empty_node(
+    api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.objects["pods"].clear()
+    out, _ = await explained(api, tmp_path, capsys, mode="enabled")
+    assert "none: the node is empty" in out
+    assert "surge moves" not in out
+
+
 async def test_explain_reads_no_deployments_when_surge_is_disabled(
     api: FakeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

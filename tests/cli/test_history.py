@@ -19,6 +19,7 @@ from cli.__main__ import main
 from cli.formats.text import leader
 from cli.history import number_of
 from controller.day_report import day_report, month_report, today_report
+from controller.figures.day import UNKNOWN
 from controller.leader_report import LeaderFacts
 from controller.names import HISTORY, TODAY
 from core.history.days import DAY_SECONDS, Day, PoolDay
@@ -58,7 +59,7 @@ REMOVED = RemovedNode(
     pods=4,
     allowed_at=T - 4000,
     removed_at=T - 3600,
-    moved=3,
+    moved=1,
     saved_seconds=3600,
     saved_cost=Fraction(2),
 )
@@ -131,13 +132,20 @@ async def test_week_has_row_for_each_day_with_figures(world: World) -> None:
     assert "for 4 min 30 s, the sum over all pods" in text
 
 
+async def test_unmark_by_others_is_named_in_words(world: World) -> None:
+    by_others = replace(STORED.day, unmarks={UNKNOWN: 2})
+    world.store(TODAY, pack_today(replace(STORED, day=by_others)))
+    rows = table(await world.until("day"), "unmarked because")
+    assert [" ".join(row) for row in rows] == ["by hand, or by another leader 2"]
+
+
 async def test_day_has_row_for_each_pool_and_removed_nodes(world: World) -> None:
     text = await world.until("day")
     assert [row[0] for row in table(text, "pool ")] == ["spot", "workers", "all"]
     (row,) = table(text, "removed node")
     assert " ".join(row) == (
         "w-3 workers 2026-01-31 10:00:00 UTC 4 pods to move within 24h, price 2 an hour 60m "
-        "3 pods moved, saved 1.0 node-hours (cost 2.00)"
+        "1 pod moved, saved 1.0 node-hours (cost 2.00)"
     )
 
 

@@ -125,6 +125,7 @@ class Kubelet:
             KUBERNETES_SERVICE_HOST=LOOPBACK,
             KUBERNETES_SERVICE_PORT=str(self.plane.port),
             HOME=str(folder),
+            KUBECONFIG="",  # that of the developer is another cluster, which a Job would clean up
             **env,
         )
         return Running(pod, program, ports)

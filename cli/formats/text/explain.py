@@ -129,7 +129,7 @@ def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
 
 
 def _surge_moves(answer: NodeAnswer) -> list[tuple[str, str]]:
-    if answer.moved is None:
+    if answer.moved is None or not answer.to_move:
         return []
     return [("surge moves", f"would move {plural(answer.moved, 'pod')} of this node")]
 

@@ -8,11 +8,13 @@ from rich.console import Console
 from cli.answers import PastDays
 from cli.terminal import Table, say
 from controller.day_report import PoolFigures, RemovedNodeReport
-from core.model.humanize import HOUR, age, duration, timestamp
+from controller.figures.day import UNKNOWN
+from core.model.humanize import HOUR, age, duration, plural, timestamp
 
 REMOVED_SHOWN: Final = 20
 """Maximum number of removed nodes in the table; -o json has the others that are known."""
 NONE: Final = "-"
+BY_OTHERS: Final = "by hand, or by another leader"
 HEADINGS: Final = (
     "node-hours", "savings expected", "saved", "marked", "unmarked", "removed", "pods moved",
 )  # fmt: skip
@@ -33,7 +35,7 @@ def write(answer: PastDays, out: Console) -> None:
     )
     if answer.total.unmarks:
         rows = sorted(answer.total.unmarks.items(), key=lambda one: (-one[1], one[0]))
-        reasons = ((code, f"{count:,}") for code, count in rows)
+        reasons = ((BY_OTHERS if code == UNKNOWN else code, f"{count:,}") for code, count in rows)
         say(out, "", Table("unmarked because", "nodes", rows=reasons, left=(0,)))
     removed = [node for day in answer.days for node in day.removed]
     if removed:
@@ -100,9 +102,9 @@ def _row(node: RemovedNodeReport) -> tuple[str, ...]:
         node.node,
         node.pool or NONE,
         timestamp(node.marked_at_seconds),
-        f"{node.predicted_pods:,} pods to move within {limit}{price}",
+        f"{plural(node.predicted_pods, 'pod')} to move within {limit}{price}",
         age(node.removed_at_seconds - node.marked_at_seconds),
-        f"{node.moved_pods:,} pods moved, saved {saved} node-hours{cost}",
+        f"{plural(node.moved_pods, 'pod')} moved, saved {saved} node-hours{cost}",
     )
 
 
@@ -113,5 +115,5 @@ def short(total: PoolFigures) -> str:
         f"saved {_hours(total.saved_node_seconds)} node-hours{cost}, of "
         f"{_hours(total.expected_node_seconds)} expected; nodes: {total.marks:,} marked, "
         f"{total.unmarks:,} unmarked, {total.removed_nodes:,} removed; "
-        f"{total.moved_pods:,} pods moved"
+        f"{plural(total.moved_pods, 'pod')} moved"
     )

@@ -112,6 +112,18 @@ def test_removed_node_has_what_was_predicted_beside_what_happened() -> None:
     assert today.day.unmarks == {}
 
 
+def test_pods_moved_before_mark_is_seen_count_for_their_node() -> None:
+    """A move can end within seconds, before the next reconciliation."""
+    leader, z, pods = Leader(), node("z", labels=LABELS), [*OWN, pod("on-b", "b", 900, 900)]
+    for at in (T - leader.config.unneeded_time_seconds - 1, T):
+        leader.sees([A, B, z], at, [*pods, pod("on-z", "z", 100, 100)])
+    z = protected(with_mark("z", T + 1))
+    today = leader.sees([A, B, z], T + 10, pods, [Happened("z")])
+    assert (today.marked["z"].pods, today.marked["z"].moved) == (1, 1)
+    assert workers(today).moved == 1
+    assert leader.figures.day.early == {}
+
+
 def test_unmark_has_its_reason_when_this_leader_wrote_it() -> None:
     leader, y, z = Leader(), protected(with_mark("y")), protected(with_mark("z"))
     leader.sees([A, y, z], T)
