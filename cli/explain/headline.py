@@ -100,7 +100,7 @@ class Headline:
     """The same without the removable nodes, and with the pods that the plan places."""
     compact: bool
     """No node is removable, because the cluster is full: pods request more than half of its CPU or
-    memory, and most nodes are kept only by reasons of FULL."""
+    memory, and a reason of FULL keeps most nodes, alone or with others such as zone balance."""
     cost: Cost | None
     """Cost of the removable nodes; None if no prices are configured."""
     marked: int
@@ -190,7 +190,7 @@ def _loads(snapshot: ClusterSnapshot, plan: Plan, rows: Sequence[NodeRow]) -> tu
 
 
 def _is_full(load: Load, rows: Sequence[NodeRow]) -> bool:
-    (requests, whole), full = load, sum(FULL.issuperset(row.reasons) for row in rows)
+    (requests, whole), full = load, sum(not FULL.isdisjoint(row.reasons) for row in rows)
     halves = (
         2 * requests.cpu_millis > whole.cpu_millis,
         2 * requests.memory_bytes > whole.memory_bytes,

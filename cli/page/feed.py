@@ -142,8 +142,9 @@ class Feed:
         while True:
             await asyncio.sleep(self._intervals.leader)
             running, config, source = await read_running(client, self._installation)
-            before = self._input.running
+            before, problems = self._input.running, running.problems
             if before is not None and not running.leader.answered:
+                problems = problems[:1]  # all reads fail alike
                 running = replace(running, report=before.report)
                 config, source = self._input.config, self._input.config_from
             self._input = replace(
@@ -151,7 +152,7 @@ class Feed:
                 running=running,
                 config=config,
                 config_from=self._input.config_from if self._installation.config else source,
-                not_read=(*running.problems, *self._not_read),
+                not_read=(*problems, *self._not_read),
             )
 
     async def _follow_changes(self, sink: Sink, worker: Maker) -> None:

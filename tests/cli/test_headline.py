@@ -19,6 +19,7 @@ from controller.leader_report import (
     RefusedWrites,
 )
 from core.config.settings import API_VERSION, KIND
+from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from core.model.humanize import HOUR
@@ -110,8 +111,8 @@ class TestSavings:
             assert (found["nodes"], found["removable"], savings) == counts
 
     def test_nothing_is_promised_when_no_node_is_removable(self, tmp_path: Path) -> None:
-        given = Dump(tmp_path, node("a"), pod("p", "a", "3"))
-        requested = "Requested: 75 % of CPU, 6 % of memory."
+        given = Dump(tmp_path, node("a"), pod("p", "a", "1"))
+        requested = "Requested: 25 % of CPU, 6 % of memory."
         assert given.text().startswith(f"None of 1 node can be removed. {requested}\n\n")
         assert given.text("plan", "-l", "none=here").startswith("The cluster has no nodes")
 
@@ -125,6 +126,16 @@ class TestSavings:
                 "Requested: 75 % of CPU, 6 % of memory.\n"
             )
         )
+
+    def test_full_cluster_is_compact_although_zones_are_balanced_too(self, tmp_path: Path) -> None:
+        nodes = [
+            node(f"n{at}", metadata={"name": f"n{at}", "labels": {ZONE_LABEL: zone}})
+            for at, zone in enumerate("aabc")
+        ]
+        pods = [pod(f"p{at}", f"n{at}", "3") for at in range(len(nodes))]
+        given = Dump(tmp_path, *nodes, *pods)
+        assert str(given.json()["unremovable"]).count("'zone-balance'") == 2
+        assert given.text().startswith("The cluster is compact: none of 4 nodes can be removed.")
 
 
 class TestMarking:

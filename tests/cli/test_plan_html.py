@@ -16,6 +16,8 @@ from cli.formats.page.details import EXPLAINED_MAX
 from cli.formats.page.tiles import rounded
 from cli.input.cluster_input import Leader, Running
 from controller.day_report import PoolFigures
+from core.config.prices import Price
+from core.config.settings import Config
 from core.marks.wellknown import MARK_LABEL
 from core.model.resources import Resources
 from core.moves.objects import SurgeObjects
@@ -25,6 +27,7 @@ from tests.core.moves.test_planner import CONFIG, OURS
 from tests.support import builders
 from tests.support.page import (
     HOSTILE,
+    POOL_LABEL,
     hostile_input,
     input_of,
     plan_of,
@@ -150,7 +153,26 @@ def test_tiles_show_devices_and_no_cost_without_prices() -> None:
     assert [one["label"] for one in tiles] == [
         "Nodes", "CPU requested", "Memory requested", "GPU requested",
     ]  # fmt: skip
-    assert (tiles[3]["now"], tiles[3]["about"]) == ("13 %", "1 of 8, then of 4")
+    assert (tiles[3]["now"], tiles[3]["about"]) == ("13 %", "1 of 8, then 1 of 4")
+
+
+def test_tile_of_requests_counts_pending_pods_that_plan_places() -> None:
+    nodes = [builders.node(name) for name in "abc"]
+    pods = [builders.pod("p", "a", 500, 500), builders.pod("late", None, 1500, 500)]
+    found = {one["label"]: one for one in state_of(text(plan_of(input_of(nodes, pods))))["tiles"]}
+    cpu = found["CPU requested"]
+    assert (cpu["now"], cpu["after"]) == ("4 %", "50 %")
+    assert cpu["about"] == "0.5 of 12 cores, then 2 of 4"
+    assert found["Pods Pending"]["about"] == "kube-scheduler found no node for 0"
+
+
+def test_cost_counts_one_node_without_price() -> None:
+    labels = {POOL_LABEL: "priced"}
+    nodes = [builders.node("a", labels=labels), builders.node("b")]
+    prices = (Price(node_selector=tuple(labels.items()), price=Fraction(1)),)
+    given = replace(input_of(nodes, []), config=Config(prices=prices))
+    (cost,) = (one for one in state_of(text(plan_of(given)))["tiles"] if "Cost" in one["label"])
+    assert cost["about"].endswith("; 1 node without a price")
 
 
 def test_reasons_count_nodes_and_money() -> None:

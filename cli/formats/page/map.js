@@ -7,7 +7,7 @@ function nodeMap(open) {
   const SIZES = 6; // classes of boxes for each doubling of the size
   const ROW_MIN = 25; // nodes of a pool that has rows of its own
   const BESIDE_MAX = 4; // zones of a pool without rows of its own
-  const NAME_CHARS = 14; // of a name from which its first parts are left out
+  const CHAR_WIDTH = 6.5, NAME_MARGIN = 27; // pixels of a name in a box, and beside it
   const boxes = new Map(); // node name -> its button
   const pools = new Map(); // pool -> its heading, and its nodes by zone
   const rules = new Map(); // size -> its style in the style sheet, and the side in it
@@ -89,12 +89,12 @@ function nodeMap(open) {
   }
 
   // Leave out what the names of a group have in common, such as the domain or the pool.
-  function shortNames(names) {
+  function shortNames(names, fitting) { // fitting: characters for which there is room
     const dot = names[0].indexOf("."), suffix = dot < 0 ? "" : names[0].slice(dot);
     const bare = names.every((name) => name.endsWith(suffix))
       ? names.map((name) => name.slice(0, name.length - suffix.length)) : names;
     let start = 0;
-    if (names.length > 1 && bare.every((name) => name.length > NAME_CHARS)) {
+    if (names.length > 1 && bare.some((name) => name.length > fitting)) {
       for (let end = bare[0].indexOf("-") + 1; end > 0; end = bare[0].indexOf("-", end) + 1) {
         if (bare.every((name) => name.startsWith(bare[0].slice(0, end)) && name.length > end)) start = end;
       }
@@ -105,14 +105,22 @@ function nodeMap(open) {
   function zoneOf(pool, zone, nodes) {
     const found = nodes.map((node) => boxes.get(node.name));
     if (state.nodes.length <= NAMED_MAX) {
-      shortNames(nodes.map((node) => node.name)).forEach((name, place) => {
-        const {sign} = labels.get(found[place].key);
-        found[place].replaceChildren(el("span", null, sign), el("span", {class: "name"}, name));
-      });
+      for (const box of found) {
+        box.replaceChildren(el("span", null, labels.get(box.key).sign), el("span", {class: "name"}));
+      }
     }
     const title = [pool && `pool ${pool}`, zone && `zone ${zone}`].filter(Boolean).join(", ");
     return el("div", {class: "zone"}, zone && el("h4", null, zone),
       el("div", {class: "boxes", role: "group", "aria-label": title || "all nodes"}, ...found));
+  }
+
+  function showNames() { // the width of the map decides how much of them fits
+    if (!state || state.nodes.length > NAMED_MAX) return;
+    for (const nodes of [...pools.values()].flatMap(({zones}) => [...zones.values()])) {
+      const narrowest = Math.min(...nodes.map((node) => parseInt(rules.get(sizeOf(node)).style.width)));
+      const names = shortNames(nodes.map((node) => node.name), Math.floor((narrowest - NAME_MARGIN) / CHAR_WIDTH));
+      names.forEach((name, place) => boxes.get(nodes[place].name).lastChild.textContent = name);
+    }
   }
 
   function poolOf(pool, known) {
@@ -168,7 +176,7 @@ function nodeMap(open) {
     for (const node of state.nodes) {
       const known = pools.get(node.pool), key = stateOf(node);
       known.nodes += 1;
-      if (key === "removable") known.removable += 1;
+      if (other ? other.has(node.name) : node.order !== null) known.removable += 1; // marked or not
       counts.set(key, (counts.get(key) || 0) + 1);
     }
     for (const {heading, nodes, removable} of pools.values()) {
@@ -186,7 +194,7 @@ function nodeMap(open) {
   }
   function legendOf({key, sign, label}) {
     const button = el("button", {type: "button", "data-key": key},
-      el("span", {class: key}, sign), `${label} `, el("b"));
+      el("span", {class: key}, sign), `${label}${key === "removable" ? ", not marked" : ""} `, el("b"));
     button.addEventListener("click", () => {
       if (!chosen.delete(key)) chosen.add(key);
       button.setAttribute("aria-pressed", chosen.has(key));
@@ -289,6 +297,7 @@ function nodeMap(open) {
   new ResizeObserver(() => {
     width = $("nodes").clientWidth;
     scale();
+    showNames();
   }).observe($("nodes"));
 
   function keptBy(code) { // show only the nodes with this reason; all if it is empty
@@ -309,6 +318,7 @@ function nodeMap(open) {
     width = width || $("nodes").clientWidth;
     scale(); // before the boxes are in the document, so that they are laid out once
     lay();
+    showNames();
     offer("namespace", "All namespaces", state.namespaces, "");
     showHeadings();
     if (!state.reasons.some((one) => one.code === reason)) reason = "";

@@ -1,5 +1,6 @@
 (() => {
   const LOADS_MAX_MILLIS = 60000; // timeout of each request to `ebb page`
+  const TARGETS_MAX = 3; // target nodes that the plan lists for a removable node
   const token = new URLSearchParams(location.search).get("token") || "";
   const map = nodeMap(open);
   let state = null, other = null, opened = "", banners = [], shown = -1;
@@ -37,7 +38,7 @@
       ...state.warnings.map((text) => el("li", null, ...prose(text))));
     const count = state.warnings.length;
     document.querySelector("#origins summary").textContent =
-      count ? `Source, and ${count} warning${count === 1 ? "" : "s"}` : "Source";
+      count ? `Source, and ${plural(count, "warning")}` : "Source";
   }
 
   const addressOf = (name) => `${location.pathname}${location.search}#node=${encodeURIComponent(name)}`;
@@ -89,13 +90,18 @@
     }));
   }
 
+  function firstOf(names) {
+    const more = names.length - TARGETS_MAX;
+    return names.slice(0, TARGETS_MAX).join(", ") + (more > 0 ? `, and ${grouped(more)} more` : "");
+  }
+
   function showPlan() {
     const {nodes, more} = state.plan, text = JSON.stringify(state.plan);
     $("plan-section").hidden = !nodes.length;
     if ($("plan").dataset.shown === text) return;
     $("plan").dataset.shown = text;
     const rows = nodes.map((one) => [String(one.order), nodeLink(one.node), one.pool || "-", String(one.pods),
-      one.by, one.to.join(", ") || "-"]);
+      one.by, firstOf(one.to) || "-"]);
     fill("plan",
       table("Removable nodes", ["Order", "Node", "Pool", "Pods", "Emptied by", "Would fit on"], rows),
       more && el("p", {class: "muted"}, `and ${plural(more, "more node")}`));
@@ -107,7 +113,7 @@
     $("pending-section").hidden = !pods.length;
     fill("pending",
       pods.length && table("Pods and why they wait", ["Pod", "Age", "Requests", "Why"], pods),
-      state.pending.more && el("p", null, `and ${state.pending.more} more Pending pods`));
+      state.pending.more && el("p", null, `and ${plural(state.pending.more, "more Pending pod")}`));
   }
 
   function showTiles(tiles) {

@@ -1,6 +1,6 @@
 """The tiles of the page: nodes, cost, requests and savings, now and after the plan, as JSON."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
@@ -12,11 +12,14 @@ from controller.figures.pending import Cause
 from controller.leader_report import LeaderFacts
 from core.config.prices import HOURS_A_MONTH
 from core.model.humanize import HOUR, age, plural
+from core.model.pod import Pod
 from core.model.quantity import format_bytes
 from core.model.resources import Resources
 
 Json = dict[str, Any]
 ROUNDED_FROM: Final = 1000
+DECIMALS_BELOW: Final = 100
+"""Cores below which their number has decimals, so that it does not contradict its share."""
 
 
 def tiles(answer: Planned) -> list[Json]:
@@ -26,7 +29,7 @@ def tiles(answer: Planned) -> list[Json]:
     percent, or is None.
     """
     facts = answer.cluster_input.facts
-    pending = sum(pod.node is None for pod in answer.cluster_input.cluster.pods)
+    pending = [pod for pod in answer.cluster_input.cluster.pods if pod.node is None]
     return [
         _nodes(answer.headline),
         *_cost(answer.headline),
@@ -93,22 +96,23 @@ def _share(
         for load in (headline.before, headline.after)
     )
     now, after = percent(part, whole), percent(later, left)
-    about = f"{written(part)} of {written(whole)}{unit}"
-    if left != whole:
-        about = f"{about}, then of {written(left)}"
+    before, then = f"{written(part)} of {written(whole)}", f"{written(later)} of {written(left)}"
+    about = f"{before}{unit}" if then == before else f"{before}{unit}, then {then}"
     return _tile(f"{name} requested", f"{now} %", f"{after} %", about, (now, after))
 
 
 def _cores(cpu_millis: int) -> str:
-    return f"{cpu_millis / 1000:,.0f}"
+    cores = cpu_millis / 1000
+    return f"{cores:,.0f}" if cores >= DECIMALS_BELOW else f"{cores:.3g}"
 
 
-def _pending(pods: int, facts: LeaderFacts | None) -> Json:
-    about = "kube-scheduler has found no node for these pods"
+def _pending(pods: Sequence[Pod], facts: LeaderFacts | None) -> Json:
+    about = f"kube-scheduler found no node for {sum(pod.unschedulable for pod in pods):,}"
     if facts is not None:
         marks = sum(one.pods for one in facts.pending if one.cause == Cause.MARK)
         about = f"{marks:,} because of marks"
-    return _tile("Pods Pending", f"{pods:,}", f"{pods:,}", about)
+    count = f"{len(pods):,}"
+    return _tile("Pods Pending", count, count, about)
 
 
 def _saved(facts: LeaderFacts, now_seconds: int) -> Iterator[Json]:

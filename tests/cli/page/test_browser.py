@@ -1,5 +1,6 @@
 """The page in headless Chromium: from a file and from the server, by keyboard, on a phone."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +165,7 @@ async def test_page_follows_states_warnings_and_end_of_server(
             hub.warn([], 1_700_000_000, stale=True)
             await one.page.wait_for_selector(".stale #nodes")
             await one.page.wait_for_selector("#updated:has-text(' ago')")
+            assert await one.violations() == []
             hub.warn([], 1_700_000_000)
             await one.page.wait_for_selector("body:not(.stale)")
         await one.page.wait_for_selector("#banners p:has-text('is lost')")
@@ -263,6 +265,30 @@ async def test_reasons_and_states_select_nodes(browser: Browser, tmp_path: Path)
         await one.page.select_option("#namespace", label="ops")
         await one.page.select_option("#pool", label="general")
         assert (await shown.get_attribute("aria-label") or "").startswith("general-b-01: ")
+
+
+async def test_headings_of_pools_count_marked_nodes_that_are_removable(
+    browser: Browser, tmp_path: Path
+) -> None:
+    answer = plan_of(showcase())
+    assert any(row.order is not None and row.mark for row in answer.rows)
+    async with tab(browser) as one:
+        await one.opened(written(tmp_path, showcase()))
+        headings = " ".join(await one.page.locator("#nodes h3").all_inner_texts())
+        counts = [int(count) for count in re.findall(r"(\d+) removable", headings)]
+        assert sum(counts) == answer.headline.removable
+
+
+async def test_names_in_boxes_are_shortened_where_they_do_not_fit(
+    browser: Browser, tmp_path: Path
+) -> None:
+    nodes = [builders.node(f"general-a-{number:02}") for number in range(30)]
+    async with tab(browser, PHONE) as one:
+        await one.opened(written(tmp_path, input_of(nodes, [])))
+        names = one.page.locator("#nodes .name")
+        assert await names.evaluate_all("all => all.every(e => e.scrollWidth <= e.clientWidth)")
+        assert await names.first.is_visible()
+        assert await names.first.inner_text() == "00"
 
 
 async def test_node_has_link(browser: Browser, tmp_path: Path) -> None:

@@ -197,6 +197,7 @@ async def test_page_keeps_report_and_names_last_answer_when_api_server_does_not_
     state = orjson.loads(world.hub.state)
     assert has_decided("a", state)
     assert not any("No replica" in one or "unknown whether" in one for one in state["banners"])
+    assert sum("cannot read" in one for one in state["banners"]) <= 1
     world.api.heal()
     news = await world.connected(lambda news: not news["stale"])
     assert news["banners"] == []
