@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Mapping
+from typing import Final
 
 from core.config.settings import Mode
 from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
@@ -11,6 +12,10 @@ from tests.e2e.install import installed, start_program
 from tests.e2e.moves import outlast_reconciliations
 from tests.e2e.objects import NODES, PODS, add_nodes, pod
 from tests.e2e.plane import Ebb, Plane, until
+
+NAMES: Final = ("counted-a", "counted-b")
+"""Of no other test, because a node that was marked before and is there again without its mark has
+been unmarked."""
 
 
 def counted(plane: Plane) -> tuple[int, int]:
@@ -35,15 +40,15 @@ def test_marks_are_counted_once_when_controller_is_replaced(plane: Plane, api: A
     """The first one ends as in a rollout, the second one is killed, the third one goes on."""
     with installed(plane, mode=Mode.ENFORCE, usableCapacity="all") as programs:
         marks, unmarks = counted(plane)  # of other tests
-        add_nodes(api, "a", "b")
-        api.create(PODS, pod("p", node_name="a"))
+        add_nodes(api, *NAMES)
+        api.create(PODS, pod("p", node_name=NAMES[0]))
         api.wait(NODES, is_marked)
         outlast_reconciliations(programs.controller)
         programs.controller.stop()
         assert counted(plane) == (marks + 1, unmarks)
         leading(plane, programs.controller.settings).stop(signal.SIGKILL)
         third = leading(plane, programs.controller.settings)
-        for name in ("a", "b"):
+        for name in NAMES:
             api.merge(f"{NODES}/{name}", {"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}})
         api.wait(NODES, lambda found: not is_marked(found))
         outlast_reconciliations(third)
