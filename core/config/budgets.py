@@ -224,9 +224,9 @@ class Reserve:
     for nodes, set it to `never` if they may."""
     percentile: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """Share of the recent time spans with new pods in which no more pods were created than those
-    for which Ebb keeps room. Fewer than four time spans count as four, the others without pods.
-    With `100%`, Ebb keeps room for the busiest time span. Raise it if unusual bursts must find
-    room too, at the price of more empty nodes."""
+    for which Ebb keeps room. Up to 50%, Ebb keeps none for pods that came in only one time span.
+    With `100%`, it keeps room for the busiest time span. Raise it if unusual bursts must find room
+    too, at the price of more empty nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

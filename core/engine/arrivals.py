@@ -44,6 +44,11 @@ SHAPES_MAX: Final = 64
 TEMPLATE_CHARACTERS_MAX: Final = 2048
 """Maximum length of the text of a counted pod's node constraints, about five times the usual
 length."""
+EVEN: Final = Fraction(1, 2)
+"""Maximum percentile at which one of two windows, the smaller one, is selected.
+
+Without the empty window, a single scale-out of a large Deployment would keep room for its pods a
+second time, for an hour."""
 WORKLOADS_MAX: Final = 4096
 """Maximum number of workloads with remembered departures; those with the latest departures are
 kept."""
@@ -366,12 +371,6 @@ def _count_in_bucket(
     return {**counted, number: counts}, LastBucket(number, namespace_of)
 
 
-USUAL_TIMES: Final = 4
-"""With fewer windows of new pods in the hour, as many empty ones are added. At the default
-percentile, pods are expected that came in at least three of them: a single scale-out of a large
-Deployment would otherwise keep room for its pods a second time, for an hour."""
-
-
 def expected_pods(
     arrivals: Arrivals,
     total: Resources,
@@ -384,9 +383,10 @@ def expected_pods(
 
     These are the arrivals in one time window of each reach (a set of nodes that some pods can
     use). Each window ends with an arrival. It is the window at *percentile* of all, by requests,
-    then by number of pods, then by end. *total*: allocatable resources of all nodes; requests are
-    compared by their dominant share of it. *at_least*: minimum length of the window in seconds, by
-    reach.
+    then by number of pods, then by end. If all pods came within one window, it is compared
+    with an empty one, so they are not expected up to a percentile of EVEN. *total*: allocatable
+    resources of all nodes; requests are compared by their dominant share of it. *at_least*:
+    minimum length of the window in seconds, by reach.
     """
     buckets = arrivals.buckets
     if buckets is None:
@@ -414,6 +414,9 @@ def _window_at(
     *many* buckets up to it; buckets without pods count too.
     """
     numbers, sizes = list(counted), [shares.of(counts) for counts in counted.values()]
+    window = Counter[PodShape]()
+    if percentile <= EVEN and numbers[-1] - numbers[0] < many:
+        return window
     windows: list[tuple[int, int, int, int]] = []
     share = pods = first = 0
     for last, number in enumerate(numbers):
@@ -422,27 +425,11 @@ def _window_at(
             share, pods = share - sizes[first][0], pods - sizes[first][1]
             first += 1
         windows.append((share, pods, last, first))
-    window = Counter[PodShape]()
-    if _times(numbers, many) <= USUAL_TIMES - _rank(USUAL_TIMES, percentile):
-        return window
     windows.sort()
-    _, _, last, first = windows[_rank(len(windows), percentile) - 1]
+    _, _, last, first = windows[max(math.ceil(len(windows) * percentile), 1) - 1]
     for number in numbers[first : last + 1]:
         window.update(counted[number])
     return window
-
-
-def _rank(number: int, percentile: Fraction) -> int:
-    return max(math.ceil(number * percentile), 1)
-
-
-def _times(numbers: Sequence[int], many: int) -> int:
-    """Return how often pods arrived: the number of windows, without overlap, that have some."""
-    times, free = 0, -math.inf
-    for number in numbers:
-        if number >= free:
-            times, free = times + 1, number + many
-    return times
 
 
 class _Shares:
