@@ -90,7 +90,7 @@ def planned(
         plan=plan,
         whole=whole,
         snapshot=snapshot,
-        headline=headline(snapshot, whole, rows, emptied, facts, now),
+        headline=headline(snapshot, whole, rows, emptied, facts, cluster_input.mode, now),
         cluster_input=cluster_input,
         config=config,
         caveats=(*nothing_selected(names), *_caveats(cluster_input, config)),

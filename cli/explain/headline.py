@@ -89,7 +89,8 @@ class Load(NamedTuple):
 class Headline:
     """The summary of a plan. Each number counts nodes of the plan."""
 
-    mode: Mode
+    mode: Mode | None
+    """None if the configuration could not be read."""
     nodes: int
     removable: int
     capacity: Resources
@@ -129,13 +130,14 @@ def headline(
     rows: Sequence[NodeRow],
     emptying: Mapping[str, Emptying],
     facts: "LeaderFacts | None",
+    mode: Mode | None,
     now_seconds: int,
 ) -> Headline:
     """Return the summary of a plan.
 
     *rows*: nodes to count, removable ones first, in removal order. *emptying*: pods of each
     removable node by how they end, by name of the node. *facts*: state of the leader; None if
-    unknown.
+    unknown. *mode*: None if unknown.
     """
     if facts is not None and not facts.knows_limits:
         facts = None
@@ -148,7 +150,7 @@ def headline(
     in_time = [node for node in emptied if not node.staying and node.pods]
     moved = sum(bool(node.moves) for node in in_time)
     return Headline(
-        mode=snapshot.config.mode,
+        mode=mode,
         nodes=len(rows),
         removable=len(removable),
         capacity=Resources.total(row.node.allocatable for row in removable),

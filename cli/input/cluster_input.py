@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from cli.input.setup import NOT_IN_DUMP, Setup
-from core.config.settings import Config
+from core.config.settings import Config, Mode
 from core.model.cluster import Cluster
 from core.moves.objects import SurgeObjects
 from kube.dump_time import DumpTime
@@ -69,6 +69,8 @@ class Running:
     """Report of the leader; None if there is none, or it could not be read."""
     problems: tuple[str, ...] = ()
     """Failed reads of the running Ebb, each with its error."""
+    config_unknown: bool = False
+    """The configuration could not be read, so the built-in defaults are used."""
 
     @property
     def facts(self) -> "LeaderFacts | None":
@@ -116,6 +118,11 @@ class ClusterInput:
     """Namespace in which Ebb is installed."""
     dump_time: DumpTime = field(default_factory=DumpTime)
     """Timestamps from which `now_seconds` estimates the time of the dumps; empty if live."""
+
+    @property
+    def mode(self) -> Mode | None:
+        """Return the configured mode; None if the configuration could not be read."""
+        return None if self.running and self.running.config_unknown else self.config.mode
 
     def now_seconds(self, clock: Clock) -> int:
         """Return the Unix time at which the cluster was read; estimated for a dump.

@@ -264,7 +264,8 @@ def _headline(
     leader = cluster_input.leader_pod
     emptied = emptying(cluster, plan, config, surge_objects, namespace, now_seconds, leader)
     rows = node_rows(plan, cluster, config, now_seconds)
-    return headline(snapshot, whole, rows, emptied, cluster_input.facts, now_seconds)
+    facts, mode = cluster_input.facts, cluster_input.mode
+    return headline(snapshot, whole, rows, emptied, facts, mode, now_seconds)
 
 
 def _published(cluster_input: ClusterInput) -> Iterator[Published]:

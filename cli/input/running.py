@@ -41,6 +41,7 @@ class _Findings:
     """Failed reads of the running Ebb, each as a text with its error."""
 
     problems: list[str] = field(default_factory=list)
+    config_unknown: bool = False
 
     def cannot(self, what: str, fault: Exception) -> None:
         problem = "; ".join(str(fault).splitlines())
@@ -72,9 +73,12 @@ async def read_running(
         used, source = _in_force(report, policy, findings), f"leader {report.identity}"
     if used is None and stored is not None:
         used, source = stored, config_map
-    if used is None:
+    if used is not None:
+        findings.config_unknown = False
+    else:
         used, source = built_in(policy), None
-    return Running(leader, report, tuple(findings.problems)), used, source
+    problems = tuple(findings.problems)
+    return Running(leader, report, problems, findings.config_unknown), used, source
 
 
 def _other_version(report: Report | None) -> Iterator[str]:
@@ -134,6 +138,7 @@ async def _stored(
         return files.parse_config(content.encode(), f"{name}, {CONFIG_KEY}", policy)
     except (ConfigError, UnavailableError) as fault:
         findings.cannot(f"the {name}", fault)
+        findings.config_unknown = True
         return None
 
 

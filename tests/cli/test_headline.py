@@ -110,6 +110,17 @@ class TestSavings:
             savings = found["savings"]["perHour"]
             assert (found["nodes"], found["removable"], savings) == counts
 
+    def test_savings_of_zone_are_unknown_when_its_nodes_have_no_price(
+        self, tmp_path: Path
+    ) -> None:
+        nodes = [
+            node(name, metadata={"name": name, "labels": {ZONE_LABEL: zone, "size": size}})
+            for name, zone, size in (("a", "x", "large"), ("b", "y", "small"), ("c", "z", "small"))
+        ]
+        out = Dump(tmp_path, *nodes, pod("p", "c", "3"), balanceZones=False, **PRICED).text()
+        rows = [line.split() for line in out.splitlines() if line[:2] in ("x ", "y ")]
+        assert rows == [["x", "1", "1", "1,460.00"], ["y", "1", "1", "-"]]
+
     def test_nothing_is_promised_when_no_node_is_removable(self, tmp_path: Path) -> None:
         given = Dump(tmp_path, node("a"), pod("p", "a", "1"))
         requested = "Requested: 25 % of CPU, 6 % of memory."

@@ -176,11 +176,21 @@ class TestLive:
         assert found["before"]["nodes"] == 12
         told = [line.removeprefix("Warning: ") for line in err.splitlines()]
         assert told == found["notRead"]
+        config_unread = any(line.startswith("cannot read the ConfigMap ") for line in told)
+        assert config_unread == (status == 403)
+        assert found["headline"]["mode"] == (None if config_unread else "observe")
         told = [line for line in told if not line.startswith("cannot read the ConfigMap ")]
         named = [line.split()[2].rstrip(",:") for line in told]
         expected = [one for one in others if status == 403 or not one.optional]
         assert named == [one.resource for one in expected]
         assert "cannot read poddisruptionbudgets, so pods that a PodDisruptionBudget prot" in err
+
+    async def test_mode_is_unknown_when_configuration_cannot_be_read(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        api.denied = {"configmaps", "leases"}
+        _, out, _ = await run(capsys, "status", "--kubeconfig", kubeconfig)
+        assert "(if the mode is enforce, which is unknown)" in out
 
     @pytest.mark.parametrize("kind", [NODES, PODS])
     async def test_forbidden_nodes_or_pods_are_error(

@@ -126,7 +126,10 @@ class Late(TypedDict):
 class Headline(TypedDict):
     """What Ebb will do; each number counts nodes."""
 
-    mode: Literal["observe", "enforce"]
+    mode: Annotated[
+        Literal["observe", "enforce"] | None,
+        Meta(description="null if the configuration could not be read"),
+    ]
     nodes: int
     removable: int
     capacity: Annotated[Capacity, Meta(description="of the removable nodes")]

@@ -108,7 +108,7 @@ class PageState:
             "origin": [
                 list(row) for row in (*answer.cluster_input.origin, ("ebb", ebb_version()))
             ],
-            "mode": answer.headline.mode.value,
+            "mode": answer.headline.mode or "unknown",
             "headline": [
                 *headline.lines(answer.headline, now),
                 *([kept_empty.sentence(answer.kept_empty)] if answer.kept_empty else []),

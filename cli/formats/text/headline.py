@@ -116,7 +116,11 @@ def _savings(cost: Cost | None) -> str:
 
 def _marks(headline: Headline, now_seconds: int) -> Iterator[str]:
     now, waiting, waits = headline.marking
-    only = " (mode observe: only reported)" if headline.mode is Mode.OBSERVE else ""
+    only = ""
+    if headline.mode is Mode.OBSERVE:
+        only = " (mode observe: only reported)"
+    elif headline.mode is None:
+        only = " (if the mode is enforce, which is unknown)"
     yield (
         f"Marked nodes: {headline.marked:,}. To mark now: {len(now):,}{only}. "
         f"Waiting: {len(waiting):,}."
@@ -173,6 +177,9 @@ def groups(rows: Sequence[NodeRow], *, priced: bool) -> Iterator[Table | str]:
 
 def _sums(members: Sequence[NodeRow], *, priced: bool) -> tuple[str, ...]:
     removable = [row for row in members if row.order is not None]
-    saved = sum((row.price or Fraction() for row in removable), Fraction()) * HOURS_A_MONTH
     counts = f"{len(members):,}", f"{len(removable):,}"
-    return (*counts, money(saved)) if priced else counts
+    if not priced:
+        return counts
+    prices = [row.price for row in removable if row.price is not None]
+    unknown = removable and not prices
+    return *counts, NONE if unknown else money(sum(prices, Fraction()) * HOURS_A_MONTH)

@@ -139,7 +139,7 @@ def row(status: ClusterStatus) -> tuple[str, ...]:
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return (
         (report.version if report else "") or NONE,
-        status.headline.mode.value,
+        status.headline.mode or "unknown",
         f"{status.nodes:,}",
         f"{status.headline.removable:,}",
         f"{len(status.marked):,}",
