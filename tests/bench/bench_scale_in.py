@@ -8,13 +8,11 @@ and otherwise the bound by the sums of CPU and memory.
 """
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from core.model.quantity import parse_quantity
 from sim import scenario
 from sim.scenario import (
     AUTOSCALER,
@@ -26,10 +24,10 @@ from sim.scenario import (
     SURGE,
 )
 from sim.simulator import SAMPLE_MS, Result
-from tests.bench.fewest_nodes import fewest_nodes
+from tests.bench.fewest_nodes import fewest_nodes, least_nodes
 from tests.e2e.karpenter_loads import churn, protected
 from tests.e2e.live import Load
-from tests.e2e.wide import MIB, remaining, wide
+from tests.e2e.wide import Remaining, remaining, wide
 from tests.support.scale_in import ScaleInOrder, deletion_costs
 from tests.support.simulated import begin_ms, simulated
 
@@ -80,15 +78,14 @@ def _scaled_in(load: Load) -> float:
     return max(event.second for event in load.events)
 
 
-def _bound(load: Load) -> int:
-    """Return the fewest nodes for the last replicas of each Deployment, by CPU and by memory."""
-    last: Mapping[str, int] = {one.app: one.replicas for one in load.events}
-    first = [one for one in load.events if one.event == "deploy"]
-    cpu = sum(last[one.app] * one.cpu for one in first)
-    memory = sum(last[one.app] * one.memory for one in first)
-    cpu_millis = round(1000 * parse_quantity(load.shape.cpu))
-    memory_mib = round(parse_quantity(load.shape.memory) / MIB)
-    return max(-(-cpu // cpu_millis), -(-memory // memory_mib))
+def _remaining(load: Load) -> list[Remaining]:
+    """Return the pods that remain after the last event; none of them must be apart."""
+    last = {one.app: one.replicas for one in load.events}
+    return [
+        Remaining(one.cpu, one.memory, last[one.app], apart=False)
+        for one in load.events
+        if one.event == "deploy"
+    ]
 
 
 def _row(result: Result, scaled_ms: int, fewest: int) -> str:
@@ -110,7 +107,7 @@ def main() -> None:
     asked = parser.parse_args()
     if make := KARPENTERS.get(asked.load):
         load = make()
-        fewest = _bound(load)
+        fewest = least_nodes(_remaining(load), load.shape)
         print(f"lower bound by requests: {fewest} nodes", flush=True)
     else:
         path = Path(asked.load)

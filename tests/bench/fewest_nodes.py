@@ -22,17 +22,24 @@ FEASIBLE: Final = 2
 def fewest_nodes(remaining: Sequence[Remaining], shape: NodeShape) -> tuple[int, int]:
     """Return a lower bound, and the fewest nodes for which the solver finds an assignment.
 
-    The bound is that of the sums of CPU and memory. The solver may find no assignment in its time
-    although there is one.
+    The solver may find no assignment in its time although there is one.
     """
-    cpu_millis = round(1000 * parse_quantity(shape.cpu))
-    memory_mib = round(parse_quantity(shape.memory) / MIB)
-    cpu = sum(one.replicas * one.cpu_millis for one in remaining)
-    memory = sum(one.replicas * one.memory_mib for one in remaining)
-    bound = nodes = max(-(-cpu // cpu_millis), -(-memory // memory_mib))
-    while not _fits(remaining, nodes, (cpu_millis, memory_mib), shape.zones):
+    bound = nodes = least_nodes(remaining, shape)
+    while not _fits(remaining, nodes, _capacity(shape), shape.zones):
         nodes += 1
     return bound, nodes
+
+
+def least_nodes(remaining: Sequence[Remaining], shape: NodeShape) -> int:
+    """Return a lower bound of the number of nodes, by the sums of CPU and memory."""
+    cpu_millis, memory_mib = _capacity(shape)
+    cpu = sum(one.replicas * one.cpu_millis for one in remaining)
+    memory = sum(one.replicas * one.memory_mib for one in remaining)
+    return max(-(-cpu // cpu_millis), -(-memory // memory_mib))
+
+
+def _capacity(shape: NodeShape) -> tuple[int, int]:
+    return round(1000 * parse_quantity(shape.cpu)), round(parse_quantity(shape.memory) / MIB)
 
 
 def _fits(
