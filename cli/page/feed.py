@@ -137,7 +137,7 @@ class Feed:
         """Read the Lease and the report of the controller's leader again and again.
 
         Another replica may lead at any time. If the API server does not answer, the last report
-        remains.
+        and configuration remain.
         """
         while True:
             await asyncio.sleep(self._intervals.leader)
@@ -145,7 +145,9 @@ class Feed:
             before, problems = self._input.running, running.problems
             if before is not None and not running.leader.answered:
                 problems = problems[:1]  # all reads fail alike
-                running = replace(running, report=before.report)
+                running = replace(
+                    running, report=before.report, config_unknown=before.config_unknown
+                )
                 config, source = self._input.config, self._input.config_from
             self._input = replace(
                 self._input,

@@ -22,7 +22,7 @@ from cli.page.hub import Hub
 from cli.page.worker import Worker
 from controller.leader_report import REPORT_PORT_NAME, Decision, LeaderFacts, Report, Savings
 from controller.names import LEASE
-from core.config.settings import API_VERSION, KIND, Config
+from core.config.settings import API_VERSION, KIND, Config, Mode
 from core.config.surge import SurgeConfig, SurgeMode
 from kube.cluster_kinds import CLUSTER_KINDS, SURGE_KINDS
 from kube.credentials import RUN_AFTER_SECONDS_MIN
@@ -196,6 +196,7 @@ async def test_page_keeps_report_and_names_last_answer_when_api_server_does_not_
     )
     state = orjson.loads(world.hub.state)
     assert has_decided("a", state)
+    assert state["mode"] == Mode.OBSERVE
     assert not any("No replica" in one or "unknown whether" in one for one in state["banners"])
     assert sum("cannot read" in one for one in state["banners"]) <= 1
     world.api.heal()
