@@ -9,7 +9,7 @@ from cli.formats.json import DIGITS
 def headline(summary: Headline) -> dict[str, Any]:
     """Return the summary of a plan as JSON: millicores, bytes and Unix seconds."""
     return {
-        "mode": summary.mode,
+        "mode": summary.mode and summary.mode.value,
         "nodes": summary.nodes,
         "removable": summary.removable,
         "capacity": {
