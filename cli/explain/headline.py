@@ -90,7 +90,7 @@ class Headline:
     """The summary of a plan. Each number counts nodes of the plan."""
 
     mode: Mode | None
-    """None if the configuration could not be read."""
+    """Configured mode; None if the configuration could not be read."""
     nodes: int
     removable: int
     capacity: Resources

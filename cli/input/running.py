@@ -41,7 +41,8 @@ class _Findings:
     """Failed reads of the running Ebb, each as a text with its error."""
 
     problems: list[str] = field(default_factory=list)
-    config_unknown: bool = False
+    config_unread: bool = False
+    """A configuration of the running Ebb could not be read."""
 
     def cannot(self, what: str, fault: Exception) -> None:
         problem = "; ".join(str(fault).splitlines())
@@ -73,12 +74,10 @@ async def read_running(
         used, source = _in_force(report, policy, findings), f"leader {report.identity}"
     if used is None and stored is not None:
         used, source = stored, config_map
-    if used is not None:
-        findings.config_unknown = False
-    else:
+    config_unknown = used is None and findings.config_unread
+    if used is None:
         used, source = built_in(policy), None
-    problems = tuple(findings.problems)
-    return Running(leader, report, problems, findings.config_unknown), used, source
+    return Running(leader, report, tuple(findings.problems), config_unknown), used, source
 
 
 def _other_version(report: Report | None) -> Iterator[str]:
@@ -97,6 +96,7 @@ def _in_force(report: Report, policy: str | None, findings: _Findings) -> Config
         return parse(report.configuration, f"leader {report.identity}", policy)
     except ConfigError as fault:
         findings.cannot(f"the configuration of the leader (version {report.version})", fault)
+        findings.config_unread = True
         return None
 
 
@@ -138,7 +138,7 @@ async def _stored(
         return files.parse_config(content.encode(), f"{name}, {CONFIG_KEY}", policy)
     except (ConfigError, UnavailableError) as fault:
         findings.cannot(f"the {name}", fault)
-        findings.config_unknown = True
+        findings.config_unread = True
         return None
 
 

@@ -145,9 +145,7 @@ class Feed:
             before, problems = self._input.running, running.problems
             if before is not None and not running.leader.answered:
                 problems = problems[:1]  # all reads fail alike
-                running = replace(
-                    running, report=before.report, config_unknown=before.config_unknown
-                )
+                running = replace(before, leader=running.leader, problems=running.problems)
                 config, source = self._input.config, self._input.config_from
             self._input = replace(
                 self._input,

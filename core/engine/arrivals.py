@@ -44,11 +44,12 @@ SHAPES_MAX: Final = 64
 TEMPLATE_CHARACTERS_MAX: Final = 2048
 """Maximum length of the text of a counted pod's node constraints, about five times the usual
 length."""
-EVEN: Final = Fraction(1, 2)
-"""Maximum percentile at which one of two windows, the smaller one, is selected.
+ONE_BURST_PERCENTILE_MAX: Final = Fraction(1, 2)
+"""Maximum percentile at which pods are not expected that came within a single window: it selects
+the smaller one of two windows, here an empty one.
 
-Without the empty window, a single scale-out of a large Deployment would keep room for its pods a
-second time, for an hour."""
+Otherwise a single scale-out of a large Deployment would keep room for its pods a second time, for
+an hour."""
 WORKLOADS_MAX: Final = 4096
 """Maximum number of workloads with remembered departures; those with the latest departures are
 kept."""
@@ -383,10 +384,10 @@ def expected_pods(
 
     These are the arrivals in one time window of each reach (a set of nodes that some pods can
     use). Each window ends with an arrival. It is the window at *percentile* of all, by requests,
-    then by number of pods, then by end. If all pods came within one window, it is compared
-    with an empty one, so they are not expected up to a percentile of EVEN. *total*: allocatable
-    resources of all nodes; requests are compared by their dominant share of it. *at_least*:
-    minimum length of the window in seconds, by reach.
+    then by number of pods, then by end. Pods that came within a single
+    window are expected only above ONE_BURST_PERCENTILE_MAX. *total*: allocatable resources of all
+    nodes; requests are compared by their dominant share of it. *at_least*: minimum length of the
+    window in seconds, by reach.
     """
     buckets = arrivals.buckets
     if buckets is None:
@@ -415,7 +416,7 @@ def _window_at(
     """
     numbers, sizes = list(counted), [shares.of(counts) for counts in counted.values()]
     window = Counter[PodShape]()
-    if percentile <= EVEN and numbers[-1] - numbers[0] < many:
+    if percentile <= ONE_BURST_PERCENTILE_MAX and numbers[-1] - numbers[0] < many:
         return window
     windows: list[tuple[int, int, int, int]] = []
     share = pods = first = 0

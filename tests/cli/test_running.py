@@ -163,6 +163,16 @@ class TestConfiguration:
         )
         assert done.err.count("\n") == 1
 
+    async def test_mode_is_unknown_when_only_a_newer_configuration_of_leader_exists(
+        self, world: World
+    ) -> None:
+        world.leads(newSetting=1)
+        done = await world.run("plan", "-o", "json")
+        assert json.loads(done.out)["headline"]["mode"] is None
+        world.configure(mode="enforce")
+        done = await world.run("plan", "-o", "json")
+        assert json.loads(done.out)["headline"]["mode"] == "enforce"
+
     async def test_invalid_configmap_is_reported(self, world: World) -> None:
         world.configure(mode="no")
         done = await world.run("plan")

@@ -1,6 +1,6 @@
 """The summary of a plan as sentences, and sums of its nodes by pool and zone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -20,6 +20,12 @@ NAMES_SHOWN: Final = 3
 REASONS_SHOWN: Final = 4
 GROUPS_SHOWN: Final = 12
 NONE: Final = "-"
+ONLY: Final[Mapping[Mode | None, str]] = {
+    Mode.ENFORCE: "",
+    Mode.OBSERVE: " (mode observe: only reported)",
+    None: " (if the mode is enforce, which is unknown)",
+}
+"""What follows the number of nodes to mark, by mode."""
 
 
 def write(headline: Headline, running: Running | None, now_seconds: int, out: Console) -> None:
@@ -116,13 +122,8 @@ def _savings(cost: Cost | None) -> str:
 
 def _marks(headline: Headline, now_seconds: int) -> Iterator[str]:
     now, waiting, waits = headline.marking
-    only = ""
-    if headline.mode is Mode.OBSERVE:
-        only = " (mode observe: only reported)"
-    elif headline.mode is None:
-        only = " (if the mode is enforce, which is unknown)"
     yield (
-        f"Marked nodes: {headline.marked:,}. To mark now: {len(now):,}{only}. "
+        f"Marked nodes: {headline.marked:,}. To mark now: {len(now):,}{ONLY[headline.mode]}. "
         f"Waiting: {len(waiting):,}."
     )
     if waits:

@@ -460,10 +460,10 @@ class TestBuckets:
         for seed in range(200):
             chance = random.Random(seed)
             many, percentile = chance.choice((5, 7, 20)), Fraction(chance.randrange(1, 11), 10)
-            reach = chance.choice((5, 50))
+            length = chance.choice((5, 50))
             slots = {
                 n: {kind: chance.randrange(1, 4) for kind in sizes if chance.random() < 0.7}
-                for n in range(last - reach, last + 1)
+                for n in range(last - length, last + 1)
                 if n == last or chance.random() < 0.7
             }
             sums = [
