@@ -156,7 +156,7 @@ class Attached(DomainCount):
     However many pods use it, the volume counts once per node for the limit of its CSI driver.
     """
 
-    __slots__ = ("_attached", "_of_driver")
+    __slots__ = ("_of_driver", "attached")
 
     def __init__(self, of_driver: DomainCount, attached: int) -> None:
         """Start without pods; *of_driver*: number of attached volumes of the CSI driver by node.
@@ -165,7 +165,7 @@ class Attached(DomainCount):
         *of_driver* includes already.
         """
         super().__init__(of_driver.domains)
-        self._of_driver, self._attached = of_driver, attached
+        self._of_driver, self.attached = of_driver, attached
 
     def add(self, node: int, by: int) -> None:
         """Add *by* (may be negative) to the number of pods on the node that use the volume.
@@ -174,7 +174,7 @@ class Attached(DomainCount):
         """
         before = self.occupied
         super().add(node, by)
-        if before != self.occupied and not self._attached >> node & 1:
+        if before != self.occupied and not self.attached >> node & 1:
             self._of_driver.add(node, 1 if self.occupied > before else -1)
 
 
@@ -186,6 +186,11 @@ class AntiAffinityRule(NamedTuple):
 
     name: str
     tally: DomainCount
+
+    @property
+    def monotone(self) -> bool:
+        """Report whether a refused node stays refused, however many pods are placed."""
+        return True
 
     def refusing(self, nodes: int) -> int:
         """Return the nodes among *nodes* that the rule refuses; both are bit sets.
@@ -202,6 +207,11 @@ class AffinityRule(NamedTuple):
     tallies: tuple[DomainCount, ...]
     own: bool
     """True if the pod's own affinity selects the pod."""
+
+    @property
+    def monotone(self) -> bool:
+        """Report whether a refused node stays refused, however many pods are placed."""
+        return False
 
     def refusing(self, nodes: int) -> int:
         """Return the nodes among *nodes* that the rule refuses; both are bit sets."""
@@ -226,6 +236,11 @@ class TopologySpreadRule(NamedTuple):
     max_skew: int
     min_domains: int
 
+    @property
+    def monotone(self) -> bool:
+        """Report whether a refused node stays refused, however many pods are placed."""
+        return False
+
     def refusing(self, nodes: int) -> int:
         """Return the nodes among *nodes* that the rule refuses; both are bit sets.
 
@@ -248,6 +263,15 @@ class VolumeLimitRule(NamedTuple):
     """Volumes of the driver that the pod uses."""
     limits: Sequence[int | None]
     """Limit by node id, or None if there is no limit."""
+
+    @property
+    def monotone(self) -> bool:
+        """Report whether a refused node stays refused, however many pods are placed.
+
+        A VolumeAttachment without a pod counts beside the new pod's use of the same volume; once
+        another pod uses the volume, it counts once.
+        """
+        return not any(volume.attached for volume in self.own)
 
     def refusing(self, nodes: int) -> int:
         """Return the nodes among *nodes* that the rule refuses; both are bit sets."""
@@ -370,7 +394,7 @@ class Group:
     @property
     def monotone(self) -> bool:
         """Report whether a refused node stays refused, however many pods are placed."""
-        return all(isinstance(rule, AntiAffinityRule | VolumeLimitRule) for rule in self.rules)
+        return all(rule.monotone for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:
         """Return the nodes among *nodes* that no rule refuses; both are bit sets.

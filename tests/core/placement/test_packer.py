@@ -11,6 +11,7 @@ from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.constraints import (
     HOST_LABEL,
+    Disk,
     PodAffinityTerm,
     PodConstraints,
     PodSelector,
@@ -137,6 +138,23 @@ def test_nodes_are_found_again_when_room_is_given_back() -> None:
     assert nodes_found(searches[group]) == [70]
     may_fit_beside = searches[group].may_fit_beside
     assert (may_fit_beside(70), may_fit_beside(1)) == (False, True)
+
+
+def test_pod_is_tried_again_after_other_pod_uses_volume_that_was_attached_already() -> None:
+    """The attached volume of nobody counts beside a new use of it: 1 + 2 at first, then 1 + 1."""
+    shared, own = Disk("ebs", "shared"), Disk("ebs", "own")
+    pods = [
+        pod("large", None, 20, 20, pod_constraints=PodConstraints(disks=(own, shared))),
+        pod("small", None, 10, 10, pod_constraints=PodConstraints(disks=(shared,))),
+    ]
+    cluster = replace(
+        Cluster.of([node("n")], pods),
+        attach_limits={"n": {"ebs": 2}},
+        attachments={"n": frozenset({shared})},
+    )
+    packer = packer_of(cluster)
+    found, _ = packer.place(packer.pending)
+    assert [packer.pods[number].name for number, _ in found.assignments] == ["small", "large"]
 
 
 @pytest.mark.parametrize("seed", range(100))
