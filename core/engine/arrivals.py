@@ -384,10 +384,10 @@ def expected_pods(
 
     These are the arrivals in one time window of each reach (a set of nodes that some pods can
     use). Each window ends with an arrival. It is the window at *percentile* of all, by requests,
-    then by number of pods, then by end. Pods that came within a single
-    window are expected only above ONE_BURST_PERCENTILE_MAX. *total*: allocatable resources of all
-    nodes; requests are compared by their dominant share of it. *at_least*: minimum length of the
-    window in seconds, by reach.
+    then by number of pods, then by end. Pods that came within a single window are expected only
+    above ONE_BURST_PERCENTILE_MAX. *total*: allocatable resources of all nodes; requests are
+    compared by their dominant share of it. *at_least*: minimum length of the window in seconds, by
+    reach.
     """
     buckets = arrivals.buckets
     if buckets is None:
