@@ -29,7 +29,7 @@ from tests.support.reference_rules import (
     price_of,
 )
 from tests.support.reference_scalable import is_fixed
-from tests.support.reference_state import Members, is_spare, plain_key
+from tests.support.reference_state import Members, is_ignored, is_spare, plain_key
 from tests.support.reference_sums import (
     NONE,
     Pair,
@@ -204,7 +204,8 @@ class Reference(Packing):
         asking = [
             p
             for p in self.cluster.pods
-            if (p.unsupported or self.is_promised(p)) and not self.leaves_with_node(p)
+            if (p.unsupported or self.is_promised(p))
+            and not (self.leaves_with_node(p) or is_ignored(p))
         ]
         known = [p for p in asking if not (p.too_much or p.unreadable)]
         machines = {None, *(name for name, one in self.nodes.items() if not one.virtual)}

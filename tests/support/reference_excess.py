@@ -106,6 +106,10 @@ class Excess(Reference):
         """Return nothing, as this policy has no thresholds of reaches."""
         return iter(())
 
+    def devices_exceeded(self, before: Any, *, marked: bool) -> Any:  # noqa: ARG002
+        """Return nothing, as this policy has no thresholds of devices."""
+        return iter(())
+
     def remove_all(self, removals_max: int | None) -> list[tuple[str, Moves]]:
         """Remove nodes one by one, always the first that is removable."""
         removals: list[tuple[str, Moves]] = []

@@ -19,7 +19,7 @@ from tests.support.reference_buffers import wanted
 from tests.support.reference_fit import admits, has_room
 from tests.support.reference_rules import guarded, holds_pods, is_marked, keeps, leaving
 from tests.support.reference_scalable import is_fixed
-from tests.support.reference_state import Members, State, is_spare, plain_key
+from tests.support.reference_state import Members, State, is_ignored, is_spare, plain_key
 from tests.support.reference_sums import dominant
 
 if TYPE_CHECKING:
@@ -202,7 +202,8 @@ def is_unremovable(node: Node, cluster: Cluster, packing: Packing) -> bool:
     odd = [
         pod
         for pod in cluster.pods
-        if not (known(pod) and not packing.is_promised(pod)) and not packing.leaves_with_node(pod)
+        if not (known(pod) and not packing.is_promised(pod))
+        and not (packing.leaves_with_node(pod) or is_ignored(pod))
     ]
     beyond = [
         pod

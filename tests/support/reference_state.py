@@ -54,6 +54,11 @@ Members = frozenset[str]
 """The node names of a reach."""
 
 
+def is_ignored(pod: Pod) -> bool:
+    """Return whether no autoscaler adds a node for the pod: it is Pending and expendable."""
+    return pod.node is None and pod.priority < -10
+
+
 def plain_key(members: Members) -> str:
     """Return a key for a set of nodes, independent of the product."""
     return " ".join(sorted(members))
@@ -136,7 +141,7 @@ class State:
             and self.mutant != "Pending pods with unknown constraints need no room"
         ):
             known = not (pod.too_much or pod.unreadable)
-        if pod.node is None and pod.priority < -10:
+        if is_ignored(pod):
             return False
         if self.is_promised(pod) or self.is_overdue(pod):
             return False
